@@ -1,0 +1,75 @@
+"""What an algorithm is: typed hyper-parameters and three coroutines, found by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from fl_core.errors import unknown
+
+if TYPE_CHECKING:
+    from fl_core.runtime import DeviceHandle, ServerHandle
+
+
+class Algorithm(BaseModel):
+    """Base of all algorithms.
+
+    Subclasses declare hyper-parameters as typed fields with a sentence each, and override the three coroutines. The
+    object itself never changes: what a run must remember is kept in ``server.state`` and ``device.state``.
+
+    Attributes
+    ----------
+    name : str
+        Registered name: the class name in lower case, unless the class sets it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: ClassVar[str] = ""
+
+    async def scheduler(self, server: ServerHandle) -> None:
+        """Decide whom to trigger, and when; by default nobody (the updater may do it)."""
+
+    async def updater(self, server: ServerHandle) -> None:
+        """Turn uploads into new global models, until the run ends."""
+        raise NotImplementedError
+
+    async def device(self, device: DeviceHandle) -> None:
+        """Do what a triggered device does: by default download, train, upload the model (FA-4)."""
+        snapshot = await device.download()
+        trained = await device.train(snapshot.model)
+        await device.upload(model=trained.model, based_on=snapshot)
+
+    def most_in_flight(self) -> int | None:
+        """Return how many devices the algorithm needs at once, so that a world that is too small is refused."""
+        return None
+
+
+ALGORITHMS: dict[str, type[Algorithm]] = {}
+
+A = TypeVar("A", bound=type[Algorithm])
+
+
+def register(cls: A) -> A:
+    """Class decorator: make an algorithm known by its name.
+
+    A second class of the same name replaces the first, so that a notebook cell can be run again.
+    """
+    cls.name = cls.name if "name" in cls.__dict__ else cls.__name__.lower()
+    ALGORITHMS[cls.name] = cls
+    return cls
+
+
+def make_algorithm(name: str, **parameters: Any) -> Algorithm:
+    """Build the algorithm called `name`.
+
+    Raises
+    ------
+    SpecError
+        If no algorithm has that name.
+    pydantic.ValidationError
+        If a parameter is unknown or out of range.
+    """
+    if name not in ALGORITHMS:
+        raise unknown("algorithm", name, ALGORITHMS)
+    return ALGORITHMS[name](**parameters)

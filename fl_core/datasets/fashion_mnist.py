@@ -1,0 +1,68 @@
+"""Fashion-MNIST (Xiao, Rasul & Vollgraf, 2017): 60,000 + 10,000 real images, embedded in ``data/``."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fl_core.datasets.base import Dataset, Split
+from fl_core.errors import DataError
+
+CLASSES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+    "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+
+SHA256 = {
+    "train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+    "train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+    "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+    "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+}
+
+MEAN, STD = 0.2860, 0.3530  # of the training pixels in [0, 1]
+
+
+def read_checked(path: Path, sha256: str) -> bytes:
+    """Return the content of the gzip file `path`, after its checksum has been found right.
+
+    Raises
+    ------
+    DataError
+        If the file is missing or its SHA-256 differs: nothing of a damaged file is used.
+    """
+    how = f"restore it with 'git checkout -- {path.parent.name}' inside data/, or fetch the data set again"
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"data file {path} cannot be read ({error.strerror}); {how}") from None
+    found = hashlib.sha256(raw).hexdigest()
+    if found != sha256:
+        raise DataError(f"data file {path} is damaged (SHA-256 {found[:12]}…, expected {sha256[:12]}…); {how}")
+    return gzip.decompress(raw)
+
+
+def read_idx(content: bytes) -> np.ndarray:
+    """Decode an IDX array of unsigned bytes (magic ``00 00 08 n``, then n big-endian sizes, then the data)."""
+    rank = content[3] if content[:3] == b"\0\0\x08" else 0
+    shape = tuple(int(s) for s in np.frombuffer(content, ">u4", rank, 4)) if rank else ()
+    body = np.frombuffer(content, np.uint8, offset=4 + 4 * rank)
+    if not rank or body.size != int(np.prod(shape)):
+        raise DataError(f"not an IDX array of bytes: magic {content[:4].hex()}, {body.size} bytes of data")
+    return body.reshape(shape)
+
+
+def load(folder: Path) -> Dataset:
+    """Load both splits from the four ``idx.gz`` files in `folder`, normalised to zero mean and unit variance."""
+    splits = []
+    for stem in ("train", "t10k"):
+        names = (f"{stem}-images-idx3-ubyte.gz", f"{stem}-labels-idx1-ubyte.gz")
+        images, labels = (read_idx(read_checked(folder / name, SHA256[name])) for name in names)
+        pixels = torch.from_numpy(images.astype(np.float32)).unsqueeze_(1)
+        pixels.mul_(1 / (255 * STD)).sub_(MEAN / STD)
+        splits.append(Split(pixels, torch.from_numpy(labels.astype(np.int64))))
+    return Dataset("fashion-mnist", "real", CLASSES, *splits)

@@ -1,0 +1,34 @@
+"""The errors that a user of the package can meet; each is one sentence that says what would be valid."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FlCoreError(Exception):
+    """Base of every error that is the input's fault, not the program's."""
+
+
+class SpecError(FlCoreError, ValueError):
+    """A run specification, a parameter or a command-line value is not valid."""
+
+
+class DataError(FlCoreError):
+    """A data file is missing or damaged."""
+
+
+class RunError(FlCoreError):
+    """A coroutine of a running simulation failed; names the process, the virtual time and the cause."""
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the choice closest to `name`, or an empty string."""
+    found = difflib.get_close_matches(str(name), list(choices), n=1, cutoff=0.5)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def unknown(kind: str, name: str, choices: Iterable[str]) -> SpecError:
+    """Build the error for a name that is not registered: what was given, the nearest, all valid ones."""
+    valid = sorted(choices)
+    return SpecError(f"unknown {kind} {name!r}{nearest(name, valid)} (valid: {', '.join(valid)})")

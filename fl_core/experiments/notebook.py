@@ -1,0 +1,102 @@
+"""What a chapter needs at its top: validated parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fl_core.errors import SpecError, nearest
+
+PROFILES = ("smoke", "laptop", "paper")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Numbers from `low` to `high`; the ends count as valid unless `open` is set.
+
+    Attributes
+    ----------
+    low, high : float
+    integer : bool
+        Whether only whole numbers are valid.
+    open : bool
+        Whether the ends are excluded.
+    """
+
+    low: float
+    high: float
+    integer: bool = False
+    open: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Return whether `value` is a number in the interval."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        if self.integer and value != int(value):
+            return False
+        return self.low < value < self.high if self.open else self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        kind = "an integer" if self.integer else "a number"
+        return f"{kind} in {'(' if self.open else '['}{self.low:g}, {self.high:g}{')' if self.open else ']'}"
+
+
+Valid = Interval | tuple[Any, ...] | type
+
+
+def check_parameters(namespace: Mapping[str, Any], **valid: Valid | list[Interval]) -> None:
+    """Check a notebook's parameters, so that a wrong one stops it with one sentence and not with a traceback later.
+
+    Parameters
+    ----------
+    namespace : mapping
+        The notebook's ``globals()``.
+    **valid
+        For each parameter what it may be: a tuple of choices, an :class:`Interval`, a type, or a list with one
+        Interval, meaning a non-empty list of such numbers.
+
+    Raises
+    ------
+    SpecError
+        If a value is not valid, or if an upper-case name that is no parameter has been passed in (papermill accepts
+        any name, and a misspelt parameter would silently change nothing).
+    """
+    for name in namespace:
+        if name.isupper() and not name.startswith("_") and name not in valid and _is_plain(namespace[name]):
+            raise SpecError(f"unknown parameter {name!r}{nearest(name, valid)} (valid: {', '.join(valid)})")
+    for name, rule in valid.items():
+        if name not in namespace:
+            raise SpecError(f"parameter {name} is missing; it should be {_words(rule)}")
+        if not _holds(rule, namespace[name]):
+            hint = nearest(namespace[name], map(str, rule)) if isinstance(rule, tuple) else ""
+            raise SpecError(f"parameter {name} = {namespace[name]!r} is not valid: it should be {_words(rule)}{hint}")
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float | list | tuple | dict)
+
+
+def _holds(rule: Any, value: Any) -> bool:
+    if isinstance(rule, Interval):
+        return rule.holds(value)
+    if isinstance(rule, list):
+        return (
+            isinstance(value, Iterable)
+            and not isinstance(value, str)
+            and bool(list(value))
+            and all(_holds(rule[0], item) for item in value)
+        )
+    if isinstance(rule, type):
+        return isinstance(value, rule)
+    return value in rule
+
+
+def _words(rule: Any) -> str:
+    if isinstance(rule, Interval):
+        return str(rule)
+    if isinstance(rule, list):
+        return f"a list, each {rule[0]}"
+    if isinstance(rule, type):
+        return f"a value of type {rule.__name__}"
+    return "one of " + ", ".join(repr(choice) for choice in rule)

@@ -1,0 +1,89 @@
+"""Execute one specification and keep what it takes to trust the result."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from fl_core.datasets import load_dataset
+from fl_core.experiments.spec import RunSpec
+from fl_core.runtime import History
+from fl_core.runtime.executors import usable_cores
+
+
+@dataclass
+class Result:
+    """A finished run.
+
+    Attributes
+    ----------
+    spec : RunSpec
+    history : History
+    provenance : dict
+        Commit, versions, machine, date, wall seconds, executor, and whether the data is real or surrogate.
+    """
+
+    spec: RunSpec
+    history: History
+    provenance: dict[str, Any]
+
+
+def run(
+    spec: RunSpec,
+    *,
+    executor: str = "threads",
+    threads: int | None = None,
+    trace: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> Result:
+    """Run `spec` and return its history with provenance.
+
+    Parameters
+    ----------
+    spec : RunSpec
+    executor : str
+        ``"threads"`` or ``"sequential"``; the numbers are the same.
+    threads : int, optional
+        Workers of the ``threads`` executor; one per core by default.
+    trace : bool
+        Whether to record the event trace.
+    progress : callable, optional
+        Called with the part of the budget that is used.
+    """
+    simulation = spec.simulation(trace)
+    started = time.perf_counter()
+    history = simulation.run(executor, threads, progress)
+    return Result(spec, history, provenance(spec, executor, time.perf_counter() - started))
+
+
+def provenance(spec: RunSpec, executor: str, wall_seconds: float) -> dict[str, Any]:
+    """Return where, when and with what a run was made."""
+    return {
+        "commit": commit(),
+        "versions": {name: metadata.version(name) for name in ("fl-core", "torch", "numpy")},
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {usable_cores()} cores",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "wall_seconds": round(wall_seconds, 2),
+        "executor": executor,
+        "data": load_dataset(spec.dataset).kind,
+    }
+
+
+def commit() -> str:
+    """Return the short commit of the source, with ``-dirty`` for uncommitted changes, or ``"unknown"``."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip()

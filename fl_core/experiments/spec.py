@@ -1,0 +1,235 @@
+"""The run specification: everything that determines the numbers of a run, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from fl_core.algorithms import ALGORITHMS, Algorithm, make_algorithm
+from fl_core.datasets import DATASETS, IID, Partition, load_dataset
+from fl_core.errors import SpecError, nearest, unknown
+from fl_core.models import MODELS
+from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, Warmup
+from fl_core.streams import stream
+from fl_core.tasks import Classification
+from fl_core.world import World
+
+FORMAT = 1
+"""Part of every hash: raised when the same specification would give other numbers than before."""
+
+
+class RunSpec(BaseModel):
+    """One run, frozen and strict: an unknown field or a value out of range is an error that names what is valid.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of a data set (``fl-core list datasets``).
+    partition : Partition
+        How its training samples are divided among the devices.
+    model : str
+        Name of a network (``fl-core list models``).
+    world : World
+        Devices, their speeds, and the network.
+    algorithm : Algorithm
+        Given as an object, as a name, or as ``{"name": ..., parameter: value, ...}``.
+    training : LocalTraining
+        Local training, unless the algorithm decides otherwise.
+    warmup : Warmup
+        Training of the initial model.
+    budget : Budget
+        When the run ends.
+    evaluation : Evaluation
+        When the global model is measured.
+    seed : int
+        Determines every random number.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str = "fashion-mnist"
+    partition: Partition = IID()
+    model: str = "lenet5"
+    world: World = World()
+    algorithm: SerializeAsAny[Algorithm]
+    training: LocalTraining = LocalTraining()
+    warmup: Warmup = Warmup()
+    budget: Budget = Budget(updates=300)
+    evaluation: Evaluation = Evaluation()
+    seed: int = Field(0, ge=0, lt=2**63)
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise SpecError(explain(error)) from None
+
+    @field_validator("dataset")
+    @classmethod
+    def _known_dataset(cls, name: str) -> str:
+        return _known("data set", name, DATASETS)
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, name: str) -> str:
+        return _known("model", name, MODELS)
+
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _build_algorithm(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = {"name": value}
+        if isinstance(value, dict):
+            if "name" not in value:
+                raise ValueError(f"an algorithm needs a name (valid: {', '.join(sorted(ALGORITHMS))})")
+            return make_algorithm(**value)
+        return value
+
+    @model_validator(mode="after")
+    def _world_is_large_enough(self) -> RunSpec:
+        need = self.algorithm.most_in_flight()
+        if need is not None and need > self.world.devices and self.world.max_staleness is None:
+            raise ValueError(
+                f"{self.algorithm.name} wants {need} devices in flight, but the world has devices = "
+                f"{self.world.devices}; choose at most {self.world.devices}"
+            )
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data; the algorithm carries its name."""
+        data = self.model_dump(mode="json")
+        data["algorithm"] = {"name": self.algorithm.name, **data["algorithm"]}
+        return data
+
+    def to_json(self) -> str:
+        """Return canonical JSON: sorted keys, no spaces; equal specifications give equal text."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> RunSpec:
+        """Read what :meth:`to_json` wrote, or a hand-written part of it.
+
+        Raises
+        ------
+        SpecError
+            If `text` is no JSON object or not a valid specification.
+        """
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise SpecError(f"not valid JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise SpecError(f"a run specification is a JSON object, not {type(data).__name__}")
+        return cls(**data)
+
+    @classmethod
+    def from_file(cls, path: Path) -> RunSpec:
+        """Read a specification from a file; errors as in :meth:`from_json`."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise SpecError(f"cannot read the specification {path}: {error.strerror}") from None
+        return cls.from_json(text)
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits that name this run in the store."""
+        return hashlib.sha256(f"{FORMAT}:{self.to_json()}".encode()).hexdigest()[:16]
+
+    def changed(self, **settings: Any) -> RunSpec:
+        """Return a copy with changed fields; a dotted name reaches inside: ``changed(**{"world.devices": 10})``.
+
+        Raises
+        ------
+        SpecError
+            If a name does not exist or the result is not valid.
+        """
+        data = self.to_dict()
+        for name, value in settings.items():
+            target, *path = data, *name.split(".")
+            for part in path[:-1]:
+                if not isinstance(target.get(part), dict):
+                    raise SpecError(f"unknown field {name!r}{nearest(part, target)} (valid: {', '.join(target)})")
+                target = target[part]
+            target[path[-1]] = value
+        return RunSpec(**data)
+
+    def task(self) -> Classification:
+        """Load the data and divide it among the devices."""
+        dataset = load_dataset(self.dataset)
+        labels = dataset.train.labels.numpy()
+        parts = self.partition.split(labels, self.world.devices, stream(self.seed, "partition"))
+        return Classification(dataset, parts, self.model)
+
+    def simulation(self, trace: bool = False) -> Simulation:
+        """Build the simulation of this run."""
+        return Simulation(
+            self.task(),
+            self.world,
+            self.algorithm,
+            budget=self.budget,
+            training=self.training,
+            evaluation=self.evaluation,
+            warmup=self.warmup,
+            seed=self.seed,
+            trace=trace,
+        )
+
+
+def _known(kind: str, name: str, choices: Any) -> str:
+    if name not in choices:
+        raise unknown(kind, name, choices)
+    return name
+
+
+def explain(error: ValidationError) -> str:
+    """Turn pydantic's report into one line: each fault with its field, the value, and what would be valid."""
+    return "; ".join(_explain_one(dict(fault), error.title) for fault in error.errors())
+
+
+def _explain_one(fault: dict[str, Any], title: str) -> str:
+    path = [str(part) for part in fault["loc"]]
+    name, context = ".".join(path), fault.get("ctx", {})
+    if fault["type"] == "value_error":
+        message = str(context["error"])
+        return message if not name or name == "algorithm" else f"{name}: {message}"
+    if fault["type"] == "extra_forbidden":
+        choices = _fields(title, path[:-1])
+        valid = f" (valid: {', '.join(choices)})" if choices else ""
+        return f"unknown field {name!r}{nearest(path[-1], choices)}{valid}"
+    if fault["type"] == "missing":
+        return f"{name} is missing"
+    message = fault["msg"].removeprefix("Input ").removeprefix("should be ")
+    return f"{name} = {fault['input']!r} is not valid: it should be {message}"
+
+
+def _fields(title: str, path: list[str]) -> list[str]:
+    """Names that are valid at `path` of the model called `title`."""
+    models: dict[str, type[BaseModel]] = {cls.__name__: cls for cls in ALGORITHMS.values()}
+    model: Any = models.get(title, RunSpec)
+    for part in path:
+        model = _inner(model, part)
+        if model is None:
+            return []
+    return list(model.model_fields) if hasattr(model, "model_fields") else list(model.__dataclass_fields__)
+
+
+def _inner(model: Any, part: str) -> Any:
+    """Return the model behind field `part`, or behind the union member of kind `part`."""
+    if isinstance(model, tuple):
+        return next((m for m in model if m.model_fields["kind"].default == part), None)
+    annotation = model.model_fields[part].annotation
+    members = getattr(annotation, "__args__", None)
+    return members if members else annotation

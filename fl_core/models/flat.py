@@ -1,0 +1,78 @@
+"""A network whose parameters are views of one flat vector.
+
+A model on the wire is one float32 vector ``[d]``: all parameters in the order of ``named_parameters()``, then
+all float buffers (batch-norm statistics) in the order of ``named_buffers()``. Integer buffers (a count of
+batches seen) are bookkeeping, not model, and stay behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one named tensor lies in the flat vector."""
+
+    name: str
+    start: int
+    shape: torch.Size
+    trainable: bool
+
+    @property
+    def stop(self) -> int:
+        """Index behind the last element."""
+        return self.start + self.shape.numel()
+
+
+class FlatModel:
+    """Tie the parameters, gradients and float buffers of `network` to flat vectors.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        Any module with float32 parameters; it is changed in place and must not be used by two threads at once.
+
+    Attributes
+    ----------
+    vector : Tensor
+        ``[d]``; writing to it changes the network.
+    parameters : Tensor
+        ``[p]``, the trainable prefix of `vector` (a view).
+    gradient : Tensor
+        ``[p]``, where ``backward()`` accumulates.
+    slots : tuple of Slot
+        The layout, in order.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        parameters = list(network.named_parameters())
+        buffers = [(n, b) for n, b in network.named_buffers() if b.is_floating_point()]
+        slots, start = [], 0
+        for trainable, group in ((True, parameters), (False, buffers)):
+            for name, tensor in group:
+                slots.append(Slot(name, start, tensor.shape, trainable))
+                start += tensor.numel()
+        self.slots = tuple(slots)
+        self.vector = torch.empty(start)
+        count = sum(p.numel() for _, p in parameters)
+        self.parameters = self.vector[:count]
+        self.gradient = torch.zeros(count)
+        for slot, (_, tensor) in zip(self.slots, [*parameters, *buffers], strict=True):
+            view = self.vector[slot.start : slot.stop].view(slot.shape)
+            view.copy_(tensor.detach())
+            tensor.data = view
+            if slot.trainable:
+                tensor.grad = self.gradient[slot.start : slot.stop].view(slot.shape)
+
+    def load(self, model: Tensor) -> None:
+        """Copy `model` ``[d]`` into the network."""
+        self.vector.copy_(model)
+
+    def snapshot(self) -> Tensor:
+        """Return a copy ``[d]`` of the present state, safe to keep."""
+        return self.vector.clone()

@@ -1,0 +1,31 @@
+"""Floor 1: the virtual clock, server and device handles, executors, history."""
+
+from __future__ import annotations
+
+from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
+from fl_core.runtime.executors import EXECUTORS, make_executor
+from fl_core.runtime.history import History
+from fl_core.runtime.kernel import Kernel, Kind, Process
+from fl_core.runtime.local import Trained
+from fl_core.runtime.server import ServerHandle
+from fl_core.runtime.settings import Budget, Evaluation, LocalTraining, Warmup
+from fl_core.runtime.simulation import Simulation
+
+__all__ = [
+    "EXECUTORS",
+    "Budget",
+    "DeviceHandle",
+    "Evaluation",
+    "History",
+    "Kernel",
+    "Kind",
+    "LocalTraining",
+    "Process",
+    "ServerHandle",
+    "Simulation",
+    "Snapshot",
+    "Trained",
+    "Upload",
+    "Warmup",
+    "make_executor",
+]

@@ -1,0 +1,96 @@
+"""What a run leaves behind: columns of plain numbers, and on request the event trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+UPDATE_COLUMNS = ("seconds", "version", "device", "staleness", "weight", "steps", "loss")
+COUNTERS = ("gradients", "models_sent", "models_received", "bytes_down", "bytes_up")
+EVALUATION_COLUMNS = ("seconds", "version", *COUNTERS, "test_accuracy", "test_loss", "train_loss")
+SPAN_COLUMNS = ("task", "device", "activity", "start", "end", "base_version")
+
+
+@dataclass
+class History:
+    """The record of one run.
+
+    Attributes
+    ----------
+    evaluations : dict of lists
+        One row per evaluation of the global model. ``seconds``: virtual time; ``version``: global model versions so
+        far (global epochs); ``gradients``: mini-batch gradients applied to the global model; ``models_sent``,
+        ``models_received``: transfers from and to the server; ``bytes_down``, ``bytes_up``: their sizes;
+        ``test_accuracy`` in [0, 1]; ``test_loss``, ``train_loss``: mean cross entropy (NaN if not measured).
+    updates : dict of lists
+        One row per upload that a version was made from. ``seconds``: virtual time of the commit; ``version``: the
+        version made; ``device``; ``staleness``: versions made between dispatch and use (0: fresh); ``weight``: what
+        the algorithm logged as its mixing weight (NaN if nothing); ``steps``: local mini-batch steps; ``loss``:
+        mean local training loss.
+    spans : dict of lists
+        Event trace, filled when the run was asked to trace. ``task``: dispatch sequence number; ``activity``:
+        ``"download"``, ``"train"`` or ``"upload"``; ``start``, ``end``: virtual seconds; ``base_version``.
+    model : Tensor or None
+        ``[d]``, the last global model.
+    """
+
+    evaluations: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in EVALUATION_COLUMNS})
+    updates: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in UPDATE_COLUMNS})
+    spans: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in SPAN_COLUMNS})
+    model: Tensor | None = field(default=None, repr=False)
+
+    def evaluation_frame(self) -> pd.DataFrame:
+        """Return the evaluations as a frame, with the derived column ``communications`` (sent + received)."""
+        frame = pd.DataFrame(self.evaluations)
+        frame["communications"] = frame["models_sent"] + frame["models_received"]
+        return frame
+
+    def update_frame(self) -> pd.DataFrame:
+        """Return the updates as a frame."""
+        return pd.DataFrame(self.updates)
+
+    def span_frame(self) -> pd.DataFrame:
+        """Return the event trace as a frame."""
+        return pd.DataFrame(self.spans)
+
+    def to_dict(self) -> dict[str, dict[str, list[Any]]]:
+        """Return plain data for JSON; the model is left out, NaN becomes None."""
+        tables = {"evaluations": self.evaluations, "updates": self.updates, "spans": self.spans}
+        return {name: {c: _plain(v) for c, v in table.items()} for name, table in tables.items()}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, dict[str, list[Any]]]) -> History:
+        """Rebuild what :meth:`to_dict` returned."""
+        tables = {name: {c: _full(v) for c, v in table.items()} for name, table in data.items()}
+        return cls(tables["evaluations"], tables["updates"], tables["spans"])
+
+    def __eq__(self, other: object) -> bool:
+        """Bit-for-bit equality of all columns and of the model (NaN equals NaN)."""
+        if not isinstance(other, History):
+            return NotImplemented
+        if self.to_dict() != other.to_dict():
+            return False
+        mine, theirs = self.model, other.model
+        if mine is None or theirs is None:
+            return mine is theirs
+        return mine.numpy().tobytes() == theirs.numpy().tobytes()
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+
+def append(table: dict[str, list[Any]], **row: Any) -> None:
+    """Append one row; columns that `row` lacks get NaN."""
+    for column, values in table.items():
+        values.append(row.get(column, np.nan))
+
+
+def _plain(values: list[Any]) -> list[Any]:
+    return [None if isinstance(v, float) and v != v else v for v in values]
+
+
+def _full(values: list[Any]) -> list[Any]:
+    return [np.nan if v is None else v for v in values]

@@ -1,0 +1,122 @@
+"""Local work: the PyTorch part of a run, as jobs that any thread may compute at any moment.
+
+A job's result is a function of the job alone (its start vector, its device's data, its random stream), so when and
+where it is computed cannot change a single bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_core.streams import stream
+from fl_core.tasks import Objective, Workspace
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What local training produced.
+
+    Attributes
+    ----------
+    model : Tensor
+        ``[d]``.
+    loss : float
+        Mean mini-batch loss on the way.
+    steps : int
+        Mini-batch steps done.
+    """
+
+    model: Tensor
+    loss: float
+    steps: int
+
+
+class Job(Protocol):
+    """A piece of work that needs a workspace and nothing else."""
+
+    def run(self, workspace: Workspace) -> object:
+        """Compute the result."""
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """Local SGD on one device (FA-4, FA-5).
+
+    Attributes
+    ----------
+    start : Tensor
+        ``[d]``, the received model; read only.
+    device, samples : int
+        Whose data, and how many samples that is.
+    steps, batch_size : int
+        Mini-batches to do, and their size; each epoch is a new permutation of the device's samples.
+    lr, weight_decay : float
+    objective : Objective or None
+        Added to the local loss.
+    key : tuple
+        ``(seed, purpose, *index)`` of the random stream that orders the samples.
+    """
+
+    start: Tensor
+    device: int
+    samples: int
+    steps: int
+    batch_size: int
+    lr: float
+    weight_decay: float
+    objective: Objective | None
+    key: tuple[int, str, int, int, int]
+
+    def run(self, workspace: Workspace) -> Trained:
+        """Train in `workspace` and return a copy of the result."""
+        workspace.load(self.start)
+        parameters, gradient = workspace.parameters, workspace.gradient
+        anchor = self.start[: len(parameters)]
+        total: Tensor | float = 0.0
+        for batch in batches(self.samples, self.batch_size, self.steps, stream(*self.key)):
+            total = workspace.backward(self.device, batch) + total
+            with torch.no_grad():
+                if self.objective is not None:
+                    gradient.add_(self.objective.gradient(parameters, anchor))
+                if self.weight_decay:
+                    gradient.add_(parameters, alpha=self.weight_decay)
+                parameters.add_(gradient, alpha=-self.lr)
+        return Trained(workspace.snapshot(), float(total) / self.steps, self.steps)
+
+
+def batches(samples: int, size: int, steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield `steps` mini-batches of positions ``0..samples-1``: without replacement within an epoch."""
+    done = 0
+    while done < steps:
+        order = rng.permutation(samples)
+        for first in range(0, samples, size):
+            if done == steps:
+                return
+            yield order[first : first + size]
+            done += 1
+
+
+@dataclass(frozen=True)
+class EvaluateJob:
+    """Measure a global model.
+
+    Attributes
+    ----------
+    model : Tensor
+        ``[d]``, read only.
+    train_samples : int
+        Bound on the training samples used.
+    """
+
+    model: Tensor
+    train_samples: int
+
+    def run(self, workspace: Workspace) -> dict[str, float]:
+        """Return the task's metrics."""
+        return workspace.evaluate(self.model, self.train_samples)

@@ -1,0 +1,92 @@
+"""What a run is asked to do, besides the algorithm: local training, budget, evaluation."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LocalTraining(_Settings):
+    """How a device trains unless its algorithm says otherwise; the same for all methods of one comparison.
+
+    Attributes
+    ----------
+    lr : float
+        Step size of local SGD, > 0.
+    batch_size : int
+        Samples per mini-batch; the last one of an epoch may be smaller.
+    epochs : int
+        Passes over the device's data per task, when `steps` is None.
+    steps : int or None
+        Mini-batches per task instead of whole passes.
+    weight_decay : float
+        Added to the gradient as ``weight_decay * x``.
+    """
+
+    lr: float = Field(0.03, gt=0, allow_inf_nan=False)
+    batch_size: int = Field(50, ge=1)
+    epochs: int = Field(1, ge=1)
+    steps: int | None = Field(None, ge=1)
+    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+
+
+class Warmup(_Settings):
+    """Training of the initial model on device 0's data before version 0 (FedAsync specification, A11).
+
+    It is shared by all methods of a comparison and counts neither as gradients nor as virtual time.
+
+    Attributes
+    ----------
+    epochs : int
+        Passes over device 0's data; 0: none.
+    lr : float
+        Step size, > 0.
+    """
+
+    epochs: int = Field(0, ge=0)
+    lr: float = Field(0.01, gt=0, allow_inf_nan=False)
+
+
+class Budget(_Settings):
+    """When a run ends: at the first bound that is reached.
+
+    Attributes
+    ----------
+    updates : int or None
+        Global model versions.
+    gradients : int or None
+        Mini-batch gradients applied to the global model.
+    seconds : float or None
+        Virtual time.
+    """
+
+    updates: int | None = Field(None, ge=1)
+    gradients: int | None = Field(None, ge=1)
+    seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Budget:
+        if self.updates is None and self.gradients is None and self.seconds is None:
+            raise ValueError("a budget needs at least one of updates, gradients, seconds")
+        return self
+
+
+class Evaluation(_Settings):
+    """When and on what the global model is measured; always also at the start and at the end.
+
+    Attributes
+    ----------
+    every_updates : int or None
+        Period in versions.
+    every_seconds : float or None
+        Period in virtual time.
+    train_samples : int
+        Training samples that the training loss is averaged over (0: not measured).
+    """
+
+    every_updates: int | None = Field(100, ge=1)
+    every_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    train_samples: int = Field(0, ge=0)

@@ -1,0 +1,9 @@
+"""Floor 0: what is learned. A task owns data, model and metrics; the runtime only moves vectors."""
+
+from __future__ import annotations
+
+from fl_core.tasks.base import POOLED, Objective, Proximal, Task, Workspace
+from fl_core.tasks.classification import Classification
+from fl_core.tasks.quadratic import Quadratic
+
+__all__ = ["POOLED", "Classification", "Objective", "Proximal", "Quadratic", "Task", "Workspace"]

@@ -1,0 +1,75 @@
+"""The seam between the runtime and a learning problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from torch import Tensor
+
+POOLED = -1
+"""Device number of the imaginary machine that holds all data (single-machine SGD)."""
+
+
+class Workspace(Protocol):
+    """What one thread needs to train: a network and its scratch memory. Never shared between threads."""
+
+    vector: Tensor
+    """``[d]``, the model in the workspace."""
+    parameters: Tensor
+    """``[p]``, its trainable prefix (a view)."""
+    gradient: Tensor
+    """``[p]``, filled by :meth:`backward`."""
+
+    def load(self, model: Tensor) -> None:
+        """Copy `model` ``[d]`` in."""
+
+    def snapshot(self) -> Tensor:
+        """Return a copy ``[d]`` of the present state."""
+
+    def backward(self, device: int, batch: np.ndarray) -> Tensor:
+        """Fill `gradient` for the samples `batch` ``[b]`` of `device`; return the mean loss, a 0-d tensor."""
+
+    def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
+        """Return the metrics of `model` ``[d]``; `train_samples` bounds the training samples looked at."""
+
+
+class Task(Protocol):
+    """A federated learning problem."""
+
+    dimension: int
+    """Length d of the model vector."""
+
+    def initial_model(self, seed: int) -> Tensor:
+        """Return the model ``[d]`` of version 0, from its own random stream."""
+
+    def num_samples(self, device: int) -> int:
+        """Return how many samples `device` holds (:data:`POOLED`: all devices together)."""
+
+    def workspace(self) -> Workspace:
+        """Return a new workspace."""
+
+
+class Objective(Protocol):
+    """A term that a device adds to its local loss, given by its gradient."""
+
+    def gradient(self, parameters: Tensor, start: Tensor) -> Tensor:
+        """Return the term's gradient ``[..., p]`` at `parameters` for a task that began at `start`."""
+
+
+@dataclass(frozen=True)
+class Proximal:
+    r"""The pull :math:`\frac\rho2\lVert x-x_\tau\rVert^2` towards the received model (FA-3).
+
+    Attributes
+    ----------
+    rho : float
+        Weight, >= 0.
+    """
+
+    rho: float
+
+    def gradient(self, parameters: Tensor, start: Tensor) -> Tensor:
+        """Return ``rho * (parameters - start)`` (FA-5); `start` stays frozen during the task."""
+        return (parameters - start) * self.rho

@@ -1,0 +1,86 @@
+"""Convex quadratics with known minimisers: the problem on which an algorithm can be checked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_core.tasks.base import POOLED
+
+
+class Quadratic:
+    r"""Device *i* holds :math:`F_i(x)=\frac12\sum_j a_{ij}(x_j-c_{ij})^2`; a gradient step uses all of it.
+
+    Parameters
+    ----------
+    curvature : array_like
+        ``[n, d]`` positive :math:`a_{ij}`.
+    centre : array_like
+        ``[n, d]`` minimisers :math:`c_{ij}`.
+    start : array_like
+        ``[d]``, the model of version 0.
+    samples : sequence of int, optional
+        Nominal data sizes, for algorithms that weight by them; one each by default.
+
+    Notes
+    -----
+    Everything is float64. One "batch" is the whole function, so one epoch is one step whatever the batch size.
+    """
+
+    def __init__(self, curvature: object, centre: object, start: object, samples: object = None) -> None:
+        self.curvature = torch.as_tensor(curvature, dtype=torch.float64)
+        self.centre = torch.as_tensor(centre, dtype=torch.float64)
+        self.start = torch.as_tensor(start, dtype=torch.float64)
+        self.samples = [1] * len(self.centre) if samples is None else [int(s) for s in np.asarray(samples)]
+        self.dimension = self.start.numel()
+
+    def initial_model(self, seed: int) -> Tensor:
+        """Return `start`, whatever the seed."""
+        return self.start.clone()
+
+    def num_samples(self, device: int) -> int:
+        """Return the nominal data size of `device`."""
+        return sum(self.samples) if device == POOLED else self.samples[device]
+
+    def loss(self, model: Tensor) -> float:
+        r"""Return :math:`F(x)=\frac1n\sum_iF_i(x)` (FA-1: devices weigh equally)."""
+        return float((0.5 * self.curvature * (model - self.centre) ** 2).sum(1).mean())
+
+    def minimiser(self) -> Tensor:
+        """Return the minimiser ``[d]`` of the unweighted mean."""
+        return (self.curvature * self.centre).sum(0) / self.curvature.sum(0)
+
+    def workspace(self) -> QuadraticWorkspace:
+        """Return a new workspace."""
+        return QuadraticWorkspace(self)
+
+
+class QuadraticWorkspace:
+    """The vector being trained and its gradient."""
+
+    def __init__(self, task: Quadratic) -> None:
+        self.task = task
+        self.vector = torch.zeros(task.dimension, dtype=torch.float64)
+        self.parameters = self.vector
+        self.gradient = torch.zeros_like(self.vector)
+
+    def load(self, model: Tensor) -> None:
+        """Copy `model` in."""
+        self.vector.copy_(model)
+
+    def snapshot(self) -> Tensor:
+        """Return a copy of the vector."""
+        return self.vector.clone()
+
+    def backward(self, device: int, batch: np.ndarray) -> Tensor:
+        """Fill `gradient` with that of F_i (of the mean F for the pooled device); return the loss."""
+        rows = slice(None) if device == POOLED else slice(device, device + 1)
+        offset = self.vector - self.task.centre[rows]
+        pull = self.task.curvature[rows] * offset
+        torch.mean(pull, 0, out=self.gradient)
+        return (0.5 * pull * offset).sum(1).mean()
+
+    def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
+        """Return ``train_loss``, the value of F."""
+        return {"train_loss": self.task.loss(model)}
