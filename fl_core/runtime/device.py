@@ -152,10 +152,11 @@ class DeviceHandle:
             Named content, e.g. ``model=``, ``delta=`` or ``gradient=``; tensors count as bytes on the wire.
         """
         size = sum(_nbytes(value) for value in payload.values() if isinstance(value, Tensor))
-        run, started = self._run, self.now
-        finish = started + (self.profile.up_seconds(size) if self._train_seconds is None else 0.0)
+        run = self._run
+        finish = self.now + (self.profile.up_seconds(size) if self._train_seconds is None else 0.0)
+        if finish > self.now:
+            run.trace(self._task, self.id, "upload", self.now, finish, self._base_version)
         await run.kernel.sleep_until(finish, Kind.ARRIVAL, self._task)
-        run.trace(self._task, self.id, "upload", started, self.now, self._base_version)
         run.server.deliver(
             Upload(
                 server=run.server,
@@ -174,9 +175,9 @@ class DeviceHandle:
 
     async def _spend(self, activity: str, seconds: float) -> None:
         if seconds > 0:
-            started = self.now
-            await self._run.kernel.sleep_until(started + seconds, Kind.PROGRESS, self._task)
-            self._run.trace(self._task, self.id, activity, started, self.now, self._base_version)
+            finish = self.now + seconds
+            self._run.trace(self._task, self.id, activity, self.now, finish, self._base_version)
+            await self._run.kernel.sleep_until(finish, Kind.PROGRESS, self._task)
 
 
 @dataclass(frozen=True, eq=False)

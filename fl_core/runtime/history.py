@@ -33,7 +33,8 @@ class History:
         mean local training loss.
     spans : dict of lists
         Event trace, filled when the run was asked to trace. ``task``: dispatch sequence number; ``activity``:
-        ``"download"``, ``"train"`` or ``"upload"``; ``start``, ``end``: virtual seconds; ``base_version``.
+        ``"download"``, ``"train"`` or ``"upload"`` (those that take time); ``start``, ``end``: virtual seconds, the
+        end after the run's own end for tasks still in flight; ``base_version``: version the task began with.
     model : Tensor or None
         ``[d]``, the last global model.
     """

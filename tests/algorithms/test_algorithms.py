@@ -1,0 +1,89 @@
+"""Algorithms as plug-ins: registration, validation, and learning on real data."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from fl_core.algorithms import ALGORITHMS, Algorithm, FedAsync, make_algorithm, register
+from fl_core.errors import SpecError
+from fl_core.experiments.spec import RunSpec
+from fl_core.formulas.fedasync import mix
+from fl_core.formulas.staleness import Hinge, Polynomial
+
+
+def accuracy(**spec):
+    spec = RunSpec(evaluation={"every_updates": None}, training={"lr": 0.1}, **spec)
+    return spec.simulation().run().evaluations["test_accuracy"][-1]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "updates"),
+    [
+        ({"name": "fedasync", "weight": "polynomial"}, 40),
+        ({"name": "fedasync", "rho": 0.1, "weight": "hinge(a=10, b=4)"}, 40),
+        ({"name": "fedasync", "weight": "exponential(a=0.1)"}, 40),
+        ({"name": "fedasync", "weight": "linear(a=0.1)"}, 40),
+        ({"name": "fedavg"}, 5),
+        ({"name": "fedavg", "weighting": "samples"}, 5),
+        ({"name": "sgd"}, 40),
+    ],
+)
+def test_every_algorithm_learns_fashion_mnist(algorithm, updates):
+    assert accuracy(algorithm=algorithm, model="linear", budget={"updates": updates}) > 0.7
+
+
+def test_the_sample_weighted_mean_is_weighted_by_samples():
+    from fl_core.runtime import Budget, LocalTraining, Simulation
+    from fl_core.tasks import Quadratic
+    from fl_core.world import World
+
+    task = Quadratic([[1.0], [1.0]], [[0.0], [1.0]], [0.0], samples=[1, 3])
+    algorithm = make_algorithm("fedavg", clients_per_round=2, weighting="samples")
+    run = Simulation(task, World(devices=2), algorithm, budget=Budget(updates=1), training=LocalTraining(lr=1.0))
+    assert float(run.run().model) == pytest.approx(0.75)
+
+
+def test_fedasync_weights_do_not_accumulate_over_updates():
+    algorithm = FedAsync(alpha=0.9, weight=Polynomial(a=0.5))
+    assert [algorithm.mixing_weight(t, 3) for t in range(1, 11)] == [pytest.approx(0.45)] * 10
+
+
+def test_fedasync_step_schedule():
+    algorithm = FedAsync(alpha=0.8, schedule="step", weight="hinge(a=10, b=4)")
+    assert algorithm.weight == Hinge(a=10, b=4)
+    values = [algorithm.mixing_weight(t, s) for t, s in ((1, 0), (800, 3), (801, 3), (2000, 15))]
+    assert values == pytest.approx([0.8, 0.8, 0.4, 0.0036036036036036037])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"alpha": 0}, {"alpha": 1.01}, {"alpha": float("nan")}, {"rho": -1}, {"concurrency": 0}, {"alfa": 0.5}]
+)
+def test_a_parameter_out_of_range_is_refused(wrong):
+    with pytest.raises(ValidationError):
+        FedAsync(**wrong)
+
+
+def test_an_algorithm_of_ones_own_takes_one_class_and_works_in_a_specification():
+    @register
+    class HalfAndHalf(Algorithm):
+        """Keep half of the old model."""
+
+        concurrency: int = 4
+
+        async def scheduler(self, server):
+            await server.keep_busy(self.concurrency)
+
+        async def updater(self, server):
+            while True:
+                [upload] = await server.receive()
+                server.commit(mix(server.model, upload.model, 0.5), weight=0.5)
+
+    try:
+        spec = RunSpec(algorithm="halfandhalf", model="linear", budget={"updates": 30}, training={"lr": 0.1})
+        assert RunSpec.from_json(spec.to_json()) == spec
+        assert spec.simulation().run().evaluations["test_accuracy"][-1] > 0.7
+    finally:
+        del ALGORITHMS["halfandhalf"]
+    with pytest.raises(SpecError, match="unknown algorithm 'halfandhalf'"):
+        make_algorithm("halfandhalf")

@@ -1,0 +1,90 @@
+"""The embedded data: complete, checked, and never used when damaged."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import shutil
+import struct
+
+import numpy as np
+import pytest
+import torch
+
+from fl_core.datasets import data_folder, fashion_mnist, load_dataset
+from fl_core.errors import DataError, SpecError
+
+FOLDER = data_folder() / "fashion-mnist"
+
+
+def test_all_seventy_thousand_images_are_there():
+    data = load_dataset("fashion-mnist")
+    assert (len(data.train), len(data.test), data.shape, data.kind) == (60_000, 10_000, (1, 28, 28), "real")
+    assert len(data.classes) == 10
+    assert torch.bincount(data.train.labels).tolist() == [6000] * 10
+    assert torch.bincount(data.test.labels).tolist() == [1000] * 10
+    pixels = data.train.images
+    assert pixels.dtype == torch.float32
+    assert abs(float(pixels.mean())) < 1e-3
+    assert abs(float(pixels.std()) - 1) < 1e-3
+
+
+def test_files_are_byte_for_byte_those_that_torchvision_expects():
+    """torchvision pins the MD5 sums of the authors' files."""
+    from fl_core._torchvision import import_torchvision
+
+    resources = dict(import_torchvision().datasets.FashionMNIST.resources)
+    assert sorted(resources) == sorted(fashion_mnist.SHA256)
+    for name, md5 in resources.items():
+        assert hashlib.md5((FOLDER / name).read_bytes()).hexdigest() == md5
+
+
+def test_a_mini_batch_is_channels_last_and_shares_no_memory_with_the_data():
+    split = load_dataset("fashion-mnist").train
+    images, labels = split.select(torch.tensor([5, 5, 17]))
+    assert images.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(images[0], split.images[5])
+    assert labels.tolist() == [int(split.labels[i]) for i in (5, 5, 17)]
+    images.zero_()
+    assert float(split.images[5].abs().sum()) > 0
+
+
+@pytest.mark.parametrize("how", ["truncated", "flipped", "missing", "foreign"])
+def test_a_damaged_file_gives_one_clear_error(tmp_path, how):
+    folder = tmp_path / "fashion-mnist"
+    shutil.copytree(FOLDER, folder)
+    victim = folder / "t10k-labels-idx1-ubyte.gz"
+    content = bytearray(victim.read_bytes())
+    if how == "truncated":
+        victim.write_bytes(content[:-100])
+    elif how == "flipped":
+        content[2000] ^= 1
+        victim.write_bytes(content)
+    elif how == "foreign":
+        victim.write_bytes(gzip.compress(b"<html>not found</html>"))
+    else:
+        victim.unlink()
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte.gz (is damaged|cannot be read)") as caught:
+        fashion_mnist.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_idx_arrays_of_any_rank_are_read_and_anything_else_is_refused():
+    body = np.arange(24, dtype=np.uint8)
+    good = b"\0\0\x08\x03" + struct.pack(">III", 2, 3, 4) + body.tobytes()
+    np.testing.assert_array_equal(fashion_mnist.read_idx(good), body.reshape(2, 3, 4))
+    for bad in (good[:-1], good + b"\0", b"\0\0\x0d\x01" + good[4:], b"abcd"):
+        with pytest.raises(DataError, match="not an IDX array"):
+            fashion_mnist.read_idx(bad)
+
+
+def test_an_unknown_data_set_is_named_with_the_valid_ones():
+    with pytest.raises(SpecError, match=r"unknown data set 'fashion-mnst'; did you mean 'fashion-mnist'\? \(valid:"):
+        load_dataset("fashion-mnst")
+
+
+def test_the_data_folder_can_be_moved(tmp_path, monkeypatch):
+    monkeypatch.setenv("FL_CORE_DATA", str(tmp_path))
+    assert data_folder() == tmp_path
+    with pytest.raises(DataError, match="cannot be read"):
+        load_dataset("fashion-mnist")

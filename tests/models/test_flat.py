@@ -1,0 +1,92 @@
+"""The flat vector is the network: same storage, same numbers, exact counts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from fl_core.errors import SpecError
+from fl_core.models import FlatModel, LeNet5, build_network, initialise
+from fl_core.streams import torch_stream
+
+
+class WithBatchNorm(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 26 * 26, 10))
+
+
+def test_lenet_has_the_published_number_of_parameters():
+    assert FlatModel(build_network("lenet5", (1, 28, 28), 10)).vector.numel() == 61_706
+    assert FlatModel(build_network("linear", (1, 28, 28), 10)).vector.numel() == 7_850
+    assert LeNet5((3, 32, 32), 10)(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("make", [lambda: LeNet5((1, 28, 28), 10), WithBatchNorm])
+def test_vector_parameters_and_gradients_are_views(make):
+    flat = FlatModel(make())
+    flat.load(torch.arange(flat.vector.numel(), dtype=torch.float32) / flat.vector.numel())
+    named = dict(flat.network.named_parameters()) | dict(flat.network.named_buffers())
+    for slot in flat.slots:
+        assert torch.equal(named[slot.name].flatten(), flat.vector[slot.start : slot.stop])
+        assert named[slot.name].untyped_storage().data_ptr() == flat.vector.untyped_storage().data_ptr()
+    assert flat.slots[-1].stop == flat.vector.numel()
+    loss = flat.network(torch.ones(3, 1, 28, 28)).square().mean()
+    loss.backward()
+    collected = torch.cat([p.grad.flatten() for p in flat.network.parameters()])
+    assert torch.equal(collected, flat.gradient)
+    assert float(flat.gradient.abs().sum()) > 0
+
+
+def test_batch_norm_statistics_travel_and_counters_stay_behind():
+    flat = FlatModel(WithBatchNorm())
+    names = [slot.name for slot in flat.slots]
+    assert names[-2:] == ["1.running_mean", "1.running_var"]
+    assert len(flat.parameters) == flat.vector.numel() - 8
+    before = flat.snapshot()
+    flat.network(torch.randn(5, 1, 28, 28) + 3)
+    assert not torch.equal(before[-8:], flat.vector[-8:])
+    assert torch.equal(before[:-8], flat.vector[:-8])
+
+
+def test_a_snapshot_is_a_copy():
+    flat = FlatModel(LeNet5((1, 28, 28), 10))
+    copy = flat.snapshot()
+    flat.vector.zero_()
+    assert float(copy.abs().sum()) > 0
+
+
+def test_flat_training_equals_ordinary_pytorch_training():
+    torch.manual_seed(0)
+    plain, flat = LeNet5((1, 28, 28), 10), FlatModel(LeNet5((1, 28, 28), 10))
+    flat.load(nn.utils.parameters_to_vector(plain.parameters()).detach())
+    optimiser = torch.optim.SGD(plain.parameters(), lr=0.1)
+    images, labels = torch.randn(20, 1, 28, 28), torch.randint(0, 10, (20,))
+    for _ in range(3):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(plain(images), labels).backward()
+        optimiser.step()
+        flat.gradient.zero_()
+        nn.functional.cross_entropy(flat.network(images), labels).backward()
+        with torch.no_grad():
+            flat.parameters.add_(flat.gradient, alpha=-0.1)
+    torch.testing.assert_close(nn.utils.parameters_to_vector(plain.parameters()), flat.vector)
+
+
+def test_initial_values_are_glorot_uniform_and_depend_on_the_stream_alone():
+    networks = [LeNet5((1, 28, 28), 10) for _ in range(3)]
+    for network, seed in zip(networks, (1, 1, 2), strict=True):
+        initialise(network, torch_stream(seed, "initial-model"))
+    first, same, other = (nn.utils.parameters_to_vector(n.parameters()) for n in networks)
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
+    bound = (6 / (400 + 120)) ** 0.5
+    weights = networks[0].fc1.weight
+    assert float(weights.abs().max()) <= bound
+    assert float(weights.std()) == pytest.approx(bound / 3**0.5, rel=0.02)
+    assert float(networks[0].fc1.bias.abs().sum()) == 0
+
+
+def test_an_unknown_model_is_named_with_the_valid_ones():
+    with pytest.raises(SpecError, match=r"unknown model 'lenet'; did you mean 'lenet5'\? \(valid: lenet5, linear\)"):
+        build_network("lenet", (1, 28, 28), 10)

@@ -1,0 +1,221 @@
+"""Guarantees of a run: determinism, snapshots that nothing mutates, errors that say what happened."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from fl_core.algorithms import Algorithm, FedAsync
+from fl_core.errors import RunError, SpecError
+from fl_core.experiments.spec import RunSpec
+from fl_core.runtime import Budget, Simulation, make_executor
+from fl_core.runtime.executors import Threads
+from fl_core.runtime.history import History
+from fl_core.runtime.local import batches
+from fl_core.streams import stream
+from fl_core.tasks import Quadratic
+from fl_core.world import ConstantCompute, World
+
+SMALL = {
+    "world": {"devices": 12, "jitter": 0.3},
+    "partition": {"kind": "dirichlet", "alpha": 0.5},
+    "training": {"steps": 3, "lr": 0.1},
+    "budget": {"updates": 25},
+    "evaluation": {"every_updates": 20, "train_samples": 500},
+    "model": "linear",
+}
+SPECS = {
+    "fedasync": RunSpec(
+        algorithm={"name": "fedasync", "rho": 0.1, "weight": "polynomial", "concurrency": 6},
+        **{**SMALL, "model": "lenet5"},
+    ),
+    "fedasync-sampled": RunSpec(algorithm="fedasync", **{**SMALL, "world": {"devices": 12, "max_staleness": 4}}),
+    "fedavg": RunSpec(algorithm={"name": "fedavg", "clients_per_round": 4}, **{**SMALL, "budget": {"updates": 6}}),
+    "sgd": RunSpec(algorithm={"name": "sgd", "block": 3}, **SMALL),
+}
+
+
+def digest(history: History) -> str:
+    content = json.dumps(history.to_dict()).encode() + history.model.numpy().tobytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_same_seed_same_history_bit_for_bit_with_any_number_of_threads(name):
+    spec = SPECS[name]
+    reference = spec.simulation(trace=True).run("sequential")
+    assert digest(spec.simulation(trace=True).run("sequential")) == digest(reference)
+    for threads in (1, 2, 5):
+        assert spec.simulation(trace=True).run("threads", threads) == reference
+    assert spec.changed(seed=1).simulation(trace=True).run("threads", 2) != reference
+
+
+def test_same_seed_same_history_in_another_process():
+    spec = SPECS["fedasync"]
+    program = """
+        import sys
+        sys.path.insert(0, sys.argv[2])
+        from test_simulation import RunSpec, digest
+        print(digest(RunSpec.from_json(sys.argv[1]).simulation(trace=True).run("threads", 2)))
+    """
+    here = __file__.rpartition("/")[0]
+    command = [sys.executable, "-c", textwrap.dedent(program), spec.to_json(), here]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == digest(spec.simulation(trace=True).run("sequential"))
+
+
+def test_numbers_do_not_depend_on_how_far_workers_run_ahead(monkeypatch):
+    spec = SPECS["fedasync"]
+    reference = spec.simulation().run("sequential")
+    monkeypatch.setattr("fl_core.runtime.executors.RESULT_BYTES", 0)  # two models per thread at most
+    assert spec.simulation().run("threads", 2) == reference
+
+
+def test_work_ahead_is_bounded():
+    task = Quadratic([[1.0]] * 50, [[0.0]] * 50, [1.0])
+    executor = Threads(task, 2)
+    executor._window = 4
+
+    class Job:
+        def run(self, workspace):
+            return threads_state.append(1)
+
+    threads_state: list[int] = []
+    with executor:
+        tickets = [executor.submit(Job(), float(due)) for due in range(50)]
+        deadline = time.monotonic() + 5
+        while len(threads_state) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)  # nothing more may start
+        assert len(threads_state) == 4
+        for ticket in reversed(tickets):  # the latest due first: every one is demanded before its turn
+            executor.result(ticket)
+    assert len(threads_state) == 50
+
+
+def quadratic_run(algorithm: Algorithm, devices: int = 3, updates: int = 20, executor: str = "sequential"):
+    task = Quadratic([[1.0]] * devices, [[0.0]] * devices, [1.0])
+    world = World(devices=devices, compute=ConstantCompute())
+    return Simulation(task, world, algorithm, budget=Budget(updates=updates)).run(executor)
+
+
+def test_a_model_in_use_does_not_follow_the_server():
+    """Public code that lets devices share storage with the server has almost no staleness in fact."""
+    received = []
+
+    class Watching(FedAsync):
+        async def device(self, device):
+            snapshot = await device.download()
+            before = snapshot.model.clone()
+            trained = await device.train(snapshot.model)
+            received.append((before, snapshot.model))
+            await device.upload(model=trained.model, based_on=snapshot)
+
+    quadratic_run(Watching(concurrency=3))
+    assert all(torch.equal(before, after) for before, after in received)
+    assert len({float(before) for before, _ in received}) > 5
+
+
+def test_changing_the_global_model_in_place_is_refused():
+    class Careless(FedAsync):
+        async def updater(self, server):
+            [upload] = await server.receive()
+            server.model.lerp_(upload.model, 0.5)
+            server.commit(server.model)
+
+    with pytest.raises(RunError, match="version 0 was changed in place"):
+        quadratic_run(Careless(concurrency=2))
+
+
+@pytest.mark.parametrize("executor", ["sequential", "threads"])
+def test_a_failing_device_is_named_with_time_and_cause(executor):
+    class Faulty(FedAsync):
+        async def device(self, device):
+            snapshot = await device.download()
+            trained = await device.train(snapshot.model)
+            if device.id == 2:
+                raise OSError("sensor unplugged")
+            await device.upload(model=trained.model, based_on=snapshot)
+
+    with pytest.raises(RunError, match=r"^device 2 failed at t = 1 s: OSError: sensor unplugged$"):
+        quadratic_run(Faulty(concurrency=3), executor=executor)
+
+
+@pytest.mark.parametrize("executor", ["sequential", "threads"])
+def test_a_failing_local_job_is_named_with_time_and_cause(executor):
+    class WrongSize(FedAsync):
+        async def device(self, device):
+            await device.train(torch.zeros(7, dtype=torch.float64))
+
+    with pytest.raises(RunError, match=r"^device 0 failed at t = 1 s: RuntimeError: .*shape"):
+        quadratic_run(WrongSize(concurrency=3), executor=executor)
+
+
+def test_an_upload_without_the_asked_content_says_what_it_has():
+    class Mismatch(FedAsync):
+        async def updater(self, server):
+            [upload] = await server.receive()
+            server.commit(upload.gradient)
+
+    with pytest.raises(RunError, match=r"upload of device 0 has no 'gradient'; it has \['model'\]"):
+        quadratic_run(Mismatch(concurrency=1), devices=1)
+
+
+def test_a_busy_or_unknown_device_cannot_be_triggered():
+    class Twice(FedAsync):
+        who: int = 0
+
+        async def scheduler(self, server):
+            server.dispatch([0])
+            server.dispatch([self.who])
+
+    with pytest.raises(RunError, match="cannot trigger device 0 at t = 0 s: it is already working"):
+        quadratic_run(Twice())
+    with pytest.raises(RunError, match=r"device 9 .* does not exist \(0..2\)"):
+        quadratic_run(Twice(who=9))
+
+
+def test_two_coroutines_cannot_both_wait_for_uploads():
+    class Greedy(FedAsync):
+        async def scheduler(self, server):
+            await server.receive()
+
+    with pytest.raises(RunError, match="both wait for uploads"):
+        quadratic_run(Greedy())
+
+
+@pytest.mark.parametrize(("samples", "size", "steps"), [(600, 50, 12), (7, 3, 10), (5, 8, 3), (1, 1, 4)])
+def test_every_epoch_visits_every_sample_once(samples, size, steps):
+    drawn = list(batches(samples, size, steps, stream(0, "test")))
+    assert len(drawn) == steps
+    per_epoch = -(-samples // size)
+    for first in range(0, steps - per_epoch + 1, per_epoch):
+        epoch = np.concatenate(drawn[first : first + per_epoch])
+        assert sorted(epoch) == list(range(samples))
+
+
+def test_streams_depend_on_their_name_alone():
+    assert stream(1, "a", 2).integers(10**9) == stream(1, "a", 2).integers(10**9)
+    names = [(1, "a", 2), (1, "a", 3), (2, "a", 2), (1, "b", 2), (1, "a"), (1, "a", 2, 0)]
+    assert len({int(stream(*name).integers(10**18)) for name in names}) == len(names)
+
+
+def test_history_survives_json():
+    history = SPECS["fedavg"].simulation(trace=True).run()
+    copy = History.from_dict(json.loads(json.dumps(history.to_dict())))
+    copy.model = history.model
+    assert copy == history
+
+
+@pytest.mark.parametrize(("name", "threads"), [("thread", None), ("threads", 0)])
+def test_a_wrong_executor_is_refused(name, threads):
+    with pytest.raises(SpecError, match=r"unknown executor 'thread'; did you mean 'threads'|threads = 0 must be"):
+        make_executor(name, Quadratic([[1.0]], [[0.0]], [1.0]), threads)
