@@ -22,9 +22,17 @@ class RunError(FlCoreError):
     """A coroutine of a running simulation failed; names the process, the virtual time and the cause."""
 
 
-def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the choice closest to `name`, or an empty string."""
-    found = difflib.get_close_matches(str(name), list(choices), n=1, cutoff=0.5)
+def nearest(name: str, choices: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return ``"; did you mean 'x'?"`` for the choice closest to `name`, or an empty string.
+
+    Parameters
+    ----------
+    name : str
+    choices : iterable of str
+    cutoff : float
+        How alike they must be, in [0, 1].
+    """
+    found = difflib.get_close_matches(str(name), list(choices), n=1, cutoff=cutoff)
     return f"; did you mean {found[0]!r}?" if found else ""
 
 

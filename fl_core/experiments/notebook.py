@@ -59,11 +59,11 @@ def check_parameters(namespace: Mapping[str, Any], **valid: Valid | list[Interva
     Raises
     ------
     SpecError
-        If a value is not valid, or if an upper-case name that is no parameter has been passed in (papermill accepts
-        any name, and a misspelt parameter would silently change nothing).
+        If a value is not valid, or if there is an upper-case name that looks like a misspelt parameter (papermill
+        accepts any name, and a misspelt one would silently change nothing).
     """
-    for name in namespace:
-        if name.isupper() and not name.startswith("_") and name not in valid and _is_plain(namespace[name]):
+    for name, value in namespace.items():
+        if name.isupper() and name not in valid and _is_plain(value) and nearest(name, valid, cutoff=0.75):
             raise SpecError(f"unknown parameter {name!r}{nearest(name, valid)} (valid: {', '.join(valid)})")
     for name, rule in valid.items():
         if name not in namespace:
@@ -74,7 +74,8 @@ def check_parameters(namespace: Mapping[str, Any], **valid: Valid | list[Interva
 
 
 def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float | list | tuple | dict)
+    """Return whether `value` is of a type that papermill injects."""
+    return value is None or isinstance(value, str | int | float | list | dict)
 
 
 def _holds(rule: Any, value: Any) -> bool:

@@ -1,0 +1,178 @@
+"""Problems whose constants are known, to hold FedAsync's theory against exact numbers instead of noisy runs.
+
+`iterate` is Algorithm 1 without a clock; `ToyQ` is a strongly convex quadratic with exact expectations
+(Theorem 1), `ToyW` a weakly convex function with local minima (Theorem 2). All derived in this book.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_core.formulas.checks import require
+from fl_core.formulas.fedasync import M, R, local_factor, local_step, mix
+
+
+def oldest_versions(num_updates: int, max_staleness: int) -> list[int]:
+    """Return tau_t = max(0, t - K) for t = 1..T: every arrival as stale as allowed.
+
+    Raises:
+        ValueError: num_updates < 0 or max_staleness < 1.
+    """
+    _require_schedule(num_updates, max_staleness)
+    return [max(0, t - max_staleness) for t in range(1, num_updates + 1)]
+
+
+def sampled_versions(num_updates: int, max_staleness: int, rng: np.random.Generator) -> list[int]:
+    """Return tau_t uniform on max(0, t - K) .. t - 1 for t = 1..T: the sampled staleness of the experiments.
+
+    Raises:
+        ValueError: num_updates < 0 or max_staleness < 1.
+    """
+    _require_schedule(num_updates, max_staleness)
+    return [int(rng.integers(max(0, t - max_staleness), t)) for t in range(1, num_updates + 1)]
+
+
+def iterate(x0: M, alphas: Sequence[float], base_versions: Sequence[int], local: Callable[[M], M]) -> list[M]:
+    """Return x_0 .. x_T of Algorithm 1: x_t = mix(x_{t-1}, local(x_tau), alpha_t).
+
+    Args:
+        x0: initial model.
+        alphas: alpha_1 .. alpha_T.
+        base_versions: tau_1 .. tau_T with 0 <= tau_t < t.
+        local: what a device makes of the model it received.
+
+    Raises:
+        ValueError: lengths differ, or a model would be used before it exists.
+    """
+    _require_run(alphas, base_versions)
+    models = [x0]
+    for alpha, tau in zip(alphas, base_versions, strict=True):
+        models.append(mix(models[-1], local(models[tau]), alpha))
+    return models
+
+
+@dataclass(frozen=True)
+class ToyQ:
+    """Mean over clients i of 1/2 sum_j a_j (x_j - c_ij)^2: equal Hessians, different minimisers c_i.
+
+    A client's stochastic gradient is A (x - c_i) - z with z ~ N(0, noise_variance I), A = diag(curvatures).
+    Equal Hessians make the gradient deviation V1 one number for all x.
+    """
+
+    curvatures: tuple[float, ...] = (1.0, 5.0)
+    centres: tuple[tuple[float, ...], ...] = ((1.0, 0.0), (-1.0, 0.5), (0.5, -0.5), (-0.5, 0.0))
+    noise_variance: float = 0.04
+    start: tuple[float, ...] = (3.0, -2.0)
+    lr: float = 0.1
+
+    @property
+    def optimum(self) -> NDArray[np.float64]:
+        """x_*: the mean of the clients' minimisers."""
+        return np.mean(self.centres, axis=0)
+
+    @property
+    def strong_convexity(self) -> float:
+        """mu: the smallest curvature."""
+        return min(self.curvatures)
+
+    @property
+    def smoothness(self) -> float:
+        """L: the largest curvature."""
+        return max(self.curvatures)
+
+    @property
+    def grad_deviation_bound(self) -> float:
+        """V1 = max_i ‖A (c_i - x_*)‖² + d noise_variance."""
+        bias = np.asarray(self.curvatures) * (np.asarray(self.centres) - self.optimum)
+        return float((bias**2).sum(axis=1).max() + len(self.curvatures) * self.noise_variance)
+
+    def errors(self, second_moments: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return E[F(x_t) - F_*] = 1/2 sum_j a_j S_j from `second_moments`, [T + 1]."""
+        return second_moments @ np.asarray(self.curvatures) / 2
+
+    def grad_norms(self, second_moments: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return E ‖grad F(x_t)‖² = sum_j a_j^2 S_j from `second_moments`, [T + 1]."""
+        return second_moments @ np.asarray(self.curvatures) ** 2
+
+    def second_moments(
+        self, alphas: Sequence[float], base_versions: Sequence[int], steps: int
+    ) -> NDArray[np.float64]:
+        """Return S_j = E (x_tj - x_*j)^2 for t = 0..T and every coordinate j, exactly, [T + 1, d].
+
+        Each update draws a client uniformly and lets it make ``steps`` steps of Option I. No Monte Carlo:
+        the covariances of all pairs of iterates follow a linear recursion.
+
+        Args:
+            alphas: alpha_1 .. alpha_T in [0, 1].
+            base_versions: tau_1 .. tau_T with 0 <= tau_t < t.
+            steps: H >= 1.
+
+        Raises:
+            ValueError: an argument is out of range.
+        """
+        _require_run(alphas, base_versions)
+        require(steps >= 1, "steps", steps, ">= 1")
+        a = np.asarray(self.curvatures)
+        p = 1 - self.lr * a
+        keep = local_factor(a, self.lr, steps)  # p^H
+        drawn = (1 - keep) ** 2 * np.var(self.centres, axis=0)
+        noise = drawn + self.lr**2 * self.noise_variance * sum(p ** (2 * h) for h in range(steps))
+        size = len(alphas) + 1
+        S = np.zeros((size, size, len(a)))  # S[t, s] = E (x_t - x_*)(x_s - x_*) per coordinate
+        S[0, 0] = (np.asarray(self.start) - self.optimum) ** 2
+        for t, (alpha, tau) in enumerate(zip(alphas, base_versions, strict=True), start=1):
+            S[t, :t] = mix(S[t - 1, :t], keep * S[tau, :t], alpha)
+            S[:t, t] = S[t, :t]
+            S[t, t] = (
+                (1 - alpha) ** 2 * S[t - 1, t - 1]
+                + 2 * alpha * (1 - alpha) * keep * S[t - 1, tau]
+                + alpha**2 * (keep**2 * S[tau, tau] + noise)
+            )
+        return np.einsum("ttj->tj", S)
+
+
+@dataclass(frozen=True)
+class ToyW:
+    """F(x) = x^2 / 2 + 3 sin(x)^2, weakly convex: F'' = 1 + 6 cos(2 x) lies in [-5, 7], F_* = 0 at x = 0."""
+
+    weak_convexity: float = 5.0
+    smoothness: float = 7.0
+    prox_rho: float = 6.0
+    lr: float = 0.1
+    gradient_offsets: tuple[float, ...] = (0.8, -0.8, 0.3, -0.3)
+    local_minimum: float = 2.6129817651566185  # F = 4.18 there; -2.61 is another
+
+    def loss(self, x: R) -> R:
+        """Return F(x)."""
+        return x**2 / 2 + 3 * np.sin(x) ** 2
+
+    def gradient(self, x: R) -> R:
+        """Return F'(x) = x + 3 sin(2 x); a client adds its offset to it."""
+        return x + 3 * np.sin(2 * x)
+
+    def local_model(self, anchor: R, steps: int, offset: float = 0.0) -> R:
+        """Return the model after ``steps`` steps of Option II from the received ``anchor``."""
+        x = anchor
+        for _ in range(steps):
+            x = local_step(x, self.gradient(x) + offset, anchor, self.lr, self.prox_rho)
+        return x
+
+
+def _require_schedule(num_updates: int, max_staleness: int) -> None:
+    require(num_updates >= 0, "num_updates", num_updates, ">= 0")
+    require(max_staleness >= 1, "max_staleness", max_staleness, ">= 1")
+
+
+def _require_run(alphas: Sequence[float], base_versions: Sequence[int]) -> None:
+    require(
+        len(alphas) == len(base_versions),
+        "len(alphas)",
+        len(alphas),
+        f"{len(base_versions)}, one per version",
+    )
+    for t, tau in enumerate(base_versions, start=1):
+        require(0 <= tau < t, f"base_versions[{t - 1}]", tau, f"in 0..{t - 1}")

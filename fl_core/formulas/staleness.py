@@ -1,0 +1,257 @@
+"""Staleness functions s(u) of FedAsync (FA-7a to FA-7d): how much an update counts when it comes late.
+
+Source: Xie, Koyejo & Gupta, "Asynchronous Federated Optimization" (2019), section on adaptive mixing.
+
+Two forms of each. The functions are the formulas: they take a number, a NumPy array or a torch tensor of
+staleness values u >= 0 and return the same kind, with s(0) = 1, 0 < s <= 1, and s never increasing.
+The classes hold the parameters: frozen, validated, callable, and readable from a run specification as
+``{"kind": "hinge", "a": 10, "b": 4}`` or ``"hinge(a=10, b=4)"`` wherever a field is a `StalenessWeight`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
+
+from fl_core.formulas.checks import require
+
+U = TypeVar("U", float, NDArray[Any], torch.Tensor)
+
+
+def constant(u: U) -> U:
+    """Return s(u) = 1: staleness is ignored (plain FedAsync, FA-6 with s = 1).
+
+    Args:
+        u: staleness, u >= 0; a number, array or tensor.
+
+    Raises:
+        ValueError: u is negative or not a number.
+    """
+    u = _staleness(u)
+    if isinstance(u, torch.Tensor):
+        return torch.ones_like(u)
+    return np.ones_like(u) if isinstance(u, np.ndarray) else 1.0
+
+
+def linear(u: U, a: float) -> U:
+    """Return s(u) = 1 / (a u + 1), FA-7a.
+
+    Args:
+        u: staleness, u >= 0; a number, array or tensor.
+        a: decay, a > 0.
+
+    Raises:
+        ValueError: u or a is out of range.
+    """
+    u = _staleness(u)
+    require(0 < a < math.inf, "a", a, "> 0")
+    return 1 / (a * u + 1)
+
+
+def polynomial(u: U, a: float) -> U:
+    """Return s(u) = (u + 1)^(-a), FA-7b; the paper's experiments use a = 0.5.
+
+    Args:
+        u: staleness, u >= 0; a number, array or tensor.
+        a: exponent, a > 0.
+
+    Raises:
+        ValueError: u or a is out of range.
+    """
+    u = _staleness(u)
+    require(0 < a < math.inf, "a", a, "> 0")
+    return (u + 1) ** -a
+
+
+def exponential(u: U, a: float) -> U:
+    """Return s(u) = exp(-a u), FA-7c.
+
+    Args:
+        u: staleness, u >= 0; a number, array or tensor.
+        a: decay rate per missed update, a > 0.
+
+    Raises:
+        ValueError: u or a is out of range.
+    """
+    u = _staleness(u)
+    require(0 < a < math.inf, "a", a, "> 0")
+    if isinstance(u, torch.Tensor):
+        return torch.exp(-a * u)
+    return np.exp(-a * u) if isinstance(u, np.ndarray) else math.exp(-a * u)
+
+
+def hinge(u: U, a: float, b: float) -> U:
+    """Return s(u) = 1 for u <= b and 1 / (a (u - b) + 1) for u > b, FA-7d.
+
+    Args:
+        u: staleness, u >= 0; a number, array or tensor.
+        a: decay beyond the grace period, a > 0.
+        b: grace period in missed updates, b >= 0; the value at u = b is still 1.
+
+    Raises:
+        ValueError: u, a or b is out of range.
+    """
+    u = _staleness(u)
+    require(0 < a < math.inf, "a", a, "> 0")
+    require(0 <= b < math.inf, "b", b, ">= 0")
+    late = (abs(u - b) + (u - b)) / 2  # max(u - b, 0), for numbers, arrays and tensors alike
+    return 1 / (a * late + 1)
+
+
+def _staleness(u: U) -> U:
+    """Refuse u < 0 or not-a-number; turn integers into floats, whose powers do not overflow."""
+    if isinstance(u, torch.Tensor):
+        require(u >= 0, "u", u, ">= 0 (missed updates)")
+        return u if u.is_floating_point() else u.to(torch.get_default_dtype())
+    require(u >= 0, "u", u, ">= 0 (missed updates)")
+    if isinstance(u, np.ndarray):
+        return u if np.issubdtype(u.dtype, np.inexact) else u.astype(float)
+    return float(u) if isinstance(u, int | np.integer) else u
+
+
+class _Weight(BaseModel):
+    """What all staleness weights share: immutable, strict about names, shown in compact form."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    kind: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_parameters(cls, data: Any) -> Any:
+        for name in data if isinstance(data, dict) else ():
+            if name not in cls.model_fields:
+                kind = cls.model_fields["kind"].default
+                valid = [field for field in cls.model_fields if field != "kind"]
+                raise ValueError(f"staleness weight {kind!r} has no parameter {name!r}" + _choices(name, valid))
+        return data
+
+    def __str__(self) -> str:
+        values = self.model_dump(exclude={"kind"})
+        inner = ", ".join(f"{name}={str(value).removesuffix('.0')}" for name, value in values.items())
+        return f"{self.kind}({inner})" if inner else self.kind
+
+
+class Constant(_Weight):
+    """s(u) = 1: every update counts the same, however late."""
+
+    kind: Literal["constant"] = "constant"
+
+    def __call__(self, u: U) -> U:
+        """Return the weight of an update that missed u others."""
+        return constant(u)
+
+
+class Linear(_Weight):
+    """s(u) = 1 / (a u + 1), FA-7a."""
+
+    kind: Literal["linear"] = "linear"
+    a: float = Field(gt=0)
+
+    def __call__(self, u: U) -> U:
+        """Return the weight of an update that missed u others."""
+        return linear(u, self.a)
+
+
+class Polynomial(_Weight):
+    """s(u) = (u + 1)^(-a), FA-7b ("FedAsync+Poly")."""
+
+    kind: Literal["polynomial"] = "polynomial"
+    a: float = Field(default=0.5, gt=0)
+
+    def __call__(self, u: U) -> U:
+        """Return the weight of an update that missed u others."""
+        return polynomial(u, self.a)
+
+
+class Exponential(_Weight):
+    """s(u) = exp(-a u), FA-7c."""
+
+    kind: Literal["exponential"] = "exponential"
+    a: float = Field(gt=0)
+
+    def __call__(self, u: U) -> U:
+        """Return the weight of an update that missed u others."""
+        return exponential(u, self.a)
+
+
+class Hinge(_Weight):
+    """s(u) = 1 up to u = b, then 1 / (a (u - b) + 1), FA-7d ("FedAsync+Hinge")."""
+
+    kind: Literal["hinge"] = "hinge"
+    a: float = Field(default=10.0, gt=0)
+    b: float = Field(default=4.0, ge=0)
+
+    def __call__(self, u: U) -> U:
+        """Return the weight of an update that missed u others."""
+        return hinge(u, self.a, self.b)
+
+
+STALENESS_WEIGHTS: dict[str, type[Constant | Linear | Polynomial | Exponential | Hinge]] = {
+    "constant": Constant,
+    "linear": Linear,
+    "polynomial": Polynomial,
+    "exponential": Exponential,
+    "hinge": Hinge,
+}
+
+
+def _parse(value: Any) -> Any:
+    """Turn "hinge(a=10, b=4)" into its fields and check the kind; leave a weight object alone."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*([^()\s]+)\s*(?:\(([^()]*)\))?\s*", value)
+        if match is None:
+            raise ValueError(f"cannot read staleness weight {value!r}; write for example 'hinge(a=10, b=4)'")
+        value = {"kind": match[1], **_parse_parameters(match[2] or "", value)}
+    if isinstance(value, dict):
+        kind = value.get("kind")
+        if kind not in STALENESS_WEIGHTS:
+            raise ValueError(f"unknown staleness weight {kind!r}" + _choices(str(kind), list(STALENESS_WEIGHTS)))
+    return value
+
+
+def _parse_parameters(inside: str, whole: str) -> dict[str, float]:
+    fields: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in inside.split(","))):
+        name, equals, number = (piece.strip() for piece in part.partition("="))
+        if name in fields:
+            raise ValueError(f"parameter {name!r} appears twice in staleness weight {whole!r}")
+        try:
+            fields[name] = float(number)
+        except ValueError:
+            hint = f"{number!r} is not a number" if equals else "write name=number"
+            raise ValueError(f"cannot read {part!r} in staleness weight {whole!r}: {hint}") from None
+    return fields
+
+
+def _choices(given: str, valid: list[str]) -> str:
+    """Return the end of an error message: the nearest valid name, then all of them."""
+    near = difflib.get_close_matches(given, valid, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{hint} (valid: {', '.join(valid) if valid else 'none'})"
+
+
+StalenessWeight = Annotated[
+    Annotated[Constant | Linear | Polynomial | Exponential | Hinge, Field(discriminator="kind")],
+    BeforeValidator(_parse),
+]
+"""The type of an algorithm's field: a weight object, its dictionary, or its compact string."""
+
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(StalenessWeight)
+
+
+def staleness_weight(value: object) -> Constant | Linear | Polynomial | Exponential | Hinge:
+    """Return the weight that ``value`` describes: an object, a dictionary, or a string like "linear(a=0.5)".
+
+    Raises:
+        ValueError: the kind or a parameter is unknown, missing or out of range.
+    """
+    weight: Constant | Linear | Polynomial | Exponential | Hinge = _ADAPTER.validate_python(value)
+    return weight

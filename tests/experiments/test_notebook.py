@@ -1,0 +1,45 @@
+"""Parameters of a chapter are checked before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from fl_core.errors import SpecError
+from fl_core.experiments.notebook import PROFILES, Interval, check_parameters
+
+RULES = {
+    "PROFILE": PROFILES,
+    "ALPHA": Interval(0, 1, open=True),
+    "SEEDS": [Interval(0, 99, integer=True)],
+    "NAME": str,
+}
+GOOD = {"PROFILE": "smoke", "ALPHA": 0.6, "SEEDS": [0, 1], "NAME": "x"}
+
+
+def test_valid_parameters_and_other_names_pass():
+    check_parameters({**GOOD, "UPDATES": 7, "helper": 1, "PROFILES": PROFILES}, **RULES)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"PROFILE": "smok"}, r"'smok' is not valid: it should be one of 'smoke', 'laptop', 'paper'; did you mean"),
+        ({"ALPHA": 1}, r"parameter ALPHA = 1 is not valid: it should be a number in \(0, 1\)"),
+        ({"ALPHA": "0.5"}, r"parameter ALPHA = '0.5' is not valid"),
+        ({"ALPHA": True}, r"parameter ALPHA = True is not valid"),
+        ({"SEEDS": []}, r"SEEDS = \[\] is not valid: it should be a list, each an integer in \[0, 99\]"),
+        ({"SEEDS": [0.5]}, r"SEEDS = \[0.5\] is not valid"),
+        ({"SEEDS": "01"}, r"SEEDS = '01' is not valid"),
+        ({"NAME": 3}, r"NAME = 3 is not valid: it should be a value of type str"),
+        ({"PROFLE": "laptop"}, r"unknown parameter 'PROFLE'; did you mean 'PROFILE'\? \(valid: PROFILE, ALPHA"),
+    ],
+)  # fmt: skip
+def test_a_wrong_parameter_is_one_sentence(change, message):
+    with pytest.raises(SpecError, match=message) as caught:
+        check_parameters({**GOOD, **change}, **RULES)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_parameter_is_named():
+    with pytest.raises(SpecError, match="parameter PROFILE is missing"):
+        check_parameters({}, **RULES)
