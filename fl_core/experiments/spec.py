@@ -27,7 +27,7 @@ from fl_core.tasks import Classification
 from fl_core.world import World
 
 FORMAT = 1
-"""Part of every hash: raised when the same specification would give other numbers than before."""
+"""Part of every hash: raised when the same specification would give other numbers, e.g. a default was changed."""
 
 
 class RunSpec(BaseModel):
@@ -145,8 +145,12 @@ class RunSpec(BaseModel):
 
     @property
     def hash(self) -> str:
-        """16 hexadecimal digits that name this run in the store."""
-        return hashlib.sha256(f"{FORMAT}:{self.to_json()}".encode()).hexdigest()[:16]
+        """16 hexadecimal digits that name this run in the store.
+
+        Only what differs from the defaults counts, so that a field added later leaves the names of old runs alone.
+        """
+        text = json.dumps(_essential(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(f"{FORMAT}:{text}".encode()).hexdigest()[:16]
 
     def changed(self, **settings: Any) -> RunSpec:
         """Return a copy with changed fields; a dotted name reaches inside: ``changed(**{"world.devices": 10})``.
@@ -186,6 +190,26 @@ class RunSpec(BaseModel):
             seed=self.seed,
             trace=trace,
         )
+
+
+def _set_fields(model: BaseModel) -> dict[str, Any]:
+    """Return as plain data the fields of `model` that differ from their defaults, and always its ``kind``."""
+    fields: dict[str, Any] = {}
+    for name, info in type(model).model_fields.items():
+        value = getattr(model, name)
+        if name == "kind" or info.is_required() or value != info.get_default(call_default_factory=True):
+            fields[name] = _set_fields(value) if isinstance(value, BaseModel) else value
+    return fields
+
+
+def _essential(model: BaseModel) -> dict[str, Any]:
+    """Return the fields of `model` that differ from their defaults, and always what says which class it is."""
+    kept: dict[str, Any] = {"name": model.name} if isinstance(model, Algorithm) else {}
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if name == "kind" or value != field.get_default(call_default_factory=True):
+            kept[name] = _essential(value) if isinstance(value, BaseModel) else value
+    return kept
 
 
 def _known(kind: str, name: str, choices: Any) -> str:

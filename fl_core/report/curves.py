@@ -1,0 +1,104 @@
+"""Metrics against a budget: mean over seeds as a line, one standard deviation as a band."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from fl_core.report.style import line_of, style
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel: which column, what to call it, and whether its axis is logarithmic."""
+
+    column: str
+    label: str
+    log: bool = False
+
+
+ACCURACY_AND_LOSS = (
+    Panel("test_accuracy", "(a) top-1 test accuracy"),
+    Panel("train_loss", "(b) training loss (log scale)", log=True),
+)
+
+
+def plot_curves(
+    frame: pd.DataFrame,
+    x_label: str,
+    panels: tuple[Panel, ...] = ACCURACY_AND_LOSS,
+    parameter: str = "alpha",
+    symbol: str = "α",
+) -> Figure:
+    """Draw the panels below one another, on one abscissa, so that they can be read on a phone.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per curve and point: ``method``, `parameter` (NaN where a method has none), ``x``, and for every
+        panel its column and ``<column>_std`` (NaN with one seed: no band).
+    x_label : str
+    panels : tuple of Panel
+    parameter, symbol : str
+        Column whose values get a dash pattern each, and its name in the legend.
+
+    Returns
+    -------
+    Figure
+    """
+    values = sorted(frame[parameter].dropna().unique())
+    with style():
+        rows = 1 + -(-_curve_count(frame, parameter) // 2)
+        figure, axes = plt.subplots(
+            len(panels), 1, figsize=(5.6, 2.7 * len(panels) + 0.24 * rows), sharex=True, squeeze=False
+        )
+        for axis, panel in zip(axes[:, 0], panels, strict=True):
+            _draw(axis, frame, panel, parameter, values)
+        axes[-1, 0].set_xlabel(x_label)
+        figure.legend(
+            handles=_handles(frame, parameter, symbol, values), loc="outside lower center", ncols=2, handlelength=3.2
+        )
+    plt.close(figure)  # the caller shows it: an open one would be shown a second time in a notebook
+    return figure
+
+
+def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, parameter: str, values: list[float]) -> None:
+    for (method, value), curve in frame.groupby(["method", parameter], dropna=False, sort=False):
+        look = line_of(str(method), values.index(value) if value in values else 0)
+        x, mean, std = (curve[c].to_numpy(float) for c in ("x", panel.column, f"{panel.column}_std"))
+        axis.plot(x, mean, markevery=(len(x) // 12, max(1, len(x) // 6)), **look)
+        if np.isfinite(std).any():
+            low = np.maximum(mean - std, mean / 10) if panel.log else mean - std
+            axis.fill_between(x, low, mean + std, color=look["color"], alpha=0.15, lw=0)
+    if panel.log:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        axis.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axis.set_title(panel.label)
+    axis.margins(x=0.02)
+
+
+def _handles(frame: pd.DataFrame, parameter: str, symbol: str, values: list[float]) -> list[Line2D]:
+    found: Mapping[tuple[str, float], None] = dict.fromkeys(
+        (str(method), value) for method, value in zip(frame["method"], frame[parameter], strict=True) if value in values
+    )
+    plain = dict.fromkeys(
+        str(method) for method, value in zip(frame["method"], frame[parameter], strict=True) if value not in values
+    )
+    handles = [Line2D([], [], label=method, **line_of(method)) for method in plain]
+    for method, value in found:
+        label = f"{method}, {symbol} = {value:g}"
+        handles.append(Line2D([], [], label=label, **line_of(method, values.index(value))))
+    return handles
+
+
+def _curve_count(frame: pd.DataFrame, parameter: str) -> int:
+    return len(frame[["method", parameter]].drop_duplicates())

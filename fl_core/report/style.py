@@ -1,0 +1,63 @@
+"""How figures look: one colour and marker per algorithm in the whole book, one dash pattern per parameter value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+# Okabe and Ito's palette: told apart with every kind of colour vision, and dark enough on white.
+BLACK, BLUE, VERMILION, GREEN = "#222222", "#0072B2", "#D55E00", "#009E73"
+PURPLE, ORANGE, SKY, GREY = "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F"
+
+METHODS: dict[str, dict[str, Any]] = {
+    "SGD": {"color": BLACK, "marker": ""},
+    "FedAvg": {"color": ORANGE, "marker": ""},
+    "FedAsync": {"color": BLUE, "marker": ""},
+    "FedAsync+Poly": {"color": VERMILION, "marker": "o"},
+    "FedAsync+Hinge": {"color": GREEN, "marker": "^"},
+}
+"""Line properties of a method; markers are hollow, so that a line below another one stays visible."""
+SPARE = [PURPLE, SKY, GREY]
+DASHES = ["-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2))]
+
+RC: dict[str, Any] = {
+    "figure.dpi": 130,
+    "figure.constrained_layout.use": True,
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "lines.markerfacecolor": "none",
+    "lines.markeredgewidth": 1.2,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the style of the book."""
+    with plt.rc_context(RC):
+        yield
+
+
+def line_of(method: str, position: int = 0) -> dict[str, Any]:
+    """Return the line properties of `method`.
+
+    Parameters
+    ----------
+    method : str
+        A key of :data:`METHODS`; others get a spare colour.
+    position : int
+        Place of the curve's parameter value among those shown: sets the dash pattern.
+    """
+    known = METHODS.get(method) or {"color": SPARE[sum(map(ord, method)) % len(SPARE)], "marker": ""}
+    return {**known, "linestyle": DASHES[position % len(DASHES)]}
