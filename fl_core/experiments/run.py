@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def run(
     progress : callable, optional
         Called with the part of the budget that is used.
     """
+    commit()  # of the code that runs, not of what the checkout holds when it has finished
     simulation = spec.simulation(trace)
     started = time.perf_counter()
     history = simulation.run(executor, threads, progress)
@@ -77,6 +79,7 @@ def provenance(spec: RunSpec, executor: str, wall_seconds: float) -> dict[str, A
     }
 
 
+@cache
 def commit() -> str:
     """Return the short commit of the source, with ``-dirty`` for uncommitted changes, or ``"unknown"``."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pydantic import (
 from fl_core.algorithms import ALGORITHMS, Algorithm, make_algorithm
 from fl_core.datasets import DATASETS, IID, Partition, load_dataset
 from fl_core.errors import SpecError, nearest, unknown
+from fl_core.experiments.explain import dotted_names, explain
 from fl_core.models import MODELS
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, Warmup
 from fl_core.streams import stream
@@ -70,11 +72,14 @@ class RunSpec(BaseModel):
     evaluation: Evaluation = Evaluation()
     seed: int = Field(0, ge=0, lt=2**63)
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, /, **fields: Any) -> None:
+        if fields.get("algorithm") is None:
+            raise SpecError(f"a run needs an algorithm (valid: {', '.join(sorted(ALGORITHMS))})")
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise SpecError(explain(error)) from None
+            parameters = (f"algorithm.{name}" for cls in ALGORITHMS.values() for name in cls.model_fields)
+            raise SpecError(explain(error, type(self), more_names=parameters)) from None
 
     @field_validator("dataset")
     @classmethod
@@ -89,13 +94,16 @@ class RunSpec(BaseModel):
     @field_validator("algorithm", mode="before")
     @classmethod
     def _build_algorithm(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            value = {"name": value}
-        if isinstance(value, dict):
-            if "name" not in value:
-                raise ValueError(f"an algorithm needs a name (valid: {', '.join(sorted(ALGORITHMS))})")
-            return make_algorithm(**value)
-        return value
+        if isinstance(value, Algorithm):
+            return value
+        parameters = dict(value) if isinstance(value, dict) else {"name": value}
+        name = parameters.pop("name", None)
+        if not isinstance(name, str):
+            raise ValueError(f"an algorithm needs a name (valid: {', '.join(sorted(ALGORITHMS))})")
+        try:
+            return make_algorithm(name, **parameters)
+        except ValidationError as error:
+            raise SpecError(explain(error, ALGORITHMS[name], owner=name)) from None
 
     @model_validator(mode="after")
     def _world_is_large_enough(self) -> RunSpec:
@@ -118,8 +126,8 @@ class RunSpec(BaseModel):
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> RunSpec:
-        """Read what :meth:`to_json` wrote, or a hand-written part of it.
+    def from_json(cls, text: str, **replaced: Any) -> RunSpec:
+        """Read what :meth:`to_json` wrote, or a hand-written part of it; `replaced` fields win over the text.
 
         Raises
         ------
@@ -128,20 +136,23 @@ class RunSpec(BaseModel):
         """
         try:
             data = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise SpecError(f"not valid JSON: {error}") from None
         if not isinstance(data, dict):
             raise SpecError(f"a run specification is a JSON object, not {type(data).__name__}")
-        return cls(**data)
+        return cls(**(data | replaced))
 
     @classmethod
-    def from_file(cls, path: Path) -> RunSpec:
-        """Read a specification from a file; errors as in :meth:`from_json`."""
+    def from_file(cls, path: Path, **replaced: Any) -> RunSpec:
+        """Read a specification from a file; errors as in :meth:`from_json`, with the name of the file."""
         try:
-            text = path.read_text(encoding="utf-8")
+            return cls.from_json(path.read_text(encoding="utf-8"), **replaced)
         except OSError as error:
             raise SpecError(f"cannot read the specification {path}: {error.strerror}") from None
-        return cls.from_json(text)
+        except UnicodeDecodeError:
+            raise SpecError(f"cannot read the specification {path}: it is not UTF-8 text") from None
+        except SpecError as error:
+            raise SpecError(f"{path}: {error}") from None
 
     @property
     def hash(self) -> str:
@@ -155,18 +166,32 @@ class RunSpec(BaseModel):
     def changed(self, **settings: Any) -> RunSpec:
         """Return a copy with changed fields; a dotted name reaches inside: ``changed(**{"world.devices": 10})``.
 
+        A part that has a kind is also changed by text, ``partition="dirichlet(alpha=0.3)"``; its fields, like an
+        algorithm's parameters, start from their defaults when the kind (the name) becomes another one.
+
         Raises
         ------
         SpecError
             If a name does not exist or the result is not valid.
         """
         data = self.to_dict()
-        for name, value in settings.items():
-            target, *path = data, *name.split(".")
+        outer_first = sorted(settings, key=lambda name: (name.count("."), not name.endswith((".kind", ".name"))))
+        for name in outer_first:
+            value = settings[name]
+            target: dict[str, Any] = data
+            path = name.split(".")
             for part in path[:-1]:
-                if not isinstance(target.get(part), dict):
-                    raise SpecError(f"unknown field {name!r}{nearest(part, target)} (valid: {', '.join(target)})")
+                if part not in target:
+                    close = nearest(name, dotted_names(RunSpec))
+                    raise SpecError(f"unknown field {name!r}{close} (valid instead of {part!r}: {', '.join(target)})")
+                if not isinstance(target[part], dict):
+                    raise SpecError(f"unknown field {name!r}: {part} = {target[part]!r} has no fields")
                 target = target[part]
+            old = target.get(path[-1])
+            if path[-1] in ("kind", "name") and value != old:
+                target.clear()
+            if isinstance(old, dict) and "kind" in old and isinstance(value, str):
+                value = _tagged(name, value)
             target[path[-1]] = value
         return RunSpec(**data)
 
@@ -212,48 +237,17 @@ def _essential(model: BaseModel) -> dict[str, Any]:
     return kept
 
 
+def _tagged(name: str, text: str) -> dict[str, Any]:
+    """Read ``"dirichlet(alpha=0.3)"`` as ``{"kind": "dirichlet", "alpha": 0.3}``."""
+    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", text)
+    pairs = [piece.partition("=") for piece in (match[2] or "").split(",") if piece.strip()] if match else []
+    try:
+        return {"kind": match[1], **{key.strip(): json.loads(value) for key, _, value in pairs}}  # type: ignore[index]
+    except (TypeError, ValueError):
+        raise SpecError(f"cannot read {name} = {text!r}; write for example 'kind' or 'kind(a=1, b=2)'") from None
+
+
 def _known(kind: str, name: str, choices: Any) -> str:
     if name not in choices:
         raise unknown(kind, name, choices)
     return name
-
-
-def explain(error: ValidationError) -> str:
-    """Turn pydantic's report into one line: each fault with its field, the value, and what would be valid."""
-    return "; ".join(_explain_one(dict(fault), error.title) for fault in error.errors())
-
-
-def _explain_one(fault: dict[str, Any], title: str) -> str:
-    path = [str(part) for part in fault["loc"]]
-    name, context = ".".join(path), fault.get("ctx", {})
-    if fault["type"] == "value_error":
-        message = str(context["error"])
-        return message if not name or name == "algorithm" else f"{name}: {message}"
-    if fault["type"] == "extra_forbidden":
-        choices = _fields(title, path[:-1])
-        valid = f" (valid: {', '.join(choices)})" if choices else ""
-        return f"unknown field {name!r}{nearest(path[-1], choices)}{valid}"
-    if fault["type"] == "missing":
-        return f"{name} is missing"
-    message = fault["msg"].removeprefix("Input ").removeprefix("should be ")
-    return f"{name} = {fault['input']!r} is not valid: it should be {message}"
-
-
-def _fields(title: str, path: list[str]) -> list[str]:
-    """Names that are valid at `path` of the model called `title`."""
-    models: dict[str, type[BaseModel]] = {cls.__name__: cls for cls in ALGORITHMS.values()}
-    model: Any = models.get(title, RunSpec)
-    for part in path:
-        model = _inner(model, part)
-        if model is None:
-            return []
-    return list(model.model_fields) if hasattr(model, "model_fields") else list(model.__dataclass_fields__)
-
-
-def _inner(model: Any, part: str) -> Any:
-    """Return the model behind field `part`, or behind the union member of kind `part`."""
-    if isinstance(model, tuple):
-        return next((m for m in model if m.model_fields["kind"].default == part), None)
-    annotation = model.model_fields[part].annotation
-    members = getattr(annotation, "__args__", None)
-    return members if members else annotation

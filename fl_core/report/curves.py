@@ -2,70 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
+from fl_core.experiments.artifacts import Curves, Panel
 from fl_core.report.style import line_of, style
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One panel: which column, what to call it, and whether its axis is logarithmic."""
-
-    column: str
-    label: str
-    log: bool = False
-
-
-ACCURACY_AND_LOSS = (
-    Panel("test_accuracy", "(a) top-1 test accuracy"),
-    Panel("train_loss", "(b) training loss (log scale)", log=True),
-)
-
-
-def plot_curves(
-    frame: pd.DataFrame,
-    x_label: str,
-    panels: tuple[Panel, ...] = ACCURACY_AND_LOSS,
-    parameter: str = "alpha",
-    symbol: str = "α",
-) -> Figure:
+def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
     """Draw the panels below one another, on one abscissa, so that they can be read on a phone.
 
     Parameters
     ----------
     frame : DataFrame
-        One row per curve and point: ``method``, `parameter` (NaN where a method has none), ``x``, and for every
-        panel its column and ``<column>_std`` (NaN with one seed: no band).
-    x_label : str
-    panels : tuple of Panel
-    parameter, symbol : str
-        Column whose values get a dash pattern each, and its name in the legend.
+        One row per curve and point: ``method``, the view's parameter (NaN where a method has none), ``x``, and for
+        every panel its column and ``<column>_std`` (NaN with one seed: no band).
+    view : Curves
+        Label of the abscissa, panels, and the parameter that dash patterns tell apart.
 
     Returns
     -------
     Figure
     """
+    panels, parameter = view.panels, view.parameter
     values = sorted(frame[parameter].dropna().unique())
     with style():
-        rows = 1 + -(-_curve_count(frame, parameter) // 2)
+        rows = 1 + -(-len(frame[["method", parameter]].drop_duplicates()) // 2)
         figure, axes = plt.subplots(
             len(panels), 1, figsize=(5.6, 2.7 * len(panels) + 0.24 * rows), sharex=True, squeeze=False
         )
         for axis, panel in zip(axes[:, 0], panels, strict=True):
             _draw(axis, frame, panel, parameter, values)
-        axes[-1, 0].set_xlabel(x_label)
-        figure.legend(
-            handles=_handles(frame, parameter, symbol, values), loc="outside lower center", ncols=2, handlelength=3.2
-        )
+        axes[-1, 0].set_xlabel(view.x_label)
+        handles = _handles(frame, parameter, view.symbol, values)
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, handlelength=3.2)
     plt.close(figure)  # the caller shows it: an open one would be shown a second time in a notebook
     return figure
 
@@ -81,24 +56,16 @@ def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, parameter: str, values:
     if panel.log:
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        axis.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
         axis.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     axis.set_title(panel.label)
     axis.margins(x=0.02)
 
 
 def _handles(frame: pd.DataFrame, parameter: str, symbol: str, values: list[float]) -> list[Line2D]:
-    found: Mapping[tuple[str, float], None] = dict.fromkeys(
-        (str(method), value) for method, value in zip(frame["method"], frame[parameter], strict=True) if value in values
-    )
-    plain = dict.fromkeys(
-        str(method) for method, value in zip(frame["method"], frame[parameter], strict=True) if value not in values
-    )
-    handles = [Line2D([], [], label=method, **line_of(method)) for method in plain]
-    for method, value in found:
-        label = f"{method}, {symbol} = {value:g}"
-        handles.append(Line2D([], [], label=label, **line_of(method, values.index(value))))
+    handles = []
+    for method, value in frame[["method", parameter]].drop_duplicates().itertuples(index=False, name=None):
+        known = value in values
+        label = f"{method}, {symbol} = {value:g}" if known else method
+        handles.append(Line2D([], [], label=label, **line_of(method, values.index(value) if known else 0)))
     return handles
-
-
-def _curve_count(frame: pd.DataFrame, parameter: str) -> int:
-    return len(frame[["method", parameter]].drop_duplicates())

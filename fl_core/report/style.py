@@ -23,7 +23,7 @@ METHODS: dict[str, dict[str, Any]] = {
 SPARE = [PURPLE, SKY, GREY]
 DASHES = ["-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2))]
 
-RC: dict[str, Any] = {
+RC: Any = {
     "figure.dpi": 130,
     "figure.constrained_layout.use": True,
     "font.size": 11,

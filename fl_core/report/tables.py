@@ -11,6 +11,8 @@ import pandas as pd
 
 from fl_core.experiments.claims import Judgement, details, ledger
 
+NOWRAP = ' style="white-space:nowrap"'
+
 
 class Table:
     """A table that a notebook shows as HTML and that prints as Markdown.
@@ -46,11 +48,9 @@ class Table:
         head = "".join(f'<th scope="col">{escape(self._heading(column))}</th>' for column in columns)
         body = []
         for row in self._cells():
-            cells = "".join(
-                f'<td style="text-align:left{"" if column in self.wrap else ";white-space:nowrap"}">{escape(cell)}</td>'
-                for column, cell in zip(columns, row, strict=True)
-            )
-            body.append(f"<tr>{cells}</tr>")
+            pairs = zip(columns, row, strict=True)
+            cells = [f"<td{'' if column in self.wrap else NOWRAP}>{escape(cell)}</td>" for column, cell in pairs]
+            body.append(f"<tr>{''.join(cells)}</tr>")
         return (
             '<div style="overflow-x:auto" tabindex="0"><table class="table">'
             f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
@@ -63,7 +63,7 @@ class Table:
         return [[self._text(value) for value in row] for row in self.frame.itertuples(index=False, name=None)]
 
     def _text(self, value: Any) -> str:
-        if value is None or (isinstance(value, float) and np.isnan(value)):
+        if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
             return "–"
         if isinstance(value, bool | np.bool_):
             return "yes" if value else "no"

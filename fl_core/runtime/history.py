@@ -59,7 +59,7 @@ class History:
         return pd.DataFrame(self.spans)
 
     def to_dict(self) -> dict[str, dict[str, list[Any]]]:
-        """Return plain data for JSON; the model is left out, NaN becomes None."""
+        """Return plain data for JSON; the model is left out, NaN becomes None and infinity a string."""
         tables = {"evaluations": self.evaluations, "updates": self.updates, "spans": self.spans}
         return {name: {c: _plain(v) for c, v in table.items()} for name, table in tables.items()}
 
@@ -90,8 +90,9 @@ def append(table: dict[str, list[Any]], **row: Any) -> None:
 
 
 def _plain(values: list[Any]) -> list[Any]:
-    return [None if isinstance(v, float) and v != v else v for v in values]
+    """Replace what JSON has no number for: NaN by None, infinities by their names."""
+    return [None if v != v else repr(v) if v in (np.inf, -np.inf) else v for v in values]
 
 
 def _full(values: list[Any]) -> list[Any]:
-    return [np.nan if v is None else v for v in values]
+    return [np.nan if v is None else float(v) if v in ("inf", "-inf") else v for v in values]

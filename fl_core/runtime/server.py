@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
 from fl_core.runtime.history import COUNTERS, append
+from fl_core.runtime.idle import IdleSet
 from fl_core.runtime.kernel import Kind, Process, suspend
 from fl_core.runtime.schedules import keep_busy, sampled_staleness
 from fl_core.streams import stream
@@ -19,46 +19,6 @@ from fl_core.tasks import POOLED
 
 if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
-
-
-class IdleSet:
-    """The devices that are not working; constant-time add, remove and uniform draw.
-
-    Built from a count, so that a million idle devices cost two integer arrays.
-    """
-
-    def __init__(self, devices: int) -> None:
-        self._members = np.arange(devices)
-        self._place = np.arange(devices)
-        self._size = devices
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __contains__(self, device: int) -> bool:
-        return 0 <= device < len(self._place) and bool(self._place[device] < self._size)
-
-    def __iter__(self) -> Any:
-        return iter(np.sort(self._members[: self._size]).tolist())
-
-    def remove(self, device: int) -> None:
-        """Take `device` out."""
-        self._swap(device, self._size - 1)
-        self._size -= 1
-
-    def add(self, device: int) -> None:
-        """Put `device` back."""
-        self._swap(device, self._size)
-        self._size += 1
-
-    def draw(self, rng: np.random.Generator) -> int:
-        """Return a uniformly drawn member, without removing it."""
-        return int(self._members[rng.integers(self._size)])
-
-    def _swap(self, device: int, place: int) -> None:
-        other, here = self._members[place], self._place[device]
-        self._members[here], self._members[place] = other, device
-        self._place[other], self._place[device] = here, place
 
 
 class ServerHandle:

@@ -18,7 +18,7 @@ from fl_core.errors import RunError, SpecError
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, Simulation, make_executor
 from fl_core.runtime.executors import Threads
-from fl_core.runtime.history import History
+from fl_core.runtime.history import History, append
 from fl_core.runtime.local import batches
 from fl_core.streams import stream
 from fl_core.tasks import Quadratic
@@ -213,6 +213,14 @@ def test_history_survives_json():
     copy = History.from_dict(json.loads(json.dumps(history.to_dict())))
     copy.model = history.model
     assert copy == history
+
+
+def test_a_diverged_history_survives_json():
+    history = History()
+    append(history.evaluations, version=1, test_loss=float("inf"), train_loss=float("nan"))
+    text = json.dumps(history.to_dict(), allow_nan=False)
+    assert History.from_dict(json.loads(text)).to_dict() == history.to_dict()
+    assert History.from_dict(json.loads(text)).evaluations["test_loss"] == [float("inf")]
 
 
 @pytest.mark.parametrize(("name", "threads"), [("thread", None), ("threads", 0)])

@@ -12,6 +12,7 @@ from fl_core.algorithms import SGD, Algorithm, FedAsync, FedAvg
 from fl_core.errors import RunError
 from fl_core.formulas.fedasync_stability import total_staleness
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
+from fl_core.runtime.idle import IdleSet
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, Network, TraceCompute, UniformCompute, World
 
@@ -294,3 +295,28 @@ def test_no_device_in_flight_is_reported_instead_of_hanging():
 
     with pytest.raises(RunError, match=r"nothing is left to happen at t = 0 s"):
         simulate(quadratic(), World(devices=1), Nobody(), 1)
+
+
+@given(st.integers(1, 30), st.lists(st.integers(0, 29), max_size=60), st.integers(0, 99))
+def test_the_idle_set_is_a_set(size, toggles, seed):
+    idle, model = IdleSet(size), set(range(size))
+    rng = np.random.default_rng(seed)
+    for device in toggles:
+        device %= size
+        if device in model:
+            idle.remove(device)
+            model.remove(device)
+        else:
+            idle.add(device)
+            model.add(device)
+        assert (len(idle), list(idle)) == (len(model), sorted(model))
+        assert all((d in idle) == (d in model) for d in range(-1, size + 1))
+        assert not model or idle.draw(rng) in model
+
+
+def test_idle_devices_are_drawn_uniformly():
+    idle, rng = IdleSet(5), np.random.default_rng(0)
+    idle.remove(2)
+    counts = np.bincount([idle.draw(rng) for _ in range(4000)], minlength=5)
+    assert counts[2] == 0
+    assert (abs(counts[[0, 1, 3, 4]] - 1000) < 120).all()
