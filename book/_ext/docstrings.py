@@ -1,0 +1,70 @@
+"""Make the API reference readable, and keep the strict build strict where that means something.
+
+Absolute values such as |x| are no substitutions. A reference to a name of ours that exists but has no entry
+of its own (a type alias, a private class) is printed without a link; one that does not exist is an error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import re
+import typing
+from typing import Any
+
+from pydantic import BaseModel
+from sphinx.application import Sphinx
+
+CODE_OR_BAR = re.compile(r"(``.+?``|`[^`]+`)|(?<!\\)\|")
+
+
+def keep_bars(app: Sphinx, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
+    """Escape vertical bars outside code and outside tables."""
+    lines[:] = [
+        line if line.lstrip().startswith("|") else CODE_OR_BAR.sub(lambda m: m[1] or r"\|", line) for line in lines
+    ]
+
+
+def existing_name(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
+    """Accept an unresolved reference whose target can be imported, or is a word of ``typing``."""
+    target = str(node.get("reftarget", ""))
+    if node.get("refdomain") != "py" or not target.startswith("fl_core."):
+        return None
+    known = hasattr(typing, target.rpartition(".")[2]) or pydoc.locate(target) is not None
+    return contnode if known else None
+
+
+def list_names(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Put a table of its functions and classes below the docstring of a module."""
+    if what == "module":
+        own = [n for n, o in vars(obj).items() if n[0] != "_" and getattr(o, "__module__", None) == name]
+        names = [n for n in own if inspect.isroutine(getattr(obj, n)) or inspect.isclass(getattr(obj, n))]
+        names = [n for n in names if getattr(obj, n).__doc__]
+        if names:
+            lines += ["", ".. autosummary::", "   :nosignatures:", "", *(f"   {n}" for n in names), ""]
+
+
+def short_signature(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str, None] | None:
+    """Show the fields of a validated model with their defaults; their types stand in the docstring."""
+    if what != "class" or not issubclass(obj, BaseModel) or not obj.model_fields:
+        return None
+    fields = [n if f.is_required() else f"{n}={_default(f)}" for n, f in obj.model_fields.items()]
+    return f"(*, {', '.join(fields)})", None
+
+
+def _default(field: Any) -> str:
+    value = field.get_default(call_default_factory=not field.default_factory_takes_validated_data)
+    return (
+        repr(value) if isinstance(value, str | int | float | None | tuple | list) else f"{type(value).__name__}(...)"
+    )
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Connect all of it to the build."""
+    app.connect("autodoc-process-docstring", keep_bars)
+    app.connect("autodoc-process-docstring", list_names)
+    app.connect("autodoc-process-signature", short_signature)
+    app.connect("missing-reference", existing_name)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

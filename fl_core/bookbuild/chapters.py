@@ -1,0 +1,195 @@
+"""Which notebooks there are, and which parameters each of them has."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import io
+import json
+import tokenize
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import fl_core
+from fl_core.errors import FlCoreError, nearest
+
+ROOT = Path(fl_core.__path__[0]).resolve().parent
+
+
+class BookError(FlCoreError, ValueError):
+    """A notebook or the book cannot be made; the message is one line that says why."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One assignment of a notebook's ``parameters`` cell.
+
+    Attributes
+    ----------
+    name
+        The variable.
+    default
+        Its value, or the source text when that is not a literal.
+    literal
+        Whether `default` is a value.
+    help
+        The comment behind the assignment.
+    """
+
+    name: str
+    default: Any
+    literal: bool
+    help: str
+
+
+def tool(name: str) -> ModuleType:
+    """Import a module of the extra ``book``.
+
+    Raises
+    ------
+    BookError
+        It is not installed; says how to get it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        raise BookError(
+            f"{missing.name} is not installed; `make book` or `pip install -e '.[book]'` brings it"
+        ) from missing
+
+
+def chapters(root: Path = ROOT) -> list[str]:
+    """Return the notebooks named in ``book/_toc.yml``, in reading order, as paths relative to `root`.
+
+    Raises
+    ------
+    BookError
+        There is no table of contents, or it names a notebook that does not exist.
+    """
+    toc = root / "book" / "_toc.yml"
+    if not toc.is_file():
+        raise BookError(f"{toc} does not exist: the book is built from a checkout, installed with `pip install -e`")
+    found: list[str] = []
+
+    def walk(node: object) -> None:
+        if isinstance(node, dict):
+            if str(node.get("file", "")).startswith("notebooks/"):
+                found.append(f"{node['file']}.ipynb")
+            for value in node.values():
+                walk(value)
+        elif isinstance(node, list):
+            for item in node:
+                walk(item)
+
+    walk(tool("yaml").safe_load(toc.read_text(encoding="utf-8")))
+    for name in found:
+        if not (root / name).is_file():
+            raise BookError(f"book/_toc.yml names {name}, which does not exist")
+    return found
+
+
+def find_notebook(name: str, root: Path = ROOT) -> Path:
+    """Return the notebook called `name`: its file name with or without folders and ``.ipynb``, or a path.
+
+    Raises
+    ------
+    BookError
+        No notebook, or more than one, has this name.
+    """
+    given = Path(name)
+    if given.suffix == ".ipynb" and given.is_file():
+        return given.resolve()
+    known = {
+        p.relative_to(root / "notebooks").with_suffix("").as_posix(): p
+        for p in sorted((root / "notebooks").rglob("*.ipynb"))
+        if ".ipynb_checkpoints" not in p.parts
+    }
+    wanted = name.removesuffix(".ipynb").removeprefix("notebooks/")
+    matches = [p for key, p in known.items() if wanted in (key, key.rpartition("/")[2])]
+    if len(matches) == 1:
+        return matches[0]
+    short = sorted(key.rpartition("/")[2] for key in known)
+    what = "ambiguous" if matches else "unknown"
+    choices = sorted(known) if matches else short
+    raise BookError(f"{what} notebook {name!r}{nearest(wanted, choices)} (valid: {', '.join(choices) or 'none'})")
+
+
+def parameters_of(notebook: Path) -> dict[str, Parameter]:
+    """Return the parameters of a notebook by name, empty when it has no ``parameters`` cell.
+
+    Read with Python's own parser: papermill's overlooks values that contain ``=``.
+
+    Raises
+    ------
+    BookError
+        The file is no notebook, or its ``parameters`` cell is no Python.
+    """
+    try:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        source = next(("".join(c["source"]) for c in cells if "parameters" in c["metadata"].get("tags", [])), "")
+        body = ast.parse(source).body
+    except (ValueError, KeyError, TypeError, SyntaxError) as error:
+        raise BookError(f"the parameters of {notebook.name} cannot be read: {error}") from None
+    lines = io.StringIO(source).readline
+    comments = {t.start[0]: t.string for t in tokenize.generate_tokens(lines) if t.type == tokenize.COMMENT}
+    found = {}
+    for node in body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        value = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and value is not None:
+            default, literal = _literal(ast.unparse(value))
+            note = comments.get(node.end_lineno or 0, "").lstrip("# ").strip()
+            found[target.id] = Parameter(target.id, default, literal, note)
+    return found
+
+
+def parse_assignments(pairs: Iterable[str]) -> dict[str, Any]:
+    """Read ``["PROFILE=laptop", "SEEDS=[0, 1]"]``: a Python literal where it is one, else a string.
+
+    Raises
+    ------
+    BookError
+        An item has no ``=``.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.strip():
+            raise BookError(f"{pair!r} is no parameter; write NAME=VALUE, for example PROFILE=laptop")
+        values[name.strip()] = _literal(text.strip())[0]
+    return values
+
+
+def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
+    """Check names and kinds of `given` against the notebook's ``parameters`` cell.
+
+    Raises
+    ------
+    BookError
+        A name that the cell does not assign, or a value of another kind than its default.
+    """
+    valid = parameters_of(notebook)
+    for name, value in given.items():
+        if name not in valid:
+            names = ", ".join(valid) or f"none, {notebook.name} has no parameters"
+            raise BookError(f"unknown parameter {name!r}{nearest(name, valid)} (valid: {names})")
+        default = valid[name].default
+        if not valid[name].literal or default is None or value is None or isinstance(value, type(default)):
+            continue
+        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+            continue
+        if isinstance(default, list | tuple) and isinstance(value, list | tuple):
+            continue
+        kind = type(default).__name__
+        raise BookError(f"parameter {name} takes a value like {default!r} ({kind}), got {value!r}")
+
+
+def _literal(text: str) -> tuple[Any, bool]:
+    """Return the value of a Python literal and True, or the text itself and False."""
+    try:
+        return ast.literal_eval(text), True
+    except (ValueError, SyntaxError):
+        return text, False

@@ -1,0 +1,117 @@
+"""Execute notebooks with papermill, each in a process of its own, several at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fl_core.bookbuild.chapters import BookError, tool
+
+
+@dataclass(frozen=True)
+class Job:
+    """One notebook to execute: what to call it, from where, to where, with which parameters."""
+
+    name: str
+    source: Path
+    target: Path
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def kernel_environment() -> Iterator[None]:
+    """Give kernels started inside one intra-op thread each, and the inline backend for figures.
+
+    Any ``MPLBACKEND`` from outside would keep the pictures out of the notebook without a warning.
+    """
+    before = dict(os.environ)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.pop("MPLBACKEND", None)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def run_notebook(job: Job, cwd: Path) -> float:
+    """Execute one notebook and return the seconds it took; on failure leave no target behind.
+
+    Raises
+    ------
+    BookError
+        A cell failed or the kernel died; names notebook, cell, error and message.
+    """
+    papermill = tool("papermill")
+    logging.getLogger("papermill").setLevel(logging.ERROR)  # names are checked here, it only half understands them
+    start = time.perf_counter()
+    job.target.parent.mkdir(parents=True, exist_ok=True)
+    partial = job.target.with_name(f".{job.target.name}.{os.getpid()}.partial.ipynb")
+    try:
+        with kernel_environment():
+            papermill.execute_notebook(
+                str(job.source),
+                str(partial),
+                parameters=job.parameters,
+                cwd=str(cwd),
+                kernel_name="python3",
+                progress_bar=False,
+                log_output=False,
+                request_save_on_cell_execute=False,
+                start_timeout=120,
+                extra_arguments=["--log-level=CRITICAL"],  # no word about being stopped
+            )
+        partial.replace(job.target)
+    except papermill.exceptions.PapermillExecutionError as error:
+        text = " ".join(str(error.evalue).split())
+        where = _cell_number(job.source, error.source)
+        raise BookError(f"{job.name}, code cell {where}: {error.ename}: {text[:400]}") from None
+    except Exception as error:  # a dead kernel, a file that is no notebook, a full disk
+        text = " ".join(str(error).split())
+        raise BookError(f"{job.name}: {type(error).__name__}: {text[:400]}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return time.perf_counter() - start
+
+
+def run_all(
+    jobs: list[Job], cwd: Path, workers: int | None = None, echo: Callable[[str], object] = print
+) -> dict[str, float]:
+    """Execute `jobs` in up to `workers` processes; return seconds by name.
+
+    Raises
+    ------
+    BookError
+        A notebook failed; the ones not yet begun are not run.
+    """
+    if not jobs:
+        return {}
+    seconds: dict[str, float] = {}
+    workers = min(workers or os.cpu_count() or 1, len(jobs))
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        names = {pool.submit(run_notebook, job, cwd): job.name for job in jobs}
+        try:
+            for done in as_completed(names):
+                seconds[names[done]] = done.result()
+                echo(f"[{len(seconds)}/{len(jobs)}] {names[done]} {seconds[names[done]]:.1f} s")
+        except BrokenProcessPool:
+            raise BookError("a process that executed notebooks was killed (out of memory?)") from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return {job.name: seconds[job.name] for job in jobs}
+
+
+def _cell_number(notebook: Path, source: str) -> str:
+    """Return which code cell of the committed notebook has this source, counted from 1."""
+    cells = tool("nbformat").read(notebook, 4).cells
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    return str(code.index(source) + 1) if source in code else "?"

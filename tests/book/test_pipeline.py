@@ -1,0 +1,263 @@
+"""Staging, executing and dressing pages, tried on small notebooks in a checkout of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from fl_core.bookbuild import (
+    BookError,
+    Parameter,
+    build_book,
+    find_notebook,
+    parameters_of,
+    parse_assignments,
+    regenerate,
+)
+from fl_core.bookbuild.chapters import ROOT, check_parameters
+from fl_core.bookbuild.generated import modules
+from fl_core.bookbuild.notebooks import normalise
+from fl_core.bookbuild.pages import dress, run_box
+from fl_core.errors import SpecError
+
+PARAMETERS = """PROFILE = "smoke"  # smoke, laptop or paper
+SEEDS = [0, 1]  # one run each
+ALPHA = 0.6
+RECOMPUTE = False"""
+TOC = """format: jb-book
+root: book/intro
+chapters:
+  - file: notebooks/1_part/good
+  - file: notebooks/1_part/other
+"""
+
+
+def write(path: Path, *code: str, parameters: str | None = PARAMETERS) -> None:
+    cells = [new_markdown_cell("# A page\n\nText.")]
+    if parameters:
+        cells.append(new_code_cell(parameters, metadata={"tags": ["parameters"]}))
+    cells += [new_code_cell(source) for source in code]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(normalise(new_notebook(cells=cells)), path)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/_toc.yml").write_text(TOC)
+    write(tmp_path / "notebooks/1_part/good.ipynb", "print(PROFILE, ALPHA)")
+    write(tmp_path / "notebooks/1_part/other.ipynb", "print('no parameters')", parameters=None)
+    shutil.copytree(ROOT / "fl_core/formulas", tmp_path / "fl_core/formulas")
+    return tmp_path
+
+
+def printed(path: Path) -> str:
+    cells = nbformat.read(path, 4).cells
+    return "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", []))
+
+
+def left_behind(root: Path) -> list[str]:
+    return [p.relative_to(root).as_posix() for p in sorted(root.rglob("*")) if p.is_file()]
+
+
+# Names and parameters
+
+
+@pytest.mark.parametrize("name", ["good", "good.ipynb", "1_part/good", "notebooks/1_part/good.ipynb"])
+def test_a_notebook_is_found_by_any_of_its_names(checkout: Path, name: str):
+    assert find_notebook(name, checkout) == checkout / "notebooks/1_part/good.ipynb"
+
+
+def test_a_misspelt_notebook_is_answered_with_the_nearest(checkout: Path):
+    with pytest.raises(BookError, match=r"unknown notebook 'goood'; did you mean 'good'\? \(valid: good, other\)"):
+        find_notebook("goood", checkout)
+
+
+def test_an_ambiguous_notebook_is_answered_with_full_names(checkout: Path):
+    write(checkout / "notebooks/2_part/good.ipynb")
+    with pytest.raises(BookError, match=r"ambiguous notebook 'good'.*1_part/good.*2_part/good"):
+        find_notebook("good", checkout)
+
+
+def test_parameters_have_values_and_meanings(checkout: Path):
+    found = parameters_of(find_notebook("good", checkout))
+    assert found["PROFILE"] == Parameter("PROFILE", "smoke", True, "smoke, laptop or paper")
+    assert {name: p.default for name, p in found.items()} == {
+        "PROFILE": "smoke",
+        "SEEDS": [0, 1],
+        "ALPHA": 0.6,
+        "RECOMPUTE": False,
+    }
+    assert parameters_of(find_notebook("other", checkout)) == {}
+
+
+def test_parameters_are_read_as_python_reads_them(tmp_path: Path):
+    cell = 'WEIGHT = "polynomial(a=0.5)"  # a # sign\nSIZES: list = [\n    1,  # small\n    2,\n]  # both\nN = 2 * 3'
+    write(tmp_path / "x.ipynb", parameters=cell)
+    assert list(parameters_of(tmp_path / "x.ipynb").values()) == [
+        Parameter("WEIGHT", "polynomial(a=0.5)", True, "a # sign"),
+        Parameter("SIZES", [1, 2], True, "both"),
+        Parameter("N", "2 * 3", False, ""),
+    ]
+    write(tmp_path / "x.ipynb", parameters="N = ")
+    with pytest.raises(BookError, match="cannot be read"):
+        parameters_of(tmp_path / "x.ipynb")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"PROFLE": "smoke"}, r"unknown parameter 'PROFLE'; did you mean 'PROFILE'\? \(valid: PROFILE, SEEDS"),
+        ({"PROFILE": 3}, r"parameter PROFILE takes a value like 'smoke' \(str\), got 3"),
+        ({"ALPHA": "high"}, r"parameter ALPHA takes a value like 0.6 \(float\), got 'high'"),
+        ({"ALPHA": True}, "parameter ALPHA"),
+        ({"SEEDS": 3}, r"parameter SEEDS takes a value like \[0, 1\] \(list\), got 3"),
+    ],
+)
+def test_a_wrong_parameter_is_one_clear_line(checkout: Path, given: dict[str, object], message: str):
+    before = left_behind(checkout)
+    with pytest.raises(BookError, match=message) as error:
+        regenerate("good", given, root=checkout)
+    assert "\n" not in str(error.value)
+    assert left_behind(checkout) == before
+
+
+def test_valid_parameters_pass(checkout: Path):
+    check_parameters(find_notebook("good", checkout), {"ALPHA": 1, "SEEDS": (3,), "RECOMPUTE": True})
+    with pytest.raises(BookError, match="has no parameters"):
+        check_parameters(find_notebook("other", checkout), {"PROFILE": "smoke"})
+
+
+def test_assignments_are_read_as_literals_where_they_are():
+    pairs = ["PROFILE=laptop", "SEEDS=[0, 1]", "A = 0.5", "B=True", "C=a=b"]
+    assert parse_assignments(pairs) == {"PROFILE": "laptop", "SEEDS": [0, 1], "A": 0.5, "B": True, "C": "a=b"}
+    for wrong in ("PROFILE", "=3"):
+        with pytest.raises(BookError, match="NAME=VALUE"):
+            parse_assignments([wrong])
+
+
+# One notebook
+
+
+def test_regenerate_runs_with_the_parameters(checkout: Path):
+    source = (checkout / "notebooks/1_part/good.ipynb").read_bytes()
+    made = regenerate("good", {"PROFILE": "laptop", "ALPHA": 1}, root=checkout, echo=lambda line: None)
+    assert printed(made) == "laptop 1\n"
+    assert (checkout / "notebooks/1_part/good.ipynb").read_bytes() == source
+
+
+def test_a_failing_cell_is_named_and_nothing_is_written(checkout: Path):
+    write(checkout / "notebooks/1_part/good.ipynb", "x = 1", "def f():\n    return 1 / 0\nf()")
+    output = checkout / "out.ipynb"
+    output.write_text("the previous result")
+    before = left_behind(checkout)
+    message = r"notebooks/1_part/good.ipynb, code cell 3: ZeroDivisionError: division by zero$"
+    with pytest.raises(BookError, match=message):
+        regenerate("good", {"ALPHA": 0.1}, output, root=checkout)
+    assert output.read_text() == "the previous result"
+    assert left_behind(checkout) == before
+
+
+def test_the_source_is_never_overwritten(checkout: Path):
+    source = find_notebook("good", checkout)
+    with pytest.raises(BookError, match="is the source itself"):
+        regenerate("good", {}, source, root=checkout)
+    with pytest.raises(BookError, match="must be a notebook"):
+        regenerate("good", {}, checkout / "out.html", root=checkout)
+
+
+def test_figures_survive_a_foreign_backend(checkout: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    code = "import matplotlib.pyplot as plt\nfig, ax = plt.subplots(figsize=(1, 1))\nplt.show()"
+    write(checkout / "notebooks/1_part/other.ipynb", code, parameters=None)
+    made = regenerate("other", {}, root=checkout, echo=lambda line: None)
+    cells = nbformat.read(made, 4).cells
+    assert any("image/png" in out.get("data", {}) for cell in cells for out in cell.get("outputs", []))
+    assert os.environ["MPLBACKEND"] == "agg"
+
+
+# All of them
+
+
+def test_staging_executes_dresses_and_records(checkout: Path):
+    lines: list[str] = []
+    src = build_book("laptop", jobs=2, html=False, root=checkout, echo=lines.append)
+    assert printed(src / "notebooks/1_part/good.ipynb") == "laptop 0.6\n"
+    assert "Run this page" in (src / "notebooks/1_part/other.ipynb").read_text()
+    assert sorted(p.name for p in (src / "book/generated").iterdir()) == ["api.md", "build.md", "cli.md"]
+    assert "fl_core.formulas.staleness" in (src / "book/generated/api.md").read_text()
+    assert [line[:5] for line in lines[:2]] == ["[1/2]", "[2/2]"]
+    assert (src.parent / "timings.json").is_file()
+
+
+def test_a_failing_notebook_leaves_the_previous_book(checkout: Path):
+    write(checkout / "notebooks/1_part/good.ipynb", "raise ValueError('alpha must lie in (0, 1),\\ngot 2')")
+    previous = checkout / "_build/smoke/html/index.html"
+    previous.parent.mkdir(parents=True)
+    previous.write_text("previous")
+    before = left_behind(checkout)
+    message = r"good.ipynb, code cell 2: ValueError: alpha must lie in \(0, 1\), got 2$"
+    with pytest.raises(BookError, match=message):
+        build_book("smoke", html=False, root=checkout, echo=lambda line: None)
+    assert left_behind(checkout) == before
+
+
+def test_wrong_requests_are_refused_before_anything_runs(checkout: Path):
+    with pytest.raises(SpecError, match=r"unknown profile 'smokey'; did you mean 'smoke'\?"):
+        build_book("smokey", root=checkout)
+    with pytest.raises(BookError, match="jobs must be at least 1"):
+        build_book("smoke", jobs=0, root=checkout)
+    (checkout / "notebooks/1_part/other.ipynb").unlink()
+    with pytest.raises(BookError, match=r"names notebooks/1_part/other.ipynb, which does not exist"):
+        build_book("smoke", root=checkout)
+    assert not (checkout / "_build").exists()
+
+
+# Pages
+
+
+def test_the_run_box_lists_every_parameter_and_exact_commands(checkout: Path):
+    notebook = find_notebook("good", checkout)
+    box = run_box("notebooks/1_part/good.ipynb", parameters_of(notebook), {"PROFILE": "smoke"})
+    assert "papermill notebooks/1_part/good.ipynb out.ipynb \\\n    -p PROFILE laptop \\\n" in box
+    assert "-y 'SEEDS: [0, 1]'" in box
+    assert "fl-core regenerate good -p PROFILE=laptop" in box
+    for row in ("| `SEEDS` | `[0, 1]` | one run each |", "| `ALPHA` | `0.6` |  |", "made with `PROFILE = 'smoke'`"):
+        assert row in box
+
+
+def test_the_box_follows_the_title_and_machinery_is_hidden():
+    injected = new_code_cell("PROFILE = 'paper'", metadata={"tags": ["injected-parameters"], "papermill": {}})
+    nb = new_notebook(cells=[new_markdown_cell("(label)=\n# Title"), injected], metadata={"papermill": {}})
+    dress(nb, "notebooks/x.ipynb", {}, {})
+    assert nb.cells[1].source.startswith("````{admonition} Run this page")
+    assert nb.cells[2].metadata == {"tags": ["injected-parameters", "remove-cell"]}
+    assert "papermill" not in nb.metadata
+    with pytest.raises(BookError, match="has no title"):
+        dress(new_notebook(cells=[new_markdown_cell("Text")]), "notebooks/x.ipynb", {}, {})
+
+
+def test_what_a_figure_cell_says_moves_below_the_figure():
+    cell = new_code_cell("show()", metadata={"mystnb": {"figure": {"name": "fig:one"}}})
+    cell.outputs = [
+        new_output("display_data", {"image/png": "aGk=", "text/plain": "<Figure>"}),
+        new_output("display_data", {"text/markdown": "real data, seeds 0 and 1"}),
+    ]
+    nb = new_notebook(cells=[new_markdown_cell("# Title"), cell])
+    dress(nb, "notebooks/x.ipynb", {}, {})
+    figure, below = nb.cells[2:]
+    assert [list(out.data) for out in figure.outputs] == [["image/png", "text/plain"]]
+    assert [list(out.data) for out in below.outputs] == [["text/markdown"]]
+    assert below.metadata == {"tags": ["remove-input"]}
+    nbformat.validate(nb)
+
+
+def test_the_reference_covers_every_public_module():
+    found = modules(ROOT / "fl_core")
+    assert {"fl_core", "fl_core.formulas.staleness", "fl_core.bookbuild.pipeline"} <= set(found)
+    assert not any("._" in name for name in found)
