@@ -42,7 +42,14 @@ class Interval:
         return f"{kind} in {'(' if self.open else '['}{self.low:g}, {self.high:g}{')' if self.open else ']'}"
 
 
-Valid = Interval | tuple[Any, ...] | type
+@dataclass(frozen=True)
+class OrNone:
+    """What `rule` allows, or None, which leaves the choice to the profile."""
+
+    rule: Any
+
+
+Valid = Interval | tuple[Any, ...] | type | OrNone
 
 
 def check_parameters(namespace: Mapping[str, Any], **valid: Valid | list[Interval]) -> None:
@@ -53,8 +60,8 @@ def check_parameters(namespace: Mapping[str, Any], **valid: Valid | list[Interva
     namespace : mapping
         The notebook's ``globals()``.
     **valid
-        For each parameter what it may be: a tuple of choices, an :class:`Interval`, a type, or a list with one
-        Interval, meaning a non-empty list of such numbers.
+        For each parameter what it may be: a tuple of choices, an :class:`Interval`, a type, a list with one
+        Interval, meaning a non-empty list of such numbers, or one of these in :class:`OrNone`.
 
     Raises
     ------
@@ -79,6 +86,8 @@ def _is_plain(value: Any) -> bool:
 
 
 def _holds(rule: Any, value: Any) -> bool:
+    if isinstance(rule, OrNone):
+        return value is None or _holds(rule.rule, value)
     if isinstance(rule, Interval):
         return rule.holds(value)
     if isinstance(rule, list):
@@ -94,6 +103,8 @@ def _holds(rule: Any, value: Any) -> bool:
 
 
 def _words(rule: Any) -> str:
+    if isinstance(rule, OrNone):
+        return f"None, or {_words(rule.rule)}"
     if isinstance(rule, Interval):
         return str(rule)
     if isinstance(rule, list):

@@ -15,11 +15,12 @@ PURPLE, ORANGE, SKY, GREY = "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F"
 METHODS: dict[str, dict[str, Any]] = {
     "SGD": {"color": BLACK, "marker": ""},
     "FedAvg": {"color": ORANGE, "marker": ""},
-    "FedAsync": {"color": BLUE, "marker": ""},
-    "FedAsync+Poly": {"color": VERMILION, "marker": "o"},
-    "FedAsync+Hinge": {"color": GREEN, "marker": "^"},
+    "FedAsync": {"color": BLUE, "marker": "", "linewidth": 2.8},
+    "FedAsync+Poly": {"color": VERMILION, "marker": "o", "linewidth": 1.4},
+    "FedAsync+Hinge": {"color": GREEN, "marker": "^", "linewidth": 1.2},
 }
-"""Line properties of a method; markers are hollow, so that a line below another one stays visible."""
+"""Line properties of a method; variants are thin and their markers hollow, so that the plain method under an
+identical variant stays visible."""
 SPARE = [PURPLE, SKY, GREY]
 DASHES = ["-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2))]
 

@@ -12,6 +12,7 @@ import pandas as pd
 from fl_core.experiments.claims import Judgement, details, ledger
 
 NOWRAP = ' style="white-space:nowrap"'
+WRAP = ' style="min-width:11em"'
 
 
 class Table:
@@ -49,10 +50,10 @@ class Table:
         body = []
         for row in self._cells():
             pairs = zip(columns, row, strict=True)
-            cells = [f"<td{'' if column in self.wrap else NOWRAP}>{escape(cell)}</td>" for column, cell in pairs]
+            cells = [f"<td{WRAP if column in self.wrap else NOWRAP}>{escape(cell)}</td>" for column, cell in pairs]
             body.append(f"<tr>{''.join(cells)}</tr>")
         return (
-            '<div style="overflow-x:auto" tabindex="0"><table class="table">'
+            '<div style="overflow-x:auto" tabindex="0"><table class="table" style="font-size:.9em">'
             f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
         )
 
@@ -92,14 +93,56 @@ def with_spread(frame: pd.DataFrame, columns: Iterable[str], digits: int = 3) ->
     return joined
 
 
+def final_table(frame: pd.DataFrame) -> Table:
+    """Return the table of the last evaluation of every curve, from a frame of final metrics.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As :func:`fl_core.experiments.fedasync_curves.final_metrics` returns it.
+    """
+    shown = with_spread(frame, ("test_accuracy", "train_loss"))
+    for column in ("alpha", "lr"):
+        shown[column] = [f"{value:g}" if np.isfinite(value) else None for value in shown[column]]
+    names = {
+        "alpha": "α",
+        "max_staleness": "K",
+        "lr": "learning rate",
+        "version": "global epochs",
+        "test_accuracy": "test accuracy",
+        "train_loss": "training loss",
+        "n": "seeds",
+    }
+    order = ["method", "alpha", "max_staleness", "test_accuracy", "train_loss", "lr"]
+    return Table(shown[[*order, *(column for column in shown if column not in order)]], names)
+
+
 def claims_table(judgements: Iterable[Judgement]) -> Table:
-    """Return the ledger of judged claims, one row each."""
-    return Table(ledger(judgements), wrap=("the paper says", "test", "at", "effect"))
+    """Return the judged claims, one row each, without what :func:`verdicts_in_words` says of all of them."""
+    frame = ledger(judgements)
+    frame["measured"] = [
+        f"{effect} {interval}" if interval[0] == "[" else effect
+        for effect, interval in zip(frame["effect"], frame["95 % interval"], strict=True)
+    ]
+    columns = ["claim", "the paper says", "verdict", "measured", "claimed", "at", "test"]
+    return Table(frame[columns], {"measured": "effect [95 % interval]"}, wrap=("the paper says", "test"))
 
 
 def details_table(judgements: Iterable[Judgement]) -> Table:
     """Return every inequality and check behind a ledger."""
     return Table(details(judgements), wrap=("part", "effect"))
+
+
+def verdicts_in_words(judgements: Iterable[Judgement]) -> str:
+    """Return how many claims came out which way, and which, as a sentence of Markdown."""
+    judged = list(judgements)
+    groups = []
+    for verdict in ("reproduced", "not reproduced", "inconclusive"):
+        names = [j.claim.id.partition("-")[2] for j in judged if j.verdict == verdict]
+        if names:
+            groups.append(f"**{len(names)} {verdict}** ({', '.join(names)})")
+    where = f"{judged[0].dataset} ({judged[0].data_kind} data), profile {judged[0].profile}" if judged else "nothing"
+    return f"Of {len(judged)} claims judged on {where}: {'; '.join(groups)}."
 
 
 def _row(cells: list[str]) -> str:

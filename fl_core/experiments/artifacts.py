@@ -1,0 +1,207 @@
+"""Artifacts: the papers' tables and figures as grids of runs, with a reduction, a plot and claims."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fl_core.datasets import DATASETS
+from fl_core.errors import SpecError, unknown
+from fl_core.experiments.profiles import PROFILES, profile
+from fl_core.experiments.store import Store
+from fl_core.experiments.study import Entry, Study, listed, load_study
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel of a figure: which column, what to call it, and whether its axis is logarithmic."""
+
+    column: str
+    label: str
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A figure of curves, as data; :func:`fl_core.report.figures.draw` draws it.
+
+    Attributes
+    ----------
+    x_label : str
+        What the abscissa (column ``x`` of the reduced frame) counts.
+    panels : tuple of Panel
+    parameter, symbol : str
+        Column whose values are told apart by dash patterns, and its name in the legend.
+    """
+
+    x_label: str
+    panels: tuple[Panel, ...]
+    parameter: str = "alpha"
+    symbol: str = "α"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One figure or table of a paper.
+
+    Attributes
+    ----------
+    id : str
+        E.g. ``"fedasync-fig2"``.
+    title : str
+        What it shows, in a few words.
+    reference : str
+        Where it is in the paper.
+    description : str
+        What to look at.
+    notebook : str
+        The chapter that shows it; a path in the repository.
+    make_grid : callable
+        ``(profile, dataset, seeds, **overrides) -> list of Entry``.
+    reduce : callable
+        ``(study) -> DataFrame`` with mean, standard deviation and number over seeds.
+    view : Curves
+        How the reduced frame is drawn.
+    paper_setting : callable
+        ``(profile, dataset, seeds, **overrides) -> DataFrame``: the paper's setting beside ours.
+    claims : tuple of str
+        Ids of the claims that it carries.
+    """
+
+    id: str
+    title: str
+    reference: str
+    description: str
+    notebook: str
+    make_grid: Callable[..., list[Entry]]
+    reduce: Callable[[Study], pd.DataFrame]
+    view: Curves
+    paper_setting: Callable[..., pd.DataFrame]
+    claims: tuple[str, ...] = ()
+
+    def grid(
+        self,
+        profile_name: str,
+        dataset: str = "fashion-mnist",
+        seeds: Sequence[int] | None = None,
+        **overrides: Any,
+    ) -> list[Entry]:
+        """Return the labelled runs.
+
+        Parameters
+        ----------
+        profile_name : str
+            ``"smoke"``, ``"laptop"`` or ``"paper"``.
+        dataset : str
+        seeds : sequence of int, optional
+            Instead of the profile's.
+        **overrides
+            Parameters of the experiment by name; None leaves the profile's value.
+
+        Raises
+        ------
+        SpecError
+            If the profile, the data set, a seed or an override is not valid.
+        """
+        profile(profile_name)
+        if dataset not in DATASETS:
+            raise unknown("data set", dataset, DATASETS)
+        if seeds is not None and (not seeds or len(set(seeds)) != len(seeds)):
+            raise SpecError(f"seeds = {list(seeds)} must be a non-empty list without repetitions")
+        given = {name: value for name, value in overrides.items() if value is not None}
+        return self.make_grid(profile_name, dataset, seeds, **given)
+
+    def caption(self, study: Study) -> str:
+        """Return, as a paragraph of Markdown, what the figure of `study` rests on and the command that makes it."""
+        seeds = study.seeds
+        runs = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean and standard deviation over seeds {listed(seeds)}"
+        return (
+            f"{self.reference}, {self.title}. {study.dataset} ({study.data_kind} data), profile {study.profile}, "
+            f"{runs}. Made by `{study.command(self.notebook)}`."
+        )
+
+
+ARTIFACTS: dict[str, Artifact] = {}
+PAPER_MODULES = ("fl_core.experiments.fedasync",)
+
+
+def register(artifact: Artifact) -> Artifact:
+    """Make `artifact` known by its id."""
+    ARTIFACTS[artifact.id] = artifact
+    return artifact
+
+
+def artifacts() -> dict[str, Artifact]:
+    """Return all artifacts by id."""
+    for name in PAPER_MODULES:
+        importlib.import_module(name)
+    return dict(ARTIFACTS)
+
+
+def find_artifact(name: str) -> Artifact:
+    """Return the artifact with id `name`.
+
+    Raises
+    ------
+    SpecError
+        If there is none.
+    """
+    known = artifacts()
+    if name not in known:
+        raise unknown("artifact", name, known)
+    return known[name]
+
+
+def find_artifacts(names: Iterable[str]) -> list[Artifact]:
+    """Return the artifacts with these ids; an id that ends in ``-*`` stands for all that begin so."""
+    found: dict[str, Artifact] = {}
+    for name in names:
+        if name.endswith("*"):
+            matches = {key: value for key, value in artifacts().items() if key.startswith(name[:-1])}
+            if not matches:
+                raise unknown("artifact", name, artifacts())
+            found |= matches
+        else:
+            found[name] = find_artifact(name)
+    return list(found.values())
+
+
+def make_study(
+    chosen: Artifact | Iterable[Artifact],
+    profile_name: str,
+    dataset: str = "fashion-mnist",
+    seeds: Sequence[int] | None = None,
+    **overrides: Any,
+) -> Study:
+    """Return the union of the grids of `chosen`, each run once, as a study without results."""
+    chosen = [chosen] if isinstance(chosen, Artifact) else list(chosen)
+    entries: dict[str, Entry] = {}
+    for artifact in chosen:
+        for entry in artifact.grid(profile_name, dataset, seeds, **overrides):
+            key = entry.key + repr(entry.labels)
+            entries.setdefault(key, entry)
+    options = {name: value for name, value in overrides.items() if value is not None}
+    if seeds is not None:
+        options["seeds"] = list(seeds)
+    return Study(profile_name, dataset, tuple(entries.values()), {}, options)
+
+
+def larger_stored(
+    chosen: Sequence[Artifact],
+    store: Store,
+    than: str,
+    dataset: str = "fashion-mnist",
+    seeds: Sequence[int] | None = None,
+    **overrides: Any,
+) -> Study | None:
+    """Return the study of the largest profile above `than` all of whose runs are in `store`, or None."""
+    profiles = list(PROFILES)
+    for name in reversed(profiles[profiles.index(than) + 1 :]):
+        study = load_study(make_study(chosen, name, dataset, seeds, **overrides), store)
+        if study.complete:
+            return study
+    return None

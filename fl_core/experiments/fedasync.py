@@ -1,0 +1,114 @@
+"""FedAsync (Xie, Koyejo & Gupta, 2019), Figures 2 to 7: convergence by gradients, global epochs, communications.
+
+All six figures are views of the same runs (:mod:`fl_core.experiments.fedasync_grid`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from fl_core.datasets import load_dataset
+from fl_core.experiments import fedasync_claims as claims
+from fl_core.experiments.artifacts import Artifact, Curves, Panel, register
+from fl_core.experiments.fedasync_curves import AXES, curves
+from fl_core.experiments.fedasync_grid import (
+    ADAPTIVE,
+    BATCH,
+    DEVICES,
+    LOCAL_LR,
+    MODELS,
+    ROUND,
+    SAMPLES,
+    STEPS,
+    WEIGHT_DECAY,
+    grid,
+    options,
+)
+from fl_core.experiments.profiles import CONVERGENCE
+from fl_core.experiments.study import Study
+
+
+def paper_setting(
+    profile: str, dataset: str = "fashion-mnist", seeds: Sequence[int] | None = None, **overrides: Any
+) -> pd.DataFrame:
+    """Return the paper's setting beside ours, one row per quantity; "not stated" is the paper's silence."""
+    chosen, scale = options(**overrides), CONVERGENCE[profile]
+    data = load_dataset(dataset)
+    shape = "×".join(map(str, (*data.shape[1:], data.shape[0])))
+    small, large = chosen.max_staleness
+    lrs = ", ".join(f"{lr:g}" for lr in chosen.lrs or scale.lrs)
+    alphas = ", ".join(f"{alpha:g}" for alpha in chosen.alphas or scale.alphas)
+    rows = [
+        ("data", "CIFAR-10, cropped to 24×24×3", f"{dataset} ({data.kind}), {shape}"),
+        ("training / test images", "50,000 / 10,000", f"{DEVICES * SAMPLES:,} / {len(data.test):,}"),
+        ("devices × images", "100 × 500", f"{DEVICES} × {SAMPLES}, independent and identically distributed"),
+        ("network", "4 convolutions, 2 dense layers; 2.6 million parameters", MODELS[dataset]),
+        ("mini-batch; local work", "50; one pass = 10 gradients", f"{BATCH}; one pass = {STEPS} gradients"),
+        ("global epochs T", "2000", f"{scale.updates}"),
+        ("mixing weight α", "several, not stated", alphas),
+        ("decay of α", "halved at epoch 800 = 0.4 T", f"halved after epoch {scale.decay_epoch}"),
+        ("maximum staleness K", "4 and 16, uniform", f"{small} and {large}, uniform over the last K versions"),
+        ("FedAsync+Poly", "a = 0.5", f"a = {chosen.poly_a:g}"),
+        ("FedAsync+Hinge", "a = 10, b = 4", f"a = {chosen.hinge_a:g}, b = {chosen.hinge_b:g}"),
+        ("local learning rate", "not stated (authors' code: 0.1)", f"{LOCAL_LR:g}"),
+        ("proximal weight ρ", "not stated (authors' code: 0.1)", f"{chosen.rho:g}"),
+        ("weight decay", "not stated (authors' code: 0.0001)", f"{WEIGHT_DECAY:g}, all methods"),
+        ("initial model", "not stated (authors' code: 5 passes, one device)", "5 passes over device 0, rate 0.01"),
+        ("FedAvg", f"k = {ROUND}; learning rate by grid search", f"k = {ROUND}; rate from {lrs}"),
+        ("SGD", "learning rate by grid search", f"rate from {lrs}; mini-batch {BATCH}"),
+        ("choice of those rates", "best test accuracy", "best mean final test accuracy"),
+        ("training loss", "whole training set", f"first {scale.train_samples:,} training images"),
+        ("evaluation", "every 10 epochs (authors' code)", f"every {scale.eval_every} epochs"),
+        ("repetitions", "10", f"{len(scale.seeds if seeds is None else seeds)}"),
+    ]
+    return pd.DataFrame(rows, columns=["setting", "the paper", f"here, profile {profile}"])
+
+
+def _reduce(axis: str, which: int, study: Study) -> pd.DataFrame:
+    staleness = claims.staleness(study, which)
+    methods = ("SGD", "FedAvg", *ADAPTIVE) if axis == "gradients" else ("FedAvg", *ADAPTIVE)
+    return curves(study, axis, staleness, methods)
+
+
+_PANELS = (
+    Panel("test_accuracy", "(a) top-1 test accuracy"),
+    Panel("train_loss", "(b) training loss, log scale", log=True),
+)
+_X_LABELS = {
+    "gradients": "gradients applied to the global model",
+    "epochs": "global epochs",
+    "communications": "communications (models sent and received by the server)",
+}
+_CLAIMS = {
+    2: ("C01", "C02", "C07", "C16", "C17", "C23"),
+    3: ("C03", "C04", "C05", "C06", "C16", "C17", "C23"),
+    4: ("C07", "C08"),
+    5: ("C08",),
+    6: ("C07", "C09", "C22"),
+    7: ("C10", "C22"),
+}
+_LOOK = {
+    "gradients": "A gradient is one mini-batch; SGD is the reference that no federated method should beat.",
+    "epochs": "A global epoch is one new global model, however much work it took: FedAvg's costs ten times more.",
+    "communications": "Each global epoch of FedAsync moves 2 models, each round of FedAvg 20.",
+}
+
+for _number, (_axis, _which) in enumerate(((a, w) for a in AXES for w in (0, 1)), start=2):
+    register(
+        Artifact(
+            id=f"fedasync-fig{_number}",
+            title=f"accuracy and training loss by {_axis}, {('small', 'large')[_which]} staleness",
+            reference=f"Figure {_number} of Xie, Koyejo and Gupta (2019)",
+            description=_LOOK[_axis],
+            notebook="notebooks/2_papers/fedasync_replication.ipynb",
+            make_grid=partial(grid, _axis, _which),
+            reduce=partial(_reduce, _axis, _which),
+            view=Curves(_X_LABELS[_axis], _PANELS),
+            paper_setting=paper_setting,
+            claims=tuple(f"FEDASYNC-{claim}" for claim in _CLAIMS[_number]),
+        )
+    )

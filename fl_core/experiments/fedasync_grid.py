@@ -1,0 +1,226 @@
+"""The runs behind FedAsync's Figures 2 to 7.
+
+Single-thread SGD, FedAvg, and FedAsync with constant, polynomial and hinge weights, at a small and at a large maximum
+staleness. Staleness is sampled, not simulated (specification, section 2.6), so there is no clock in these runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from fl_core.algorithms import SGD, FedAsync, FedAvg
+from fl_core.datasets import IID
+from fl_core.errors import SpecError, nearest
+from fl_core.experiments.explain import explain
+from fl_core.experiments.profiles import CONVERGENCE, ConvergenceScale
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.study import Entry
+from fl_core.formulas.staleness import Constant, Hinge, Polynomial
+from fl_core.runtime import Budget, Evaluation, LocalTraining, Warmup
+from fl_core.world import ConstantCompute, World
+
+DEVICES, SAMPLES, BATCH, ROUND = 100, 500, 50, 10
+"""Devices, images per device, images per mini-batch, FedAvg's devices per round: as in the paper."""
+STEPS = SAMPLES // BATCH
+"""Gradients per local task, and iterations between two versions of SGD."""
+LOCAL_LR, WEIGHT_DECAY = 0.1, 1e-4
+MODELS = {"fashion-mnist": "lenet5"}
+"""The network for each data set."""
+ADAPTIVE = ("FedAsync", "FedAsync+Poly", "FedAsync+Hinge")
+
+
+class Options(BaseModel):
+    """What a reader may change besides profile, data set and seeds.
+
+    Attributes
+    ----------
+    alphas : tuple of float or None
+        Mixing weights of the curves; None: the profile's.
+    max_staleness : (int, int)
+        The small and the large maximum staleness K.
+    poly_a, hinge_a, hinge_b : float
+        Parameters of the adaptive weights.
+    rho : float
+        Proximal weight (0: Option I).
+    lrs : tuple of float or None
+        Learning rates tried for FedAvg and SGD; None: the profile's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    alphas: tuple[Annotated[float, Field(gt=0, le=1)], ...] | None = Field(None, min_length=1)
+    max_staleness: tuple[int, int] = (4, 16)
+    poly_a: float = Field(0.5, gt=0, allow_inf_nan=False)
+    hinge_a: float = Field(10.0, gt=0, allow_inf_nan=False)
+    hinge_b: float = Field(4.0, ge=0, allow_inf_nan=False)
+    rho: float = Field(0.1, ge=0, allow_inf_nan=False)
+    lrs: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] | None = Field(None, min_length=1)
+
+    @field_validator("max_staleness")
+    @classmethod
+    def _ascending(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if not 1 <= value[0] < value[1]:
+            raise ValueError(f"{list(value)} must be two ascending numbers, the smaller at least 1")
+        return value
+
+
+def options(**overrides: Any) -> Options:
+    """Return validated options.
+
+    Raises
+    ------
+    SpecError
+        If a name is unknown or a value not valid.
+    """
+    for name in overrides:
+        if name not in Options.model_fields:
+            valid = ", ".join(Options.model_fields)
+            raise SpecError(f"unknown override {name!r}{nearest(name, Options.model_fields)} (valid: {valid})")
+    try:
+        return Options(**overrides)
+    except ValidationError as error:
+        raise SpecError(explain(error, Options)) from None
+
+
+def changed(**overrides: Any) -> dict[str, Any]:
+    """Return those of `overrides` that differ from the defaults, so that a study names only what was changed."""
+    return {name: value for name, value in overrides.items() if options(**{name: value}) != Options()}
+
+
+def grid(
+    axis: str, which: int, profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any
+) -> list[Entry]:
+    """Return the runs of one figure.
+
+    Parameters
+    ----------
+    axis : str
+        A key of :data:`AXES`; SGD has gradients only.
+    which : int
+        0: the small maximum staleness, 1: the large one.
+    profile, dataset, seeds, **overrides
+        As in :meth:`fl_core.experiments.artifacts.Artifact.grid`.
+    """
+    chosen, scale = options(**overrides), CONVERGENCE[profile]
+    if dataset not in MODELS:
+        raise SpecError(f"no network is assigned to data set {dataset!r} here (valid: {', '.join(MODELS)})")
+    make = _Maker(dataset, scale, chosen)
+    entries = []
+    for seed in scale.seeds if seeds is None else seeds:
+        for lr in chosen.lrs or scale.lrs:
+            if axis == "gradients":
+                entries.append(make.sgd(lr, seed))
+            entries += [make.fedavg(lr, seed), make.fedavg_start(lr, seed)]
+        staleness = chosen.max_staleness[which]
+        for alpha in chosen.alphas or scale.alphas:
+            entries += [make.fedasync(method, alpha, staleness, seed) for method in ADAPTIVE]
+        if which == 1 and axis == "gradients":
+            alphas = [alpha for alpha in scale.claim_alphas if alpha not in (chosen.alphas or scale.alphas)]
+            entries += [make.fedasync("FedAsync", alpha, staleness, seed, role="claim") for alpha in alphas]
+    if which == 0 and axis == "gradients":
+        first = (scale.seeds if seeds is None else seeds)[0]
+        entries += make.identities((chosen.alphas or scale.alphas)[0], first)
+    return entries
+
+
+class _Maker:
+    """Builds the entries of one data set, scale and choice of options."""
+
+    def __init__(self, dataset: str, scale: ConvergenceScale, chosen: Options) -> None:
+        self.dataset, self.scale, self.options = dataset, scale, chosen
+        self.weights = {
+            "FedAsync": Constant(),
+            "FedAsync+Poly": Polynomial(a=chosen.poly_a),
+            "FedAsync+Hinge": Hinge(a=chosen.hinge_a, b=chosen.hinge_b),
+        }
+
+    def sgd(self, lr: float, seed: int) -> Entry:
+        return self._entry("SGD", SGD(block=STEPS), seed, lr)
+
+    def fedavg(self, lr: float, seed: int) -> Entry:
+        return self._entry("FedAvg", FedAvg(clients_per_round=ROUND), seed, lr)
+
+    def fedavg_start(self, lr: float, seed: int) -> Entry:
+        """FedAvg's first tenth again, measured ten times as often.
+
+        A round costs ten times the gradients and communications of a FedAsync epoch, so on these two axes
+        FedAvg's curve ends after a tenth of its epochs and needs as many points there as the others. The same seed
+        gives the same models, however often they are measured, so both runs are one curve.
+        """
+        updates = max(1, self.scale.updates // ROUND)
+        every = max(1, self.scale.eval_every // ROUND)
+        return self._entry("FedAvg", FedAvg(clients_per_round=ROUND), seed, lr, updates, every, part="start")
+
+    def fedasync(self, method: str, alpha: float, staleness: int, seed: int, role: str = "curve") -> Entry:
+        algorithm = self._fedasync(alpha, self.weights[method], "missed_updates")
+        return self._entry(method, algorithm, seed, alpha=alpha, max_staleness=staleness, role=role)
+
+    def identities(self, alpha: float, seed: int) -> list[Entry]:
+        """Return the further runs that must equal plain FedAsync at the small staleness (FEDASYNC-C07)."""
+        variants: list[tuple[Hinge, str]] = [
+            (Hinge(a=self.options.hinge_a, b=self.options.hinge_b), "paper"),
+            (Hinge(a=4.0, b=self.options.hinge_b), "missed_updates"),
+            (Hinge(a=4.0, b=self.options.hinge_b), "paper"),
+        ]
+        return [
+            self._entry(
+                f"{weight}, {convention}",
+                self._fedasync(alpha, weight, convention),
+                seed,
+                alpha=alpha,
+                max_staleness=self.options.max_staleness[0],
+                role="identity",
+            )
+            for weight, convention in variants
+        ]
+
+    def _fedasync(self, alpha: float, weight: Any, convention: Any) -> FedAsync:
+        return FedAsync(
+            alpha=alpha,
+            weight=weight,
+            rho=self.options.rho,
+            schedule="step",
+            step_epoch=self.scale.decay_epoch,
+            convention=convention,
+        )
+
+    def _entry(
+        self,
+        method: str,
+        algorithm: Any,
+        seed: int,
+        lr: float = LOCAL_LR,
+        updates: int | None = None,
+        every: int | None = None,
+        *,
+        alpha: float | None = None,
+        max_staleness: int | None = None,
+        role: str = "curve",
+        part: str = "whole",
+    ) -> Entry:
+        scale = self.scale
+        spec = RunSpec(
+            dataset=self.dataset,
+            partition=IID(samples_per_device=SAMPLES),
+            model=MODELS[self.dataset],
+            world=World(devices=DEVICES, compute=ConstantCompute(), max_staleness=max_staleness),
+            algorithm=algorithm,
+            training=LocalTraining(lr=lr, batch_size=BATCH, weight_decay=WEIGHT_DECAY),
+            warmup=Warmup(epochs=5, lr=0.01),
+            budget=Budget(updates=updates or scale.updates),
+            evaluation=Evaluation(every_updates=every or scale.eval_every, train_samples=scale.train_samples),
+            seed=seed,
+        )
+        labels = {
+            "method": method,
+            "alpha": alpha,
+            "max_staleness": max_staleness,
+            "lr": lr,
+            "role": role,
+            "part": part,
+            "seed": seed,
+        }
+        return Entry(spec, labels)

@@ -1,0 +1,252 @@
+"""Run what is missing of a grid, in parallel processes, and say beforehand what that will cost."""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+
+from tqdm import tqdm
+
+from fl_core.datasets import load_dataset
+from fl_core.errors import RunError, SpecError
+from fl_core.experiments.run import Result, run
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import Store, default_store
+from fl_core.runtime.executors import make_executor, usable_cores
+from fl_core.runtime.local import TrainJob
+
+EVALUATION_COST = 1 / 3
+"""Of an image that is only classified, relative to one that is trained on (forward pass of three passes)."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a grid needs.
+
+    Attributes
+    ----------
+    total, stored, missing : int
+        Different runs; how many the store has; how many it lacks.
+    core_seconds : float
+        Estimated time of one processor core for the missing runs.
+    jobs : int
+        Processes that would share it.
+    basis : str
+        What the estimate rests on.
+    """
+
+    total: int
+    stored: int
+    missing: int
+    core_seconds: float
+    jobs: int
+    basis: str
+
+    @property
+    def seconds(self) -> float:
+        """Estimated duration with `jobs` processes."""
+        return self.core_seconds / max(1, min(self.jobs, self.missing))
+
+    def table(self) -> str:
+        """Return the plan as text, one line per number."""
+        lines = [f"runs       {self.total}", f"in store   {self.stored}", f"missing    {self.missing}"]
+        if self.missing:
+            processes = f"{self.jobs} process{'es' if self.jobs > 1 else ''}"
+            lines.append(f"estimate   {in_words(self.seconds)} with {processes} ({self.basis})")
+        return "\n".join(lines)
+
+
+def plan(specs: Iterable[RunSpec], store: Store | None = None, *, jobs: int | None = None) -> Plan:
+    """Return how many runs `specs` need, how many are stored, and an estimate of the time for the others.
+
+    Parameters
+    ----------
+    specs : iterable of RunSpec
+        The same run may occur more than once.
+    store : Store, optional
+        By default the one in the data folder.
+    jobs : int, optional
+        Processes; by default one per usable core.
+    """
+    store = store or default_store()
+    wanted = {spec.hash: spec for spec in specs}
+    found = {key: store.get(spec) for key, spec in wanted.items()}
+    missing = [spec for key, spec in wanted.items() if found[key] is None]
+    seconds, basis = 0.0, "nothing to do"
+    for model in sorted({spec.model for spec in missing}):
+        group = [spec for spec in missing if spec.model == model]
+        known = [result for result in found.values() if result is not None and result.spec.model == model]
+        cost, basis = _calibrate(known, group[0])
+        seconds += cost * sum(work(spec) for spec in group)
+    jobs = _processes(jobs)
+    return Plan(len(wanted), len(wanted) - len(missing), len(missing), seconds, jobs, basis)
+
+
+def execute(
+    specs: Iterable[RunSpec],
+    *,
+    jobs: int | None = None,
+    store: Store | None = None,
+    progress: bool = True,
+    recompute: bool = False,
+    published: bool = False,
+) -> dict[str, Result]:
+    """Return the results of `specs` by hash, running those that the store lacks.
+
+    Every result is stored as soon as its run has finished, so an interrupted call loses only the runs in progress,
+    and the next call continues. One process computes in this process; more are spawned (call this from below
+    ``if __name__ == "__main__":`` in a script).
+
+    Parameters
+    ----------
+    specs : iterable of RunSpec
+    jobs : int, optional
+        Processes; by default one per usable core.
+    store : Store, optional
+        By default the one in the data folder.
+    progress : bool
+        Whether to show a bar (on a terminal only).
+    recompute : bool
+        Run everything, stored or not.
+    published : bool
+        Whether new results go to the published folder.
+
+    Raises
+    ------
+    RunError
+        If a run failed: names the failed runs, after all others have been finished and stored.
+    """
+    store = store or default_store()
+    jobs = _processes(jobs)
+    wanted = {spec.hash: spec for spec in specs}
+    stored = {} if recompute else {key: store.get(spec) for key, spec in wanted.items()}
+    results = {key: result for key, result in stored.items() if result is not None}
+    missing = sorted((spec for key, spec in wanted.items() if key not in results), key=work, reverse=True)
+    if not missing:
+        return results
+    failed: list[str] = []
+    compute = _compute_here if min(jobs, len(missing)) == 1 else _compute_in_processes
+    with tqdm(total=len(missing), desc="runs", unit="run", disable=None if progress else True) as bar:
+        for spec, outcome in compute(missing, jobs, store, published):
+            if isinstance(outcome, Result):
+                results[spec.hash] = outcome
+            else:
+                failed.append(f"{brief(spec)}: {type(outcome).__name__}: {outcome}")
+            bar.update()
+    if failed:
+        raise RunError(f"{len(failed)} of {len(missing)} runs failed (the others are stored): " + "; ".join(failed))
+    return {key: results[key] for key in wanted}
+
+
+def brief(spec: RunSpec) -> str:
+    """Return a few words that tell `spec` from its neighbours in a grid."""
+    parameters = ", ".join(f"{name}={value}" for name, value in spec.algorithm if value != _default(spec, name))
+    return f"run {spec.hash} ({spec.algorithm.name}({parameters}), lr {spec.training.lr:g}, seed {spec.seed})"
+
+
+def work(spec: RunSpec) -> float:
+    """Return the size of a run, in images trained on (an image that is only evaluated counts a third)."""
+    dataset = load_dataset(spec.dataset)
+    batch, algorithm = spec.training.batch_size, spec.algorithm
+    share = getattr(spec.partition, "samples_per_device", None) or len(dataset.train) / spec.world.devices
+    steps = spec.training.steps or spec.training.epochs * ceil(share / batch)
+    steps = getattr(algorithm, "block", steps * getattr(algorithm, "clients_per_round", 1))
+    updates = spec.budget.updates or ceil((spec.budget.gradients or 1000 * steps) / steps)
+    evaluations = updates // spec.evaluation.every_updates + 2 if spec.evaluation.every_updates else 2
+    images = len(dataset.test) + min(spec.evaluation.train_samples, len(dataset.train))
+    return updates * steps * min(batch, share) + evaluations * images * EVALUATION_COST
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration as a reader would say it: ``"40 s"``, ``"12 min"``, ``"3.5 h"``."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+Outcome = Iterator[tuple[RunSpec, Result | Exception]]
+
+
+def _compute_here(specs: list[RunSpec], jobs: int, store: Store, published: bool) -> Outcome:
+    for spec in specs:
+        try:
+            yield spec, _work(spec.to_json(), store, published)
+        except Exception as error:
+            yield spec, error
+
+
+def _compute_in_processes(specs: list[RunSpec], jobs: int, store: Store, published: bool) -> Outcome:
+    with _pool(min(jobs, len(specs))) as pool:
+        futures: dict[Future[Result], RunSpec] = {
+            pool.submit(_work, spec.to_json(), store, published): spec for spec in specs
+        }
+        for future in as_completed(futures):
+            try:
+                yield futures[future], future.result()
+            except BrokenProcessPool:
+                raise RunError(
+                    "a worker process ended (killed, out of memory, or begun from a script without "
+                    "`if __name__ == '__main__':`); call again to continue"
+                ) from None
+            except Exception as error:
+                yield futures[future], error
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of spawned processes; if the caller is interrupted, end them without waiting for their runs."""
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield pool
+    except BaseException:
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        raise
+    pool.shutdown()
+
+
+def _work(specification: str, store: Store, published: bool) -> Result:
+    """Run one specification and store the result (in a worker process); the model stays behind."""
+    result = run(RunSpec.from_json(specification), executor="sequential")
+    store.save(result, published=published)
+    stored = store.get(result.spec)
+    return stored or result
+
+
+def _processes(jobs: int | None) -> int:
+    if jobs is not None and jobs < 1:
+        raise SpecError(f"jobs = {jobs} must be at least 1")
+    return jobs or usable_cores()
+
+
+def _default(spec: RunSpec, name: str) -> object:
+    return type(spec.algorithm).model_fields[name].get_default(call_default_factory=True)
+
+
+def _calibrate(known: list[Result], sample: RunSpec) -> tuple[float, str]:
+    """Return seconds per image trained on, and what that rests on: stored runs, or a measurement of a second."""
+    if known:
+        per_image = statistics.median(result.provenance["wall_seconds"] / work(result.spec) for result in known)
+        return per_image, "an estimate from stored runs, perhaps of another machine"
+    task = sample.task()
+    samples = task.num_samples(0)
+    steps, size = 10, sample.training.batch_size
+    job = TrainJob(task.initial_model(0), 0, samples, steps, size, 0.01, 0.0, None, (0, "calibration", 0, 0, 0))
+    with make_executor("sequential", task) as executor:
+        executor.result(executor.submit(job, 0.0))
+        started = time.perf_counter()
+        rounds = 0
+        while rounds < 1 or time.perf_counter() - started < 0.5:
+            executor.result(executor.submit(job, 0.0))
+            rounds += 1
+        seconds = time.perf_counter() - started
+    return seconds / (rounds * steps * min(size, samples)), "an estimate from a short measurement"

@@ -1,0 +1,128 @@
+"""Labelled runs, and the same runs with their results: what reductions, plots and claims are functions of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from fl_core.datasets import load_dataset
+from fl_core.experiments.run import Result
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import Store
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of a grid.
+
+    Attributes
+    ----------
+    spec : RunSpec
+    labels : dict
+        What the run is in the artifact: method, parameters that are varied, and always ``seed``.
+    """
+
+    spec: RunSpec
+    labels: dict[str, Any]
+
+    @cached_property
+    def key(self) -> str:
+        """The hash of the specification, computed once."""
+        return self.spec.hash
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.labels.items() if value is not None)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A grid together with its results: what reductions, plots and claims are functions of.
+
+    Attributes
+    ----------
+    profile, dataset : str
+    options : dict
+        The overrides that the grid was made with.
+    entries : tuple of Entry
+    results : dict
+        Results by hash; entries whose run is missing are left out of everything below.
+    """
+
+    profile: str
+    dataset: str
+    entries: tuple[Entry, ...]
+    results: dict[str, Result]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def select(self, **labels: Any) -> list[tuple[Entry, Result]]:
+        """Return the finished runs whose labels have the given values, by seed."""
+        found = [
+            (entry, self.results[entry.key])
+            for entry in self.entries
+            if entry.key in self.results and all(entry.labels.get(name) == value for name, value in labels.items())
+        ]
+        return sorted(found, key=lambda pair: pair[0].labels["seed"])
+
+    @property
+    def specs(self) -> list[RunSpec]:
+        """Specifications of all entries."""
+        return [entry.spec for entry in self.entries]
+
+    def with_results(self, results: dict[str, Result]) -> Study:
+        """Return the same study with these results."""
+        return replace(self, results=results)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the grid, ascending."""
+        return sorted({entry.labels["seed"] for entry in self.entries})
+
+    @property
+    def complete(self) -> bool:
+        """Whether no run is missing."""
+        return all(entry.key in self.results for entry in self.entries)
+
+    @property
+    def data_kind(self) -> str:
+        """``"real"`` or ``"surrogate"``, as the runs recorded it."""
+        kinds = {self.results[e.key].provenance["data"] for e in self.entries if e.key in self.results}
+        return " and ".join(sorted(kinds)) or load_dataset(self.dataset).kind
+
+    def command(self, notebook: str) -> str:
+        """Return the papermill command that regenerates `notebook` with this study's profile and options."""
+        words = [f"papermill {notebook} out.ipynb -p PROFILE {self.profile}"]
+        if self.dataset != "fashion-mnist":
+            words.append(f"-p DATASET {self.dataset}")
+        for name, value in self.options.items():
+            if isinstance(value, list | tuple):
+                words.append(f"-y '{name.upper()}: {list(value)}'")
+            else:
+                words.append(f"-p {name.upper()} {value}")
+        return " ".join(words)
+
+    def frame(self) -> pd.DataFrame:
+        """Return all evaluations of all runs, one row each, with the labels as further columns."""
+        return pd.concat(
+            [result.history.evaluation_frame().assign(**entry.labels) for entry, result in self.select()],
+            ignore_index=True,
+        )
+
+
+def load_study(study: Study, store: Store) -> Study:
+    """Return `study` with all results that `store` has."""
+    specs = {entry.key: entry.spec for entry in study.entries}
+    found = {key: store.get(spec) for key, spec in specs.items()}
+    results = {key: result for key, result in found.items() if result is not None}
+    return study.with_results(results)
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Return numbers as words: ``"0 to 9"`` or ``"1, 4 and 7"``."""
+    if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    words = [str(number) for number in numbers]
+    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + words[-1:])

@@ -1,0 +1,250 @@
+"""FedAsync's artifacts: their grids, and one tiny grid really run, reduced, drawn and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fl_core.errors import RunError, SpecError
+from fl_core.experiments import fedasync_grid
+from fl_core.experiments.artifacts import (
+    artifacts,
+    find_artifact,
+    find_artifacts,
+    larger_stored,
+    make_study,
+)
+from fl_core.experiments.claims import judge
+from fl_core.experiments.fedasync_curves import area, chosen_lr, curves, final_metrics, seed_curve
+from fl_core.experiments.grid import execute
+from fl_core.experiments.notebook import PROFILES as NOTEBOOK_PROFILES
+from fl_core.experiments.profiles import CONVERGENCE, PROFILES, ConvergenceScale
+from fl_core.experiments.store import Store
+from fl_core.experiments.study import Study, listed, load_study
+from fl_core.report.figures import draw
+from fl_core.report.tables import Table, claims_table, details_table, with_spread
+
+FIGURES = [f"fedasync-fig{number}" for number in range(2, 8)]
+TINY = ConvergenceScale(10, 4, 2, 200, (0, 1), (0.6, 0.9), (0.2,), (0.05, 0.1))
+
+
+def runs(study: Study) -> int:
+    return len({entry.spec.hash for entry in study.entries})
+
+
+def test_the_six_figures_are_registered() -> None:
+    assert [name for name in artifacts() if name.startswith("fedasync")] == FIGURES
+    assert find_artifacts(["fedasync-*"]) == [artifacts()[name] for name in FIGURES]
+    for name in ("fedasync-fig22", "fedsync-*"):
+        with pytest.raises(SpecError, match=r"unknown artifact.*did you mean 'fedasync-fig"):
+            find_artifacts([name])
+
+
+def test_profiles_have_one_list() -> None:
+    assert tuple(PROFILES) == NOTEBOOK_PROFILES == tuple(CONVERGENCE)
+
+
+@pytest.mark.parametrize(("profile", "count"), [("smoke", 12), ("laptop", 69), ("paper", 283)])
+def test_the_figures_share_their_runs(profile: str, count: int) -> None:
+    together = make_study(find_artifacts(["fedasync-*"]), profile)
+    assert runs(together) == count
+    assert count < sum(runs(make_study(artifact, profile)) for artifact in find_artifacts(["fedasync-*"]))
+
+
+def test_the_paper_profile_is_the_papers_setting() -> None:
+    study = make_study(find_artifacts(["fedasync-*"]), "paper")
+    assert study.seeds == list(range(10))
+    for entry in study.entries:
+        spec, algorithm = entry.spec, entry.spec.algorithm
+        assert (spec.world.devices, spec.partition.samples_per_device, spec.training.batch_size) == (100, 500, 50)
+        assert spec.evaluation.train_samples == 50_000
+        assert spec.warmup.epochs == 5
+        if entry.labels["part"] == "whole":
+            assert (spec.budget.updates, spec.evaluation.every_updates) == (2000, 10)
+        if algorithm.name == "fedasync":
+            assert (algorithm.schedule, algorithm.step_epoch, algorithm.step_factor) == ("step", 800, 0.5)
+            assert algorithm.rho == 0.1
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_never_scales_the_staleness(profile: str) -> None:
+    for name, bound in zip(FIGURES, (4, 16) * 3, strict=True):
+        entries = make_study(find_artifact(name), profile).entries
+        assert {e.spec.world.max_staleness for e in entries} == {None, bound}
+        assert {e.labels["method"] for e in entries} >= {"FedAvg", "FedAsync", "FedAsync+Poly", "FedAsync+Hinge"}
+        assert ("SGD" in {e.labels["method"] for e in entries}) == (name[-1] in "23")
+    scale = CONVERGENCE[profile]
+    assert scale.decay_epoch == 0.4 * scale.updates
+
+
+def test_readers_can_change_the_grid() -> None:
+    study = make_study(
+        find_artifact("fedasync-fig3"), "smoke", seeds=[5], alphas=[0.3], max_staleness=[2, 8], rho=0.0, lrs=[0.02]
+    )
+    async_specs = [e.spec for e in study.entries if e.spec.algorithm.name == "fedasync"]
+    assert {s.world.max_staleness for s in async_specs} == {8}
+    assert {(s.algorithm.alpha, s.algorithm.rho, s.seed) for s in async_specs} == {(0.3, 0.0, 5)}
+    assert {e.labels["lr"] for e in study.entries if e.labels["method"] == "SGD"} == {0.02}
+    command = study.command("n.ipynb")
+    assert command.startswith("papermill n.ipynb out.ipynb -p PROFILE smoke ")
+    assert "-y 'ALPHAS: [0.3]'" in command
+    assert "-p RHO 0.0" in command
+    assert "-y 'SEEDS: [5]'" in command
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"alpha": [0.3]}, "unknown override 'alpha'; did you mean 'alphas'"),
+        ({"alphas": [1.5]}, "alphas.*1.5"),
+        ({"alphas": []}, "alphas"),
+        ({"max_staleness": [16, 4]}, "two ascending numbers"),
+        ({"max_staleness": [4]}, "max_staleness"),
+        ({"rho": -1.0}, "rho.*-1"),
+        ({"seeds": []}, "non-empty"),
+        ({"seeds": [1, 1]}, "without repetitions"),
+        ({"dataset": "fashion"}, "unknown data set 'fashion'; did you mean 'fashion-mnist'"),
+    ],
+)
+def test_wrong_overrides_are_one_clear_line(wrong: dict, message: str) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
+        make_study(find_artifact("fedasync-fig2"), "smoke", **wrong)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(SpecError, match="unknown profile 'smok'; did you mean 'smoke'"):
+        make_study(find_artifact("fedasync-fig2"), "smok")
+
+
+def test_the_setting_shows_the_paper_beside_ours() -> None:
+    frame = find_artifact("fedasync-fig2").paper_setting("laptop").set_index("setting")
+    assert list(frame.columns) == ["the paper", "here, profile laptop"]
+    assert list(frame.loc["global epochs T"]) == ["2000", "400"]
+    assert list(frame.loc["repetitions"]) == ["10", "3"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Store]]:
+    """The whole grid with a linear model, two seeds and ten epochs, really run."""
+    folder: Path = tmp_path_factory.mktemp("results")
+    store = Store(folder, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(fedasync_grid.MODELS, "fashion-mnist", "linear")
+        patch.setitem(CONVERGENCE, "smoke", TINY)
+        study = make_study(find_artifacts(["fedasync-*"]), "smoke")
+        execute([entry.spec for entry in study.entries], jobs=1, store=store, progress=False)
+        yield load_study(study, store), store
+
+
+def test_counters_are_exact(tiny: tuple[Study, Store]) -> None:
+    study, _ = tiny
+    for entry, result in study.select():
+        last = result.history.evaluation_frame().iloc[-1]
+        updates = entry.spec.budget.updates
+        per_epoch = {"SGD": 10, "FedAvg": 100}.get(entry.labels["method"], 10)
+        assert last["version"] == updates
+        assert last["gradients"] == per_epoch * updates
+        if entry.labels["method"] != "SGD":
+            assert last["communications"] == (20 if entry.labels["method"] == "FedAvg" else 2) * updates
+
+
+def test_exact_claims_hold_on_runs(tiny: tuple[Study, Store]) -> None:
+    study, _ = tiny
+    for judgement in judge(["FEDASYNC-C07", "FEDASYNC-C22", "FEDASYNC-C23"], study):
+        assert judgement.verdict == "reproduced", judgement
+    [identity] = judge(["FEDASYNC-C07"], study)
+    assert {part.name for part in identity.parts} == {
+        f"a = {a}, {convention}" for a in (4, 10) for convention in ("paper", "missed updates")
+    }
+
+
+def test_the_start_of_fedavg_is_the_start_of_the_whole_run(tiny: tuple[Study, Store]) -> None:
+    study, _ = tiny
+    for seed in study.seeds:
+        both = study.select(method="FedAvg", seed=seed, lr=0.1)
+        whole, start = (next(r for e, r in both if e.labels["part"] == part) for part in ("whole", "start"))
+        assert start.history.updates["loss"] == whole.history.updates["loss"][: len(start.history.updates["loss"])]
+        joined = seed_curve(both)
+        assert joined["version"].is_monotonic_increasing
+        assert joined["version"].is_unique
+
+
+def test_learning_rates_are_chosen_by_test_accuracy(tiny: tuple[Study, Store]) -> None:
+    study, _ = tiny
+    for method in ("SGD", "FedAvg"):
+        means = {
+            lr: np.mean([r.history.evaluations["test_accuracy"][-1]
+                         for _, r in study.select(method=method, lr=lr, part="whole")])
+            for lr in TINY.lrs
+        }  # fmt: skip
+        assert chosen_lr(study, method) == max(means, key=means.get)
+
+
+def test_curves_and_areas_by_hand(tiny: tuple[Study, Store]) -> None:
+    study, _ = tiny
+    frame = curves(study, "gradients", 4, ("FedAsync",))
+    curve = frame[frame["alpha"] == 0.6]
+    found = [r.history.evaluations for _, r in study.select(method="FedAsync", alpha=0.6, max_staleness=4)]
+    assert list(curve["x"]) == [0, 20, 40, 60, 80, 100]
+    assert list(curve["n"]) == [2] * 6
+    np.testing.assert_allclose(curve["train_loss"], np.mean([e["train_loss"] for e in found], axis=0))
+    np.testing.assert_allclose(curve["train_loss_std"], np.std([e["train_loss"] for e in found], axis=0, ddof=1))
+    areas = area(study, "gradients", "FedAsync", alpha=0.6, max_staleness=4)
+    np.testing.assert_allclose([areas[0], areas[1]], [np.mean(e["train_loss"]) for e in found])
+    cut = curves(study, "gradients", 4, ("FedAvg",))
+    assert cut["x"].max() == 100
+    last = final_metrics(study).set_index("method").loc["FedAvg"]
+    assert (last["version"], last["gradients"], last["communications"], last["n"]) == (10, 1000, 200, 2)
+
+
+def test_every_figure_is_drawn_with_a_true_caption(tiny: tuple[Study, Store]) -> None:
+    study, _ = tiny
+    for name in FIGURES:
+        figure, caption = draw(find_artifact(name), study)
+        assert len(figure.axes) == 2
+        assert all(len(axis.lines) == 6 + (name[-1] in "23") + 1 for axis in figure.axes)
+        for part in (
+            f"Figure {name[-1]} of",
+            "fashion-mnist (real data)",
+            "profile smoke",
+            "seeds 0 and 1",
+            "papermill",
+        ):
+            assert part in caption
+
+
+def test_tables_are_readable(tiny: tuple[Study, Store]) -> None:
+    study, _ = tiny
+    table = Table(with_spread(final_metrics(study), ["test_accuracy", "train_loss"]), {"n": "seeds"})
+    html, text = table.to_html(), table.to_markdown()
+    assert "seeds" in html
+    assert "1,000" in text  # FedAvg's gradients
+    assert "±" in text
+    assert "nan" not in (html + text).lower()
+    judged = judge(find_artifact("fedasync-fig2").claims, study)
+    assert "FEDASYNC-C07" in claims_table(judged).to_html()
+    assert "a = 4, paper" in details_table(judged).to_markdown()
+    assert Table(with_spread(final_metrics(study), [])).to_html().count("<tr>") == 15
+
+
+def test_only_a_complete_larger_profile_is_shown_instead(
+    tiny: tuple[Study, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, store = tiny
+    chosen = find_artifacts(["fedasync-*"])
+    monkeypatch.setitem(CONVERGENCE, "laptop", TINY)  # the same runs, called by a larger profile's name
+    monkeypatch.setitem(fedasync_grid.MODELS, "fashion-mnist", "linear")
+    larger = larger_stored(chosen, store, "smoke")
+    assert larger is not None
+    assert (larger.profile, larger.complete) == ("laptop", True)
+    assert larger_stored(chosen, store, "laptop") is None
+    assert larger_stored(chosen, store, "smoke", seeds=[7]) is None
+    assert larger_stored(chosen, Store(tmp_path, tmp_path), "smoke") is None
+    empty = make_study(chosen, "smoke")
+    with pytest.raises(RunError, match="none of its runs"):
+        draw(chosen[0], empty)
+
+
+def test_lists_in_words() -> None:
+    assert [listed(x) for x in ([0, 1], [0, 1, 2], [1, 4, 7])] == ["0 and 1", "0 to 2", "1, 4 and 7"]

@@ -1,0 +1,240 @@
+"""A specification is strict, says what would be valid, and has a name that never changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fl_core.algorithms import FedAsync, FedAvg
+from fl_core.errors import SpecError
+from fl_core.experiments.explain import dotted_names, expected, explain
+from fl_core.experiments.spec import RunSpec
+
+BASE = RunSpec(algorithm="fedasync")
+
+
+def message(**fields: Any) -> str:
+    with pytest.raises(SpecError) as caught:
+        RunSpec(**{"algorithm": "fedasync", **fields})
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def algorithm(**parameters: Any) -> str:
+    return message(algorithm={"name": "fedasync", **parameters})
+
+
+@pytest.mark.parametrize("given", ["fedasync", {"name": "fedasync"}, FedAsync()])
+def test_an_algorithm_is_given_as_name_mapping_or_object(given):
+    assert RunSpec(algorithm=given) == BASE
+
+
+def test_json_gives_back_the_same_specification():
+    spec = RunSpec(
+        algorithm={"name": "fedasync", "weight": "hinge(a=10, b=4)"},
+        partition={"kind": "dirichlet", "alpha": 0.3},
+        world={"compute": {"kind": "trace", "seconds_per_step": [1, 2.5] * 10}, "devices": 20},
+        budget={"gradients": 100},
+    )
+    assert RunSpec.from_json(spec.to_json()) == spec
+    assert RunSpec.from_json(json.dumps(json.loads(spec.to_json()), indent=2)).hash == spec.hash
+
+
+def test_the_names_of_stored_runs_stay_what_they_are():
+    """If this fails, every stored run has lost its name: raise ``FORMAT`` only if the numbers change as well."""
+    assert BASE.hash == "4ac624b3f7d50e5d"
+    assert RunSpec(seed=0, algorithm={"alpha": 0.6, "name": "fedasync"}).hash == BASE.hash
+    others = {"seed": 1, "world.jitter": 0.1, "algorithm.alpha": 0.5, "algorithm": "fedavg", "budget.updates": 10}
+    assert len({BASE.hash, *(BASE.changed(**{name: value}).hash for name, value in others.items())}) == 6
+
+
+def test_changed_reaches_inside_and_leaves_the_original_alone():
+    changed = BASE.changed(**{"world.devices": 50, "training.lr": 0.1, "algorithm.alpha": 0.8, "seed": 3})
+    assert (changed.world.devices, changed.training.lr, changed.algorithm.alpha, changed.seed) == (50, 0.1, 0.8, 3)
+    assert BASE.world.devices == 100
+
+
+@pytest.mark.parametrize(
+    ("settings", "part", "value"),
+    [
+        ({"partition": "dirichlet(alpha=0.3)"}, "partition", {"kind": "dirichlet", "alpha": 0.3, "min_samples": 1}),
+        (
+            {"partition.alpha": 0.3, "partition.kind": "dirichlet"},
+            "partition",
+            {"kind": "dirichlet", "alpha": 0.3, "min_samples": 1},
+        ),
+        ({"algorithm": "fedavg"}, "algorithm", {"name": "fedavg", "clients_per_round": 10, "weighting": "uniform"}),
+        (
+            {"algorithm.name": "fedavg", "algorithm.clients_per_round": 3},
+            "algorithm",
+            {"name": "fedavg", "clients_per_round": 3, "weighting": "uniform"},
+        ),
+    ],
+)
+def test_another_kind_starts_from_its_own_defaults(settings, part, value):
+    assert BASE.changed(**settings).to_dict()[part] == value
+
+
+def test_a_weight_is_changed_by_text():
+    changed = BASE.changed(**{"algorithm.weight": "hinge(a=10, b=4)"})
+    assert changed == RunSpec(algorithm={"name": "fedasync", "weight": "hinge(a=10, b=4)"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"wrld.devices": 1}, "unknown field 'wrld.devices'; did you mean 'world.devices'?"),
+        ({"world.devicez": 1}, "unknown field 'world.devicez'; did you mean 'devices'? (valid: devices, compute, "),
+        ({"world.devices.x": 1}, "unknown field 'world.devices.x': devices = 100 has no fields"),
+        ({"alpha": 0.8}, "did you mean 'algorithm.alpha' or 'partition.alpha'?"),
+        ({"lr": 0.8}, "did you mean 'training.lr' or 'warmup.lr'?"),
+        ({"partition": "dirchlet(alpha=1)"}, "did you mean 'dirichlet'?"),
+        ({"partition": "dirichlet(alpha=1"}, "cannot read partition = 'dirichlet(alpha=1'"),
+    ],
+)
+def test_changing_what_is_not_there_names_what_is(settings, text):
+    with pytest.raises(SpecError) as caught:
+        BASE.changed(**settings)
+    assert text in str(caught.value)
+
+
+def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
+    assert message(algorithm="fedasinc") == (
+        "unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: fedasync, fedavg, sgd)"
+    )
+    assert message(dataset="cifar10").startswith("unknown data set 'cifar10' (valid: ")
+    assert message(model="lenet") == "unknown model 'lenet'; did you mean 'lenet5'? (valid: lenet5, linear)"
+    assert algorithm(alhpa=0.8) == (
+        "unknown parameter 'alhpa' of fedasync; did you mean 'alpha'? "
+        "(valid: alpha, weight, rho, schedule, step_epoch, step_factor, convention, concurrency)"
+    )
+    assert message(partition={"kind": "dirchlet"}) == (
+        "partition.kind = 'dirchlet' is not valid; did you mean 'dirichlet'? (valid: dirichlet, iid)"
+    )
+    assert message(partition={}) == "partition.kind is missing (valid: dirichlet, iid)"
+    assert "did you mean 'uniform'? (valid: constant, lognormal, trace, uniform)" in message(
+        world={"compute": {"kind": "unifrm"}}
+    )
+    assert message(partition={"kind": "iid", "alpha": 1}) == (
+        "unknown field 'partition.alpha' of kind 'iid' (valid: samples_per_device)"
+    )
+    assert message(training={"learning_rate": 1}).endswith("(valid: lr, batch_size, epochs, steps, weight_decay)")
+    assert message(sede=1).startswith("unknown field 'sede'; did you mean 'seed'?")
+    assert message(devices=1).startswith("unknown field 'devices'; did you mean 'world.devices'?")
+    assert "unknown staleness weight 'hnge'; did you mean 'hinge'?" in algorithm(weight="hnge(a=1)")
+
+
+@pytest.mark.parametrize("given", [None, 3, {"alpha": 0.5}, {"name": ["fedasync"]}])
+def test_a_run_needs_the_name_of_an_algorithm(given):
+    assert message(algorithm=given).endswith("(valid: fedasync, fedavg, sgd)")
+
+
+@pytest.mark.parametrize("alpha", [0, -0.1, 1.5, "high", float("nan"), None])
+def test_alpha_lies_in_an_interval(alpha):
+    assert algorithm(alpha=alpha) == f"alpha = {alpha!r} is not valid: it should be a number in (0, 1]"
+
+
+def test_alpha_may_be_one():
+    assert RunSpec(algorithm={"name": "fedasync", "alpha": 1}).algorithm.alpha == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"training": {"lr": -0.1}}, "training.lr = -0.1 is not valid: it should be a number > 0"),
+        ({"training": {"lr": float("inf")}}, "training.lr = inf is not valid: it should be a finite number > 0"),
+        ({"training": {"epochs": 1.5}}, "training.epochs = 1.5 is not valid: it should be an integer >= 1"),
+        ({"training": {"steps": 0}}, "training.steps = 0 is not valid: it should be an integer >= 1 or null"),
+        ({"training": 3}, "training = 3 is not valid: it should be an object with the fields lr, batch_size, "),
+        ({"seed": -1}, "seed = -1 is not valid: it should be an integer in [0, 9223372036854775808)"),
+        ({"model": 3}, "model = 3 is not valid: it should be text"),
+        ({"partition": {"kind": "dirichlet"}}, "partition.alpha is missing: it should be a number > 0"),
+        (
+            {"partition": "iid"},
+            "partition = 'iid' is not valid: it should be an object with a kind (valid: dirichlet",
+        ),
+        ({"budget": {}}, "a budget needs at least one of updates, gradients, seconds"),
+        ({"world": {"compute": {"kind": "uniform", "fastest": -1}}}, "world.compute.fastest = -1 is not valid"),
+        ({"world": {"compute": {"kind": "uniform", "fastest": 9}}}, "must not be below fastest = 9"),
+        (
+            {"world": {"compute": {"kind": "trace", "seconds_per_step": [1, -2]}}},
+            "world.compute.seconds_per_step[1] = -2 is not valid: it should be a number > 0",
+        ),
+        (
+            {"world": {"devices": 0, "jitter": 9}},
+            "world.devices = 0 is not valid: it should be an integer >= 1; "
+            "world.jitter = 9 is not valid: it should be a number in [0, 5]",
+        ),
+        (
+            {"algorithm": {"name": "fedasync", "concurrency": 200}},
+            "fedasync wants 200 devices in flight, but the world has devices = 100; choose at most 100",
+        ),
+        (
+            {"algorithm": {"name": "fedasync", "schedule": "stp"}},
+            "schedule = 'stp' is not valid: it should be one of 'constant', 'step', 'inv_sqrt'; did you mean 'step'?",
+        ),
+        (
+            {"algorithm": {"name": "fedasync", "weight": "hinge(a=-1)"}},
+            "weight.a = -1.0 is not valid: it should be a",
+        ),
+    ],
+)
+def test_a_value_out_of_range_is_shown_with_its_range(fields, text):
+    assert text in message(**fields)
+
+
+def test_a_long_value_is_cut():
+    assert len(message(partition={"kind": "iid", "samples_per_device": "x" * 10_000})) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not valid JSON: Expecting property name"),
+        ("[1]", "a run specification is a JSON object, not list"),
+        ("[" * 100_000, "not valid JSON"),
+        ('{"seed": 1}', "a run needs an algorithm"),
+        ('{"algorithm": "fedasync", "self": 1}', "unknown field 'self'"),
+    ],
+)
+def test_wrong_json_is_refused_in_one_line(text, says):
+    with pytest.raises(SpecError, match=r"^[^\n]*$") as caught:
+        RunSpec.from_json(text)
+    assert says in str(caught.value)
+
+
+def test_files_are_named_in_errors(tmp_path: Path):
+    path = tmp_path / "spec.json"
+    with pytest.raises(SpecError, match=r"cannot read the specification .*spec\.json: No such file"):
+        RunSpec.from_file(path)
+    path.write_bytes(b"\xff\xfe{}")
+    with pytest.raises(SpecError, match=r"spec\.json: it is not UTF-8"):
+        RunSpec.from_file(path)
+    path.write_text('{"algorithm": "fedavgg"}')
+    with pytest.raises(SpecError, match=r"spec\.json: unknown algorithm 'fedavgg'; did you mean 'fedavg'"):
+        RunSpec.from_file(path)
+    path.write_text('{"seed": 4}')
+    assert RunSpec.from_file(path, algorithm=FedAvg()) == RunSpec(algorithm="fedavg", seed=4)
+
+
+def test_any_model_is_explained():
+    class Options(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        shares: tuple[float, ...] = (0.5,)
+        size: int = Field(3, ge=1, lt=9)
+
+    with pytest.raises(ValidationError) as caught:
+        Options(shares=3, size=9, siez=1)
+    assert explain(caught.value, Options, owner="options") == (
+        "shares = 3 is not valid: it should be a list, each a number; "
+        "size = 9 is not valid: it should be an integer in [1, 9); "
+        "unknown parameter 'siez' of options; did you mean 'size'? (valid: shares, size)"
+    )
+    assert "size = 9 is not valid: it should be less than 9" in explain(caught.value)
+    assert list(dotted_names(Options)) == ["shares", "size"]
+    assert expected(int | None, ()) == "an integer or null"

@@ -1,0 +1,205 @@
+"""The store: what goes in comes out, damage is noticed, and writers do not disturb each other."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from fl_core.errors import DataError
+from fl_core.experiments import store as module
+from fl_core.experiments.run import Result
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import Store, default_store, encode, load_frame, read
+from fl_core.runtime import History
+from fl_core.runtime.history import append
+
+
+def result_of(seed: int = 0, accuracy: float = 0.5) -> Result:
+    """Return a made-up result."""
+    history = History()
+    append(history.evaluations, seconds=0.0, version=0, gradients=0, models_sent=0, models_received=0,
+           bytes_down=0, bytes_up=0, test_accuracy=accuracy, test_loss=1 / 3)  # fmt: skip
+    append(history.updates, seconds=1.0, version=1, device=7, staleness=0, weight=0.6, steps=10, loss=0.1 + 0.2)
+    history.model = torch.arange(4.0)
+    return Result(RunSpec(algorithm="fedasync", seed=seed), history, {"wall_seconds": 1.5, "data": "real"})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "published", tmp_path / "cache")
+
+
+def test_what_goes_in_comes_out(store: Store) -> None:
+    saved = result_of()
+    store.save(saved)
+    loaded = store.get(saved.spec)
+    assert loaded is not None
+    assert loaded.spec == saved.spec
+    saved.history.model = None
+    assert loaded.history == saved.history  # bit for bit, NaN included
+    assert loaded.provenance["wall_seconds"] == 1.5
+
+
+def test_the_final_model_is_kept_as_a_fingerprint(store: Store) -> None:
+    one, other = result_of(), result_of()
+    assert other.history.model is not None
+    other.history.model[0] = 1e-7
+    prints = [read(store.save(r)).provenance["model_sha256"] for r in (one, other)]
+    assert prints[0] != prints[1]
+
+
+def test_equal_results_give_equal_bytes() -> None:
+    assert encode(result_of()) == encode(result_of())
+    assert encode(result_of()) != encode(result_of(accuracy=0.6))
+
+
+def test_an_unknown_run_is_missing(store: Store) -> None:
+    assert store.get(RunSpec(algorithm="sgd")) is None
+    assert not store.has(RunSpec(algorithm="sgd"))
+    assert list(store) == []
+
+
+def test_published_runs_are_read_before_cached_ones(store: Store) -> None:
+    store.save(result_of(accuracy=0.1))
+    path = store.save(result_of(accuracy=0.9), published=True)
+    assert path.parent == store.published
+    found = store.get(result_of().spec)
+    assert found is not None
+    assert found.history.evaluations["test_accuracy"] == [0.9]
+    assert len(list(store)) == 1
+
+
+def change(path: Path, **changes: object) -> None:
+    record = json.loads(gzip.decompress(path.read_bytes())) | changes
+    path.write_bytes(gzip.compress(json.dumps(record).encode()))
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def improve_the_result(path: Path) -> None:
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    record["content"]["history"]["evaluations"]["test_accuracy"] = [0.99]
+    change(path, content=record["content"])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        truncate,
+        flip_a_bit,
+        improve_the_result,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_text("not gzip"),
+        lambda path: path.write_bytes(gzip.compress(b"[1, 2]")),
+        lambda path: path.write_bytes(gzip.compress(b"{}")),
+        lambda path: change(path, format=99),
+        lambda path: change(path, content={}),
+    ],
+    ids=["truncated", "bit", "edited", "empty", "text", "list", "keys", "format", "content"],
+)
+def test_damage_is_reported_by_name_and_never_used(store: Store, damage) -> None:
+    saved = result_of()
+    path = store.save(saved)
+    damage(path)
+    with pytest.warns(UserWarning, match=path.name):
+        assert store.get(saved.spec) is None
+    with pytest.raises(DataError, match=path.name):
+        read(path)
+    with pytest.warns(UserWarning, match=path.name):
+        assert list(store) == []
+
+
+def test_a_damaged_published_run_falls_back_to_the_cache(store: Store) -> None:
+    truncate(store.save(result_of(), published=True))
+    store.save(result_of(accuracy=0.7))
+    with pytest.warns(UserWarning, match="published"):
+        found = store.get(result_of().spec)
+    assert found is not None
+    assert found.history.evaluations["test_accuracy"] == [0.7]
+
+
+def test_a_record_under_another_name_is_refused(store: Store) -> None:
+    other = RunSpec(algorithm="fedasync", seed=1)
+    path = store.save(result_of(seed=0))
+    path.rename(path.with_name(f"{other.hash}.json.gz"))
+    with pytest.warns(UserWarning, match=f"{other.hash}.*holds run"):
+        assert store.get(other) is None
+
+
+def test_a_default_that_changed_meanwhile_is_noticed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = result_of()
+    name = saved.spec.hash
+    path = store.save(saved)
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    record["content"]["spec"]["training"]["lr"] = 0.02  # as if the default had been this when the run was made
+    change(path, content=record["content"], sha256=module._digest(record["content"]))
+    assert RunSpec(**record["content"]["spec"]).hash != name
+    with pytest.warns(UserWarning, match="holds run"):
+        assert store.get(saved.spec) is None
+
+
+def test_many_writers_and_a_reader_never_meet_half_a_file(store: Store) -> None:
+    results = [result_of(seed, 0.5) for seed in range(3)]
+    stop = threading.Event()
+    seen: list[int] = []
+
+    def write(result: Result) -> None:
+        while not stop.is_set():
+            store.save(result)
+
+    writers = [threading.Thread(target=write, args=(results[i % 3],)) for i in range(6)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for writer in writers:
+            writer.start()
+        for _ in range(60):
+            seen.append(sum(store.has(result.spec) for result in results))
+        stop.set()
+        for writer in writers:
+            writer.join()
+    assert seen[-1] == 3
+    assert sorted(path.name for path in store.cache.iterdir()) == sorted(f"{r.spec.hash}.json.gz" for r in results)
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = store.save(result_of())
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(module.os, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        store.save(result_of(accuracy=0.9))
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes() == before
+
+
+def test_one_folder_can_replace_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path))
+    store = default_store()
+    assert store.save(result_of(), published=True).parent == store.save(result_of()).parent == tmp_path
+    assert len(list(store)) == 1
+
+
+def test_all_runs_are_one_frame(store: Store) -> None:
+    for seed in (0, 1):
+        store.save(result_of(seed))
+    frame = load_frame(store)
+    assert sorted(frame["seed"]) == [0, 1]
+    assert set(frame["algorithm.name"]) == {"fedasync"}
+    assert {"hash", "final.test_accuracy", "training.lr", "provenance.wall_seconds"} <= set(frame.columns)
