@@ -33,7 +33,7 @@ def modules(package: Path) -> list[str]:
         parts = [package.name, *path.relative_to(package).with_suffix("").parts]
         if parts[-1] == "__init__":
             parts.pop()
-        if not any(p.startswith("_") for p in parts) and parts != [package.name, "cli"]:
+        if not any(p.startswith("_") for p in parts) and parts[:2] != [package.name, "cli"]:
             found.append(".".join(parts))
     return sorted(found)
 

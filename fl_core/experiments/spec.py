@@ -108,7 +108,7 @@ class RunSpec(BaseModel):
     @model_validator(mode="after")
     def _world_is_large_enough(self) -> RunSpec:
         need = self.algorithm.most_in_flight()
-        if need is not None and need > self.world.devices and self.world.max_staleness is None:
+        if need is not None and need > self.world.devices:
             raise ValueError(
                 f"{self.algorithm.name} wants {need} devices in flight, but the world has devices = "
                 f"{self.world.devices}; choose at most {self.world.devices}"

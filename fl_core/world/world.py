@@ -84,8 +84,8 @@ class Network(_Part):
         Added to every transfer, each way.
     """
 
-    down_bits_per_second: float | None = Field(None, gt=0)
-    up_bits_per_second: float | None = Field(None, gt=0)
+    down_bits_per_second: float | None = Field(None, gt=0, allow_inf_nan=False)
+    up_bits_per_second: float | None = Field(None, gt=0, allow_inf_nan=False)
     latency_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
 
 

@@ -21,6 +21,7 @@ from fl_core.experiments.claims import judge
 from fl_core.experiments.fedasync_curves import area, chosen_lr, curves, final_metrics, seed_curve
 from fl_core.experiments.grid import execute
 from fl_core.experiments.notebook import PROFILES as NOTEBOOK_PROFILES
+from fl_core.experiments.notebook import Interval, OrNone, check_parameters
 from fl_core.experiments.profiles import CONVERGENCE, PROFILES, ConvergenceScale
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Study, listed, load_study
@@ -155,7 +156,8 @@ def test_exact_claims_hold_on_runs(tiny: tuple[Study, Store]) -> None:
         assert judgement.verdict == "reproduced", judgement
     [identity] = judge(["FEDASYNC-C07"], study)
     assert {part.name for part in identity.parts} == {
-        f"a = {a}, {convention}" for a in (4, 10) for convention in ("paper", "missed updates")
+        *(f"a = {a}, {c}, α = 0.6, seed 0" for a in (4, 10) for c in ("paper", "missed updates")),
+        *(f"a = 10, missed updates, α = {alpha}, seed {seed}" for alpha in TINY.alphas for seed in TINY.seeds),
     }
 
 
@@ -224,7 +226,7 @@ def test_tables_are_readable(tiny: tuple[Study, Store]) -> None:
     assert "nan" not in (html + text).lower()
     judged = judge(find_artifact("fedasync-fig2").claims, study)
     assert "FEDASYNC-C07" in claims_table(judged).to_html()
-    assert "a = 4, paper" in details_table(judged).to_markdown()
+    assert "a = 4, paper, α = 0.6, seed 0" in details_table(judged).to_markdown()
     assert Table(with_spread(final_metrics(study), [])).to_html().count("<tr>") == 15
 
 
@@ -244,6 +246,14 @@ def test_only_a_complete_larger_profile_is_shown_instead(
     empty = make_study(chosen, "smoke")
     with pytest.raises(RunError, match="none of its runs"):
         draw(chosen[0], empty)
+
+
+def test_a_parameter_may_be_left_to_the_profile() -> None:
+    rule = OrNone([Interval(0, 1)])
+    for value in (None, [0.5]):
+        check_parameters({"ALPHAS": value}, ALPHAS=rule)
+    with pytest.raises(SpecError, match=r"ALPHAS = 0.5 is not valid: it should be None, or a list, each a number"):
+        check_parameters({"ALPHAS": 0.5}, ALPHAS=rule)
 
 
 def test_lists_in_words() -> None:

@@ -1,0 +1,246 @@
+"""The door: ``fl-core``. Names, options and help of the commands; what they do is imported when one is called."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from fl_core import __version__
+from fl_core.cli import examples
+from fl_core.errors import FlCoreError
+
+KEPT = {
+    "run": "nothing was written",
+    "regenerate": "runs that were finished are stored, and the same command continues",
+    "book": "the previous book is still there",
+}
+"""What an interruption leaves, by command."""
+
+
+SETTING = "Repeatable. A parameter of the algorithm, or a field of the run ('fl-core list fields')."
+
+
+class Door(TyperGroup):
+    """Turns bad input into one line and exit code 2, and an interruption into a word about what is kept."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            try:
+                return super().invoke(ctx)
+            except FlCoreError as error:
+                if ctx.params.get("debug"):
+                    raise
+                typer.echo(f"fl-core: error: {error}", err=True)
+                raise typer.Exit(2) from None
+            except KeyboardInterrupt:
+                kept = KEPT.get(ctx.invoked_subcommand or "", "nothing was changed")
+                typer.echo(f"\nfl-core: interrupted; {kept}", err=True)
+                raise typer.Exit(130) from None
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    if issubclass(category, UserWarning):
+        typer.echo(f"fl-core: warning: {message}", err=True)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fl-core {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="fl-core",
+    cls=Door,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=examples.START,
+)
+
+
+@app.callback()
+def door(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and stop.")
+    ] = False,
+) -> None:
+    """Asynchronous federated learning in virtual time.
+
+    Everything that can be named is shown by 'fl-core list'. Wrong input is answered with one line that says what
+    would be valid, and exit code 2; nothing is left half-written.
+    """
+
+
+@app.command(epilog=examples.RUN)
+def run(
+    spec: Annotated[
+        Path | None,
+        typer.Argument(metavar="SPEC.json", help="What --print-spec writes, or a part of it."),
+    ] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(
+            "--algorithm", "-a", metavar="NAME", help="Replaces the file's one ('fl-core list algorithms')."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="NAME=VALUE", help=SETTING),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Determines every random number.")] = None,
+    executor: Annotated[str, typer.Option(help="threads or sequential; the numbers are the same.")] = "threads",
+    threads: Annotated[int | None, typer.Option(help="Worker threads; by default one per core.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Record what every device does when.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", help="Write specification, provenance and history here.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let --out replace a file.")] = False,
+    store: Annotated[bool, typer.Option("--store/--no-store", help="Keep the result in data/cache.")] = True,
+    print_spec: Annotated[
+        bool, typer.Option("--print-spec", help="Print the specification as canonical JSON and stop.")
+    ] = False,
+) -> None:
+    """Run one specification and print its evaluations.
+
+    Without a file, every field that is not set has its default. Values are numbers, JSON, 'none', or text such as
+    hinge(a=10, b=4) for anything that has a kind.
+    """
+    from fl_core.cli.commands import Keep, run_one
+    from fl_core.cli.settings import build_spec
+
+    chosen = build_spec(spec, algorithm, settings or [], seed)
+    if print_spec:
+        typer.echo(chosen.to_json())
+    else:
+        run_one(chosen, executor, threads, trace, Keep(store, out, force), typer.echo)
+
+
+@app.command(
+    "list",
+    epilog=examples.LIST,
+)
+def list_(
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="KIND", help=f"{', '.join(examples.KINDS)}; without it the names of all."),
+    ] = None,
+) -> None:
+    """Show what there is to choose from, with meanings."""
+    from fl_core.cli.catalogue import show
+
+    typer.echo(show(kind))
+
+
+Profile = Annotated[str, typer.Option("--profile", "-P", help="smoke (seconds), laptop (published) or paper.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Processes at a time; by default one per core.")]
+
+
+@app.command(epilog=examples.PLAN)
+def plan(
+    artifacts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARTIFACT", help="Ids, or a beginning with '*' ('fl-core list artifacts')."),
+    ] = None,
+    profile: Profile = "laptop",
+    dataset: Annotated[str, typer.Option(help="Data set ('fl-core list datasets').")] = "fashion-mnist",
+    seeds: Annotated[str | None, typer.Option(metavar="0,1,…", help="Instead of the profile's seeds.")] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Count the runs that figures need and lack, and their cost.
+
+    A run that several figures share is counted once in the sum.
+    """
+    from fl_core.cli.commands import plan_text
+    from fl_core.cli.settings import read_seeds
+
+    typer.echo(plan_text(artifacts or [], profile, dataset, read_seeds(seeds), jobs))
+
+
+@app.command(epilog=examples.REGENERATE)
+def regenerate(
+    target: Annotated[
+        str, typer.Argument(metavar="ARTIFACT_OR_NOTEBOOK", help="An artifact's id or a chapter's name.")
+    ],
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", "-P", help="smoke, laptop or paper; by default smoke, or the chapter's."),
+    ] = None,
+    parameters: Annotated[
+        list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="Repeatable; validated.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A folder (artifact) or .ipynb file (chapter); by default below _build."),
+    ] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Make one figure or one chapter of the book again.
+
+    A figure is written as png and svg, with its numbers (csv) and caption (txt).
+    Runs that the store lacks are computed first, with a progress bar; it can be interrupted and continued.
+    """
+    from fl_core.bookbuild import parse_assignments
+    from fl_core.cli.commands import regenerate as make
+
+    make(target, profile, parse_assignments(parameters or []), output, jobs, typer.echo)
+
+
+@app.command()
+def book(profile: Profile = "smoke", jobs: Jobs = None) -> None:
+    """Execute all chapters and build the HTML book.
+
+    The pages are at _build/PROFILE/html; after a failure the previous ones are still there.
+    """
+    from fl_core.bookbuild import build_book
+
+    build_book(profile, jobs=jobs, echo=typer.echo)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is here, what is missing, and how to get it.
+
+    Looks at Python, packages and their versions, data sets (real or surrogate, checksums), stored results, processor,
+    memory, git and the browser. The exit code is 1 if something is missing without which nothing works.
+    """
+    from fl_core.cli.doctor import examine, healthy
+
+    raise typer.Exit(0 if healthy(examine(), typer.echo) else 1)
+
+
+@app.command(epilog=examples.BENCH)
+def bench(
+    updates: Annotated[int, typer.Option(help="Local tasks of 600 images on each side.")] = 300,
+    pairs: Annotated[int, typer.Option(help="Measurements of both sides, alternating.")] = 5,
+    threads: Annotated[int, typer.Option(help="Worker threads of ours; the bare loop has one.")] = 2,
+    quick: Annotated[bool, typer.Option("--quick", help="20 updates, one pair.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Measure throughput against a bare PyTorch loop.
+
+    FedAsync with LeNet-5 on Fashion-MNIST, 100 devices, 10 in flight; the loop has one thread, the same mini-batches,
+    and neither devices nor a server. Both sides are timed as a whole, including four
+    evaluations on 10,000 images. Other work on the machine distorts the ratio.
+    """
+    import json
+
+    from fl_core.cli.bench import measure
+
+    size = (20, 1) if quick else (updates, pairs)
+    report = measure(*size, threads, lambda line: typer.echo(line, err=as_json))
+    typer.echo(json.dumps(report.to_dict(), indent=1) if as_json else report.text())
+
+
+def main() -> None:
+    """Run ``fl-core``."""
+    app(prog_name="fl-core")

@@ -1,0 +1,235 @@
+"""What there is to choose from, by name, with parameters, defaults and meanings: ``fl-core list``.
+
+Nothing is written down twice: names come from the registries, meanings from docstrings.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel
+
+from fl_core.errors import unknown
+
+Row = tuple[str, str, str]
+"""Name, default, meaning."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One choice.
+
+    Attributes
+    ----------
+    name, meaning : str
+    parameters : tuple of Row
+    """
+
+    name: str
+    meaning: str
+    parameters: tuple[Row, ...] = ()
+
+
+def show(kind: str | None, width: int | None = None) -> str:
+    """Return the text that ``fl-core list [kind]`` prints.
+
+    Raises
+    ------
+    SpecError
+        If there is no such kind of thing.
+    """
+    width = width or min(110, shutil.get_terminal_size((100, 24)).columns)
+    if kind is None:
+        rows = [(name, ", ".join(item.name for item in make())) for name, make in KINDS.items() if name != "fields"]
+        rows.append(("fields", "everything that --set can change"))
+        return "\n".join(_wrapped(name, 12, text, width) for name, text in rows)
+    if kind not in KINDS:
+        raise unknown("list", kind, KINDS)
+    items = KINDS[kind]()
+    name_width = max((len(item.name) for item in items), default=0) + 2
+    lines = [line for item in items for line in _lines(item, name_width, width)]
+    return "\n".join([*lines, "", f"Use: {USES[kind]}"] if kind in USES else lines)
+
+
+def meanings(cls: type) -> dict[str, str]:
+    """Return the meaning of each attribute that the NumPy-style docstring of `cls` describes."""
+    lines = inspect.cleandoc(cls.__doc__ or "").splitlines()
+    found: dict[str, str] = {}
+    names: list[str] = []
+    inside = False
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if following.startswith("---"):
+            inside, names = line == "Attributes", []
+        elif inside and line.startswith(" "):
+            found |= {name: f"{found.get(name, '')} {line.strip()}".strip() for name in names}
+        elif inside and " : " in line:
+            names = [name.strip() for name in line.partition(" : ")[0].split(",")]
+    return {name: _plain(text) for name, text in found.items()}
+
+
+def parameters(model: type[BaseModel], prefix: str = "", defaults: BaseModel | None = None) -> tuple[Row, ...]:
+    """Return name, default and meaning of every field of `model` but its kind; parts without a kind are unfolded."""
+    from fl_core.experiments.explain import expected
+
+    told = meanings(model)
+    rows: list[Row] = []
+    for name, info in model.model_fields.items():
+        default = getattr(defaults, name) if defaults else info.get_default()
+        if name == "kind":
+            continue
+        if isinstance(default, BaseModel) and "kind" not in type(default).model_fields:
+            rows += parameters(type(default), f"{prefix}{name}.", default)
+        else:
+            words = info.description or told.get(name) or expected(info.annotation, info.metadata)
+            rows.append((prefix + name, "required" if info.is_required() else _short(default), words))
+    return tuple(rows)
+
+
+def _lines(item: Item, name_width: int, width: int) -> list[str]:
+    lines = [_wrapped(item.name, name_width, item.meaning, width)]
+    first = max((len(name) for name, _, _ in item.parameters), default=0) + 2
+    second = max((len(default) for _, default, _ in item.parameters), default=0) + 2
+    for name, default, meaning in item.parameters:
+        head = f"    {name:<{first}}{default:<{second}}"
+        if len(head) + 45 <= width:
+            lines.append(_wrapped(head, len(head), meaning, width))
+        else:
+            lines += [head.rstrip(), _wrapped("", 8, meaning, width)]
+    return lines
+
+
+def _wrapped(head: str, indent: int, text: str, width: int) -> str:
+    wrapped = textwrap.wrap(text, max(30, width - indent)) or [""]
+    return "\n".join([f"{head:<{indent}}{wrapped[0]}".rstrip(), *(" " * indent + line for line in wrapped[1:])])
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, BaseModel) and "kind" in type(value).model_fields:
+        inner = ", ".join(f"{name}={_short(v)}" for name, v in value if name != "kind" and v is not None)
+        return f"{value.kind}({inner})" if inner else str(value.kind)  # type: ignore[attr-defined]
+    return "none" if value is None else str(value)
+
+
+def _summary(thing: Any) -> str:
+    """Return the first paragraph of a docstring, as one line."""
+    return _plain(" ".join(inspect.cleandoc(thing.__doc__ or "").split("\n\n")[0].split()))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"``([^`]*)``|`([^`]*)`", r"\1\2", text)
+
+
+def _tagged(union: Any) -> list[Item]:
+    while get_origin(union) is Annotated:
+        union = get_args(union)[0]
+    return [Item(cls.model_fields["kind"].default, _summary(cls), parameters(cls)) for cls in get_args(union)]
+
+
+def _algorithms() -> list[Item]:
+    from fl_core.algorithms import ALGORITHMS
+
+    return [Item(name, _summary(cls), parameters(cls)) for name, cls in sorted(ALGORITHMS.items())]
+
+
+def _weights() -> list[Item]:
+    from fl_core.formulas.staleness import STALENESS_WEIGHTS
+
+    return [Item(name, _summary(cls), parameters(cls)) for name, cls in STALENESS_WEIGHTS.items()]
+
+
+def _models() -> list[Item]:
+    from fl_core.models import MODELS
+
+    return [Item(name, _summary(make)) for name, make in sorted(MODELS.items())]
+
+
+def _datasets() -> list[Item]:
+    from fl_core.datasets import DATASETS
+
+    return [Item(name, _summary(sys.modules[load.__module__])) for name, load in sorted(DATASETS.items())]
+
+
+def _partitions() -> list[Item]:
+    from fl_core.datasets import Partition
+
+    return _tagged(Partition)
+
+
+def _worlds() -> list[Item]:
+    from fl_core.world.world import Compute
+
+    return _tagged(Compute)
+
+
+def _fields() -> list[Item]:
+    from fl_core.experiments.spec import RunSpec
+
+    told = meanings(RunSpec)
+    groups: dict[str, list[Row]] = {}
+    for row in parameters(RunSpec):
+        head, dot, _ = row[0].partition(".")
+        groups.setdefault(head if dot else "run", []).append(row)
+    return [Item(name, told.get(name, "The run as a whole."), tuple(rows)) for name, rows in groups.items()]
+
+
+def _executors() -> list[Item]:
+    from fl_core.runtime import executors
+
+    return [Item(name, _summary(getattr(executors, name.title()))) for name in executors.EXECUTORS]
+
+
+def _artifacts() -> list[Item]:
+    from fl_core.experiments.artifacts import artifacts
+
+    return [Item(name, f"{artifact.title} ({artifact.reference})") for name, artifact in artifacts().items()]
+
+
+def _profiles() -> list[Item]:
+    from fl_core.experiments.profiles import PROFILES
+
+    return [Item(name, profile.meaning) for name, profile in PROFILES.items()]
+
+
+def notebooks() -> list[str]:
+    """Return the names of the book's notebooks, in order of their folders."""
+    from fl_core.bookbuild.chapters import ROOT
+
+    found = sorted((ROOT / "notebooks").rglob("*.ipynb"))
+    return [path.stem for path in found if ".ipynb_checkpoints" not in path.parts]
+
+
+KINDS: dict[str, Callable[[], list[Item]]] = {
+    "algorithms": _algorithms,
+    "weights": _weights,
+    "models": _models,
+    "datasets": _datasets,
+    "partitions": _partitions,
+    "worlds": _worlds,
+    "artifacts": _artifacts,
+    "profiles": _profiles,
+    "executors": _executors,
+    "notebooks": lambda: [Item(name, "") for name in notebooks()],
+    "fields": _fields,
+}
+
+USES = {
+    "algorithms": "fl-core run --algorithm NAME --set PARAMETER=VALUE",
+    "weights": "fl-core run --algorithm fedasync --set weight='hinge(a=10, b=4)'",
+    "models": "fl-core run --set model=NAME",
+    "datasets": "fl-core run --set dataset=NAME",
+    "partitions": "fl-core run --set partition='dirichlet(alpha=0.3)'",
+    "worlds": "fl-core run --set world.compute='uniform(fastest=1, slowest=10)'",
+    "artifacts": "fl-core regenerate NAME",
+    "profiles": "fl-core regenerate ARTIFACT --profile NAME",
+    "executors": "fl-core run --executor NAME",
+    "notebooks": "fl-core regenerate NAME",
+    "fields": "fl-core run --set NAME=VALUE",
+}
+"""How a choice is made, by kind."""

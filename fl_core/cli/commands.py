@@ -1,0 +1,194 @@
+"""What the commands of ``fl-core`` do; :mod:`fl_core.cli` gives them their names, options and help."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fl_core.errors import SpecError, unknown
+
+if TYPE_CHECKING:
+    from fl_core.experiments.run import Result
+    from fl_core.experiments.spec import RunSpec
+
+Echo = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Where the result of a single run goes.
+
+    Attributes
+    ----------
+    store : bool
+        Whether to the cache of the store.
+    out : Path or None
+        A JSON file.
+    force : bool
+        Whether that file may exist.
+    """
+
+    store: bool = True
+    out: Path | None = None
+    force: bool = False
+
+    def check(self) -> None:
+        """Refuse, before anything is computed, a file that could not be written afterwards.
+
+        Raises
+        ------
+        SpecError
+            If it exists (unless `force`), or if its folder does not exist or cannot be written to.
+        """
+        if self.out is None:
+            return
+        folder = self.out.absolute().parent
+        if self.out.is_dir():
+            raise SpecError(f"{self.out} is a folder; give the name of a file")
+        if self.out.exists() and not self.force:
+            raise SpecError(f"{self.out} exists; give another name or add --force")
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            state = "cannot be written to" if folder.is_dir() else "does not exist"
+            raise SpecError(f"cannot write {self.out}: the folder {folder} {state}")
+
+    def save(self, result: Result) -> None:
+        """Write `result` to both places; each file appears whole or not at all."""
+        from fl_core.experiments.store import default_store, write_atomically
+
+        if self.store:
+            default_store().save(result)
+        if self.out is not None:
+            history = result.history.to_dict()
+            content = {"spec": result.spec.to_dict(), "provenance": result.provenance, "history": history}
+            write_atomically(self.out, json.dumps(content, allow_nan=False).encode())
+
+
+def run_one(spec: RunSpec, executor: str, threads: int | None, trace: bool, keep: Keep, echo: Echo) -> Result:
+    """Run `spec`, with a progress bar on a terminal, keep the result, and print its table of evaluations."""
+    from tqdm import tqdm
+
+    from fl_core.experiments.run import run
+    from fl_core.runtime.executors import EXECUTORS
+
+    if executor not in EXECUTORS:
+        raise unknown("executor", executor, EXECUTORS)
+    keep.check()
+    form = "{l_bar}{bar}| {elapsed}<{remaining}"
+    with tqdm(total=1.0, desc=spec.algorithm.name, bar_format=form, disable=None, leave=False) as bar:
+
+        def progress(part: float) -> None:
+            bar.update(part - bar.n)
+
+        result = run(spec, executor=executor, threads=threads, trace=trace, progress=progress)
+    keep.save(result)
+    wall = result.provenance["wall_seconds"]
+    echo(evaluation_table(result))
+    echo(f"\nrun {spec.hash}: {spec.dataset} ({result.provenance['data']} data), seed {spec.seed}, {wall:.1f} s")
+    if keep.out is not None:
+        echo(f"written to {keep.out}")
+    return result
+
+
+def evaluation_table(result: Result) -> str:
+    """Return the evaluations of a run as text."""
+    names = {"test_accuracy": "accuracy", "test_loss": "loss", "train_loss": "train loss"}
+    frame = result.history.evaluation_frame().rename(columns=names)
+    columns = ["seconds", "version", "gradients", "communications", *names.values()]
+    if frame["train loss"].isna().all():
+        columns.remove("train loss")
+    digits: dict[Any, Any] = dict.fromkeys(names.values(), "{:.4f}".format) | {"seconds": "{:.1f}".format}
+    return frame[columns].to_string(index=False, formatters=digits)
+
+
+def plan_text(names: Sequence[str], profile: str, dataset: str, seeds: list[int] | None, jobs: int | None) -> str:
+    """Return, for each artifact and for all together, how many runs there are and how many are missing."""
+    from fl_core.experiments import grid
+    from fl_core.experiments.artifacts import artifacts, find_artifacts, make_study
+    from fl_core.experiments.store import default_store
+
+    store = default_store()
+    chosen = find_artifacts(names or list(artifacts()))
+    needed = {a.id: {e.spec.hash: e.spec for e in make_study(a, profile, dataset, seeds).entries} for a in chosen}
+    together = {key: spec for specs in needed.values() for key, spec in specs.items()}
+    stored = {key for key, spec in together.items() if store.has(spec)}
+    width = max(map(len, [*needed, "artifact"])) + 2
+    lines = [f"{'artifact':<{width}}{'runs':>6}{'in store':>10}{'missing':>9}"]
+    for name, specs in needed.items():
+        have = len(stored & specs.keys())
+        lines.append(f"{name:<{width}}{len(specs):>6}{have:>10}{len(specs) - have:>9}")
+    lines += ["", f"all of them at profile {profile}, each run counted once:"]
+    return "\n".join([*lines, grid.plan(together.values(), store, jobs=jobs).table()])
+
+
+def regenerate(
+    target: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None, echo: Echo
+) -> list[Path]:
+    """Make one notebook or one artifact again; return the files written.
+
+    Raises
+    ------
+    FlCoreError
+        If the target is unknown, a parameter is not valid, or something fails.
+    """
+    from fl_core.bookbuild import regenerate as regenerate_notebook
+    from fl_core.cli.catalogue import notebooks
+
+    short = target.removesuffix(".ipynb").rpartition("/")[2]
+    if target.endswith(".ipynb") or short in notebooks():
+        chosen = values if profile is None else {"PROFILE": profile, **values}
+        return [regenerate_notebook(target, chosen, output, echo=echo)]
+    from fl_core.experiments.artifacts import artifacts
+
+    if target not in artifacts():
+        raise unknown("artifact or notebook", target, [*artifacts(), *notebooks()])
+    return _make_artifact(target, profile or "smoke", values, output, jobs, echo)
+
+
+def _make_artifact(
+    name: str, profile: str, values: dict[str, Any], output: Path | None, jobs: int | None, echo: Echo
+) -> list[Path]:
+    """Run what is missing of the artifact's grid, then write its figure, its table and its caption."""
+    import matplotlib
+
+    from fl_core.bookbuild.chapters import ROOT
+    from fl_core.experiments import grid
+    from fl_core.experiments.artifacts import find_artifact, make_study
+    from fl_core.experiments.claims import judge
+    from fl_core.experiments.store import default_store, write_atomically
+    from fl_core.experiments.study import load_study
+    from fl_core.report.figures import draw
+
+    matplotlib.use("Agg")
+    artifact, store = find_artifact(name), default_store()
+    options = {key.lower(): value for key, value in values.items()}
+    seeds = options.pop("seeds", None)
+    if seeds is not None and not (isinstance(seeds, list | tuple) and all(type(seed) is int for seed in seeds)):
+        raise SpecError(f"seeds = {seeds!r} are not valid: write a list of whole numbers, for example seeds=[0,1]")
+    dataset = options.pop("dataset", "fashion-mnist")
+    empty = make_study(artifact, options.pop("profile", profile), dataset, seeds, **options)
+    folder = output or ROOT / "_build" / "artifacts" / empty.profile
+    if folder.exists() and not folder.is_dir():
+        raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
+    grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store)
+    study = load_study(empty, store)
+    figure, caption = draw(artifact, study)
+    contents = {"csv": artifact.reduce(study).to_csv(index=False).encode(), "txt": f"{caption}\n".encode()}
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=suffix, dpi=200, bbox_inches="tight", metadata=metadata)
+            contents[suffix] = buffer.getvalue()
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.{suffix}" for suffix in ("png", "svg", "csv", "txt")]
+    for path in paths:
+        write_atomically(path, contents[path.suffix[1:]])
+    echo(caption)
+    for found in judge(artifact.claims, study):
+        echo(f"{found.claim.id} {found.verdict}: {found.claim.statement}")
+    echo("written: " + ", ".join(map(str, paths)))
+    return paths

@@ -1,0 +1,57 @@
+"""What stands below the help texts of ``fl-core``; each line is a command that works."""
+
+START = """\b
+First steps:
+  fl-core doctor                     is everything here?
+  fl-core list algorithms            what is there, with which parameters?
+  fl-core run --algorithm fedasync   one asynchronous run, about ten seconds
+  fl-core plan --profile laptop      what would the paper's figures cost?
+  fl-core regenerate fedasync-fig2   one command, one figure
+  fl-core book                       all chapters as HTML
+"""
+
+RUN = """\b
+Examples:
+  fl-core run --algorithm fedasync --set alpha=0.8
+  fl-core run --algorithm fedasync --set weight="hinge(a=10, b=4)"
+  fl-core run --algorithm fedavg --set world.devices=50 --set training.lr=0.1
+  fl-core run --algorithm fedasync --set partition="dirichlet(alpha=0.3)"
+  fl-core run -a sgd -s budget.updates=none -s budget.gradients=2000
+  fl-core run --algorithm fedasync --print-spec > spec.json
+  fl-core run spec.json --seed 1 --out result.json
+"""
+
+LIST = """\b
+Examples:
+  fl-core list               all names, one kind per line
+  fl-core list algorithms    parameters, defaults and meanings
+  fl-core list fields        everything that 'fl-core run --set' can change
+"""
+
+PLAN = """\b
+Examples:
+  fl-core plan                                all artifacts, profile laptop
+  fl-core plan fedasync-fig2 --profile paper
+  fl-core plan 'fedasync-*' --seeds 0,1
+"""
+
+REGENERATE = """\b
+Examples:
+  fl-core regenerate fedasync-fig2
+  fl-core regenerate fedasync-fig3 -P laptop -p 'alphas=[0.6]' -p 'seeds=[0]'
+  fl-core regenerate fedasync_replication --profile laptop
+  fl-core regenerate start_here -p SEED=3 --output mine.ipynb
+"""
+
+BENCH = """\b
+Examples:
+  fl-core bench                   the reference workload, about three minutes
+  fl-core bench --quick           does it run? (the numbers mean little)
+  fl-core bench --json > bench.json
+"""
+
+KINDS = (
+    *("algorithms", "weights", "models", "datasets", "partitions", "worlds"),
+    *("artifacts", "profiles", "executors", "notebooks", "fields"),
+)
+"""What ``fl-core list`` can show; :mod:`fl_core.cli.catalogue` has the same."""

@@ -1,0 +1,380 @@
+"""The command line: what it prints, what it writes, and how it says no."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from fl_core.cli import app, catalogue, examples
+from fl_core.datasets import data_folder
+from fl_core.errors import SpecError
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import Store
+from fl_core.runtime.history import History
+
+TINY = [
+    *("--algorithm", "fedasync", "--set", "model=linear", "--set", "world.devices=5", "--set", "concurrency=2"),
+    *("--set", "partition.samples_per_device=50", "--set", "budget.updates=5"),
+]
+COMMANDS = ["run", "list", "plan", "regenerate", "book", "doctor", "bench"]
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep the results of these tests out of the checkout."""
+    folder = tmp_path / "results"
+    monkeypatch.setenv("FL_CORE_RESULTS", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def call(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
+    return done.stdout
+
+
+def refused(*words: str) -> str:
+    """Return the one line with which a command says no."""
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 2, f"{done.output}\n{done.exception!r}"
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert line.startswith("fl-core: error: ")
+    return line.removeprefix("fl-core: error: ")
+
+
+def process(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fl_core.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **settings})
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom fl_core.cli import app\n"
+        "try: app(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'pandas', 'pydantic', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", [[], *([name] for name in COMMANDS)])
+def test_every_help_text_fits_a_page_and_is_complete(name):
+    text = call(*name, "--help")
+    assert "..." not in text.replace("]...", "")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_every_option_has_a_help_text():
+    for name, command in get_command(app).commands.items():
+        for parameter in command.params:
+            assert parameter.help, f"{name} {parameter.name}"
+
+
+def test_the_examples_are_accepted():
+    """Parse every example below a help text, without running it."""
+    lines = [line for text in vars(examples).values() if isinstance(text, str) for line in text.splitlines()]
+    shown = [line.strip() for line in lines if line.startswith("  fl-core")]
+    assert len(shown) > 15
+    for line in shown:
+        _, name, *rest = shlex.split(line.split("  ")[0].split(">")[0])
+        get_command(app).commands[name].make_context(name, list(rest))
+        if name == "run" and rest[0] != "spec.json":
+            call("run", *(word for word in rest if word != "--print-spec"), "--print-spec")
+
+
+def test_version():
+    assert call("--version").startswith("fl-core 0.")
+
+
+def test_a_run_prints_its_evaluations_and_keeps_its_result(results: Path):
+    text = call("run", *TINY, "--seed", "3", "--out", "result.json")
+    header, first, last = text.splitlines()[:3]
+    assert header.split() == ["seconds", "version", "gradients", "communications", "accuracy", "loss"]
+    assert first.split()[1] == "0"
+    assert last.split()[1:3] == ["5", "5"]
+    assert "fashion-mnist (real data), seed 3" in text
+    written = json.loads(Path("result.json").read_text())
+    spec = RunSpec(**written["spec"])
+    [stored] = Store(results, results)
+    assert stored.spec == spec
+    assert stored.history.to_dict() == History.from_dict(written["history"]).to_dict()
+    assert written["provenance"]["data"] == "real"
+
+
+def test_what_is_written_can_be_run_again(results: Path):
+    Path("spec.json").write_text(call("run", *TINY, "--print-spec"))
+    assert not results.exists()
+    one = call("run", "spec.json", "--no-store", "--trace", "--executor", "sequential", "--out", "one.json")
+    two = call("run", "spec.json", "--no-store", "--threads", "2", "--out", "two.json")
+    assert one.splitlines()[:3] == two.splitlines()[:3]
+    assert len(json.loads(Path("one.json").read_text())["history"]["spans"]["task"]) >= 5
+    assert not results.exists()
+
+
+def test_settings_reach_every_field():
+    text = call(
+        *("run", "--algorithm", "fedasync", "--set", "alpha=0.8", "--set", "weight=hinge(a=10, b=4)"),
+        *(
+            "--set",
+            "partition=dirichlet(alpha=0.3)",
+            "--set",
+            "world.compute.slowest=9",
+            "--set",
+            "budget.updates=none",
+        ),
+        *("--set", "budget.seconds=1e3", "--set", "schedule=step", "--set", "seed=7", "--seed", "8", "--print-spec"),
+    )
+    spec = RunSpec.from_json(text)
+    assert (spec.algorithm.alpha, str(spec.algorithm.weight), spec.algorithm.schedule) == (
+        0.8,
+        "hinge(a=10, b=4)",
+        "step",
+    )
+    assert (spec.partition.alpha, spec.world.compute.slowest, spec.seed) == (0.3, 9, 8)
+    assert (spec.budget.updates, spec.budget.seconds) == (None, 1000)
+
+
+def test_settings_are_judged_together():
+    """200 devices in flight do not fit the default world of 100, but they fit the one that is asked for."""
+    wish = ["run", "--algorithm", "fedasync", "--set", "concurrency=200", "--print-spec"]
+    assert "wants 200 devices in flight, but the world has devices = 100" in refused(*wish)
+    assert RunSpec.from_json(call(*wish, "--set", "world.devices=300")).world.devices == 300
+
+
+def test_a_file_may_leave_the_algorithm_to_the_command_line():
+    Path("part.json").write_text('{"seed": 5, "training": {"lr": 0.1}}')
+    assert "part.json: a run needs an algorithm (valid: " in refused("run", "part.json")
+    spec = RunSpec.from_json(call("run", "part.json", "-a", "fedavg", "-s", "clients_per_round=3", "--print-spec"))
+    assert (spec.seed, spec.training.lr, spec.algorithm.clients_per_round) == (5, 0.1, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "nothing to run: name an --algorithm (valid: fedasync, fedavg, sgd) or a specification file"),
+        (["-a", "fedasinc"], "unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: fedasync, fedavg, sgd)"),
+        (
+            ["-a", "fedasync", "-s", "alhpa=0.8"],
+            "unknown setting 'alhpa'; did you mean 'alpha'? (valid: alpha, weight",
+        ),
+        (["-a", "fedasync", "-s", "lr=1"], "did you mean 'training.lr' or 'warmup.lr'?"),
+        (["-a", "fedasync", "-s", "devices=9"], "did you mean 'world.devices'?"),
+        (
+            ["-a", "fedasync", "-s", "alpha"],
+            "'alpha' is no setting; write --set NAME=VALUE, for example --set alpha=0.8",
+        ),
+        (["-a", "fedasync", "-s", "alpha=1.5"], "alpha = 1.5 is not valid: it should be a number in (0, 1]"),
+        (["-a", "fedasync", "-s", "training.lr=-1"], "training.lr = -1 is not valid: it should be a number > 0"),
+        (["-a", "fedasync", "-s", "dataset=cifar10"], "unknown data set 'cifar10' (valid: fashion-mnist"),
+        (["-a", "fedasync", "--seed", "-1"], "seed = -1 is not valid"),
+        (
+            [*TINY, "--executor", "thread"],
+            "unknown executor 'thread'; did you mean 'threads'? (valid: sequential, thr",
+        ),
+        ([*TINY, "--threads", "0"], "threads = 0 must be at least 1"),
+        ([*TINY, "--out", "no/where.json"], "cannot write no/where.json: the folder"),
+        ([*TINY, "--out", "."], ". is a folder; give the name of a file"),
+        ([*TINY, "-s", "world.devices=5000"], "5000 devices with 50 samples each need 250000 samples"),
+        (["nowhere.json"], "cannot read the specification nowhere.json: No such file"),
+    ],
+)
+def test_a_wrong_run_is_refused_in_one_line(words, says, results: Path):
+    assert says in refused("run", *words)
+    assert not results.exists()
+    assert list(Path().iterdir()) == []
+
+
+def test_an_existing_file_is_replaced_only_by_force():
+    Path("out.json").write_text("precious")
+    assert refused("run", *TINY, "--out", "out.json") == "out.json exists; give another name or add --force"
+    assert Path("out.json").read_text() == "precious"
+    call("run", *TINY, "--out", "out.json", "--force")
+    assert "history" in json.loads(Path("out.json").read_text())
+
+
+def test_nothing_is_half_written_when_a_run_fails(monkeypatch: pytest.MonkeyPatch, results: Path):
+    def fail(*_: object, **__: object) -> None:
+        raise SpecError("no luck")
+
+    monkeypatch.setattr("fl_core.experiments.run.run", fail)
+    assert refused("run", *TINY, "--out", "out.json") == "no luck"
+    assert list(Path().iterdir()) == []
+
+
+def test_debug_shows_where_an_error_comes_from():
+    done = CliRunner().invoke(app, ["--debug", "run", "--algorithm", "fedasinc"])
+    assert isinstance(done.exception, SpecError)
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed", "truncated"])
+def test_missing_and_damaged_data_are_named(damage: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    source, copy = data_folder() / "fashion-mnist", tmp_path / "data" / "fashion-mnist"
+    copy.mkdir(parents=True)
+    name = "train-labels-idx1-ubyte.gz"
+    for file in source.glob("*.gz"):
+        os.symlink(file, copy / file.name)
+    (copy / name).unlink()
+    content = gzip.decompress((source / name).read_bytes())
+    if damage == "changed":
+        (copy / name).write_bytes(gzip.compress(content[:-1] + b"\x05"))
+    if damage == "truncated":
+        (copy / name).write_bytes((source / name).read_bytes()[:1000])
+    monkeypatch.setenv("FL_CORE_DATA", str(tmp_path / "data"))
+    line = refused("run", *TINY, "--out", "out.json")
+    assert name in line
+    assert ("cannot be read (No such file" if damage == "missing" else "is damaged (SHA-256 ") in line
+    assert "git checkout" in line
+    assert not Path("out.json").exists()
+    shutil.rmtree(tmp_path / "data")
+
+
+def test_an_interruption_is_exit_code_130_and_leaves_nothing(results: Path):
+    words = [
+        "run",
+        "--algorithm",
+        "fedasync",
+        "--set",
+        "budget.updates=100000",
+        "--threads",
+        "9",
+        "--out",
+        "out.json",
+    ]
+    running = subprocess.Popen([sys.executable, "-m", "fl_core.cli", *words], stderr=subprocess.PIPE, text=True)
+    while running.poll() is None and psutil.Process(running.pid).num_threads() < 10:  # until the workers are there
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    _, complaint = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert complaint.strip() == "fl-core: interrupted; nothing was written"
+    assert not results.exists()
+    assert list(Path().iterdir()) == []
+
+
+def test_the_real_process_exits_with_2_without_a_traceback():
+    done = process("run", "--algorithm", "fedasync", "--set", "alpha=2")
+    assert done.returncode == 2
+    assert done.stderr == "fl-core: error: alpha = 2 is not valid: it should be a number in (0, 1]\n"
+
+
+def test_lists_name_everything_with_meanings():
+    assert set(examples.KINDS) == set(catalogue.KINDS) == set(catalogue.USES)
+    overview = call("list")
+    for kind in catalogue.KINDS:
+        assert f"\n{kind}" in f"\n{overview}"
+        assert call("list", kind).strip()
+    for kind in set(catalogue.KINDS) - {"notebooks"}:
+        for item in catalogue.KINDS[kind]():
+            assert item.meaning, f"{kind} {item.name}"
+            assert all(meaning for _, _, meaning in item.parameters), f"{kind} {item.name}"
+    algorithms = call("list", "algorithms")
+    assert "alpha        0.6" in algorithms
+    assert "Mixing weight of a fresh model, in (0, 1]." in algorithms
+    assert "budget.updates    300" in call("list", "fields")
+    assert "unknown list 'algorithm'; did you mean 'algorithms'?" in refused("list", "algorithm")
+
+
+def test_a_plan_counts_shared_runs_once():
+    lines = call("plan", "fedasync-*", "--profile", "smoke").splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("fedasync-")}
+    assert all(runs == missing and stored == "0" for runs, stored, missing in rows.values())
+    together = int(next(line.split()[1] for line in lines if line.startswith("runs ")))
+    assert together < sum(int(runs) for runs, _, _ in rows.values())
+    assert any("estimate" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["plan", "fedasync-fig22"], "unknown artifact 'fedasync-fig22'; did you mean 'fedasync-fig2'?"),
+        (["plan", "--profile", "smok"], "unknown profile 'smok'; did you mean 'smoke'?"),
+        (["plan", "--seeds", "a,b"], "seeds 'a,b' are not valid: write whole numbers with commas"),
+        (["plan", "--dataset", "mnist"], "unknown data set 'mnist'"),
+        (
+            ["regenerate", "fedasync-figg2"],
+            "unknown artifact or notebook 'fedasync-figg2'; did you mean 'fedasync-fig2'",
+        ),
+        (["regenerate", "fedasync-fig2", "-p", "seeds=3"], "seeds = 3 are not valid: write a list of whole numbers"),
+        (["regenerate", "fedasync-fig2", "-p", "alpha=1"], "unknown override 'alpha'; did you mean 'alphas'?"),
+        (["regenerate", "fedasync-fig2", "-p", "alphas"], "'alphas' is no parameter; write NAME=VALUE"),
+        (["regenerate", "fedasync-fig2", "-P", "big"], "unknown profile 'big'"),
+        (["regenerate", "start_here", "-p", "ALPA=1"], "unknown parameter 'ALPA'; did you mean 'ALPHA'?"),
+        (["book", "--profile", "smok"], "unknown profile 'smok'; did you mean 'smoke'?"),
+        (["book", "--jobs", "0"], "jobs must be at least 1"),
+        (["bench", "--pairs", "0"], "pairs = 0 must be at least 1"),
+    ],
+)
+def test_other_commands_refuse_in_one_line_too(words, says):
+    assert says in refused(*words)
+    assert list(Path().iterdir()) == []
+
+
+@pytest.fixture
+def small_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the smoke profile a few updates of a linear model."""
+    from fl_core.experiments import fedasync_grid
+    from fl_core.experiments.profiles import CONVERGENCE, ConvergenceScale
+
+    monkeypatch.setitem(CONVERGENCE, "smoke", ConvergenceScale(4, 2, 2, 100, (0,), (0.6,), (), (0.1,)))
+    monkeypatch.setitem(fedasync_grid.MODELS, "fashion-mnist", "linear")
+
+
+@pytest.mark.usefixtures("small_study")
+def test_one_command_makes_one_figure(results: Path):
+    text = call("regenerate", "fedasync-fig5", "-o", "figures", "--jobs", "1")
+    names = {f"fedasync-fig5.{suffix}" for suffix in ("png", "svg", "csv", "txt")}
+    assert {path.name for path in Path("figures").iterdir()} == names
+    assert Path("figures/fedasync-fig5.txt").read_text().strip() in text
+    assert "profile smoke, seed 0" in text
+    before = {path.name: path.read_bytes() for path in Path("figures").iterdir()}
+    stored = {path: path.stat().st_mtime_ns for path in results.iterdir()}
+    call("regenerate", "fedasync-fig5", "-o", "figures", "--jobs", "1")
+    assert {path.name: path.read_bytes() for path in Path("figures").iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in results.iterdir()} == stored  # nothing was run again
+
+
+def test_a_damaged_result_is_a_warning_in_one_line(results: Path):
+    call("run", *TINY)
+    [path] = results.iterdir()
+    path.write_bytes(b"damaged")
+    done = CliRunner().invoke(app, ["doctor"])
+    assert f"result file {path} is damaged" in done.stdout
+
+
+def test_notebooks_go_to_papermill(monkeypatch: pytest.MonkeyPatch):
+    seen: list[object] = []
+    monkeypatch.setattr("fl_core.bookbuild.regenerate", lambda *given, echo: seen.extend(given) or Path("x.ipynb"))
+    call(
+        "regenerate",
+        "start_here",
+        "--profile",
+        "laptop",
+        "-p",
+        "ALPHA=0.5",
+        "-p",
+        "WEIGHT=linear(a=1)",
+        "-o",
+        "x.ipynb",
+    )
+    assert seen == [
+        "start_here",
+        {"PROFILE": "laptop", "ALPHA": 0.5, "WEIGHT": "linear(a=1)"},
+        Path("x.ipynb"),
+    ]
