@@ -23,7 +23,7 @@ def plot_accuracy(histories: Mapping[str, History]) -> Figure:
     histories : mapping of str to History
         Label and run.
     """
-    figure, axis = plt.subplots(figsize=(6.0, 3.4))
+    figure, axis = plt.subplots(figsize=(5.2, 3.2))
     for (label, history), colour, marker in zip(histories.items(), PALETTE, MARKERS, strict=False):
         frame = history.evaluation_frame()
         axis.plot(frame["seconds"], frame["test_accuracy"], color=colour, marker=marker, ms=4, label=label)
@@ -38,7 +38,7 @@ def plot_staleness(history: History) -> Figure:
     """Draw how many updates of a run had which staleness."""
     staleness = np.asarray(history.updates["staleness"], dtype=int)
     counts = np.bincount(staleness)
-    figure, axis = plt.subplots(figsize=(6.0, 2.8))
+    figure, axis = plt.subplots(figsize=(5.2, 2.6))
     axis.bar(np.arange(len(counts)), counts, color=PALETTE[0])
     axis.axvline(staleness.mean(), color="black", ls="--", lw=1, label=f"mean {staleness.mean():.1f}")
     axis.set(xlabel="staleness (versions missed)", ylabel="updates")

@@ -36,15 +36,15 @@ def plot_timelines(histories: Mapping[str, History], until: float, devices: int)
         which its result was used, and the dotted lines are new versions of the global model.
     """
     height = 0.7 + 0.28 * (devices + 1) * len(histories) + 0.35 * len(histories)
-    figure, axes = plt.subplots(len(histories), 1, figsize=(6.4, height), sharex=True, squeeze=False)
+    figure, axes = plt.subplots(len(histories), 1, figsize=(5.4, height), sharex=True, squeeze=False)
     for axis, (title, history) in zip(axes[:, 0], histories.items(), strict=True):
         draw_timeline(axis, history, until, devices)
-        axis.set_title(title, loc="left", fontsize=10)
+        axis.set_title(title, loc="left", fontsize=11)
     axes[-1, 0].set_xlabel("virtual time (s)")
     seen = {activity for history in histories.values() for activity in history.spans["activity"]}
     patches = [Patch(color=colour, label=activity) for activity, colour in COLOURS.items() if activity in seen]
     patches.append(Patch(color=IDLE, label="idle"))
-    figure.legend(handles=patches, loc="upper center", ncol=4, frameon=False, fontsize=9, columnspacing=1.2)
+    figure.legend(handles=patches, loc="upper center", ncol=4, frameon=False, fontsize=10, columnspacing=1.0, handlelength=1.2)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.35 / height), h_pad=0.6)
     return figure
 
@@ -67,7 +67,7 @@ def draw_timeline(axis: Axes, history: History, until: float, devices: int) -> N
     commits = sorted({s for s in history.updates["seconds"] if s <= until})
     axis.vlines(commits, -0.6, devices - 0.4, color="#444444", lw=0.8, ls=":")
     axis.set(xlim=(0, until), ylim=(devices - 0.4, -0.6), yticks=range(devices))
-    axis.set_yticklabels([f"device {d}" for d in range(devices)], fontsize=8)
+    axis.set_yticklabels([f"device {d}" for d in range(devices)], fontsize=9)
     axis.tick_params(axis="y", length=0)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)

@@ -81,10 +81,10 @@ def test_initial_values_are_glorot_uniform_and_depend_on_the_stream_alone():
     assert torch.equal(first, same)
     assert not torch.equal(first, other)
     bound = (6 / (400 + 120)) ** 0.5
-    weights = networks[0].fc1.weight
+    weights = networks[0].fc1.weight.detach()
     assert float(weights.abs().max()) <= bound
     assert float(weights.std()) == pytest.approx(bound / 3**0.5, rel=0.02)
-    assert float(networks[0].fc1.bias.abs().sum()) == 0
+    assert float(networks[0].fc1.bias.detach().abs().sum()) == 0
 
 
 def test_an_unknown_model_is_named_with_the_valid_ones():
