@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def normalise(nb: Any) -> Any:
             continue
         count += 1
         keep = KEPT in cell.metadata.get("tags", [])
-        cell.outputs = [_text(out, count) for out in cell.outputs if keep and _is_text(out)]
+        cell.outputs = _joined(_text(out, count) for out in cell.outputs if keep and _is_text(out))
         cell.execution_count = count if keep else None
     return nb
 
@@ -109,6 +110,17 @@ def _is_text(out: Any) -> bool:
     return (out.output_type == "stream" and out.name == "stdout") or any(
         k.startswith("text/") for k in out.get("data", {})
     )
+
+
+def _joined(outputs: Iterable[Any]) -> list[Any]:
+    """Join neighbouring streams: whether one print arrives in two pieces is a matter of timing."""
+    joined: list[Any] = []
+    for out in outputs:
+        if joined and out.output_type == joined[-1].output_type == "stream":
+            joined[-1].text += out.text
+        else:
+            joined.append(out)
+    return joined
 
 
 def _text(out: Any, count: int) -> Any:

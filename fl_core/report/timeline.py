@@ -44,7 +44,9 @@ def plot_timelines(histories: Mapping[str, History], until: float, devices: int)
     seen = {activity for history in histories.values() for activity in history.spans["activity"]}
     patches = [Patch(color=colour, label=activity) for activity, colour in COLOURS.items() if activity in seen]
     patches.append(Patch(color=IDLE, label="idle"))
-    figure.legend(handles=patches, loc="upper center", ncol=4, frameon=False, fontsize=10, columnspacing=1.0, handlelength=1.2)
+    figure.legend(
+        handles=patches, loc="upper center", ncol=4, frameon=False, fontsize=10, columnspacing=1.0, handlelength=1.2
+    )
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.35 / height), h_pad=0.6)
     return figure
 

@@ -174,7 +174,10 @@ def requested(chrome: Any) -> list[str]:
 
 @pytest.mark.parametrize("browser", VIEWS, indirect=True)
 def test_pages_in_a_browser_without_network(html: Path, browser: Any, request: pytest.FixtureRequest):
-    """No foreign request, every equation typeset, no script error, pictures load, no sideways scrolling."""
+    """No foreign request, every equation typeset, no script error, pictures load, no sideways scrolling.
+
+    With FL_BOOK_SHOTS=FOLDER a picture of each page is kept there.
+    """
     faults, equations = [], 0
     shots = os.environ.get("FL_BOOK_SHOTS")
     for name, page in pages(html).items():
