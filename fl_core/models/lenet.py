@@ -32,7 +32,8 @@ class LeNet5(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images ``[n, c, h, w]`` to logits ``[n, classes]``."""
-        x = F.max_pool2d(F.relu(self.conv1(images)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        # ReLU and maximum commute, bit for bit; on the pooled image ReLU has a quarter of the work.
+        x = F.relu(F.max_pool2d(self.conv1(images), 2))
+        x = F.relu(F.max_pool2d(self.conv2(x), 2))
         x = F.relu(self.fc1(x.flatten(1)))
         return self.fc3(F.relu(self.fc2(x)))

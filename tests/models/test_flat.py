@@ -49,6 +49,22 @@ def test_batch_norm_statistics_travel_and_counters_stay_behind():
     assert torch.equal(before[:-8], flat.vector[:-8])
 
 
+def test_relu_after_pooling_is_lenet_bit_for_bit():
+    class AsPublished(LeNet5):
+        def forward(self, images):
+            x = nn.functional.max_pool2d(self.conv1(images).relu(), 2)
+            x = nn.functional.max_pool2d(self.conv2(x).relu(), 2)
+            return self.fc3(self.fc2(self.fc1(x.flatten(1)).relu()).relu())
+
+    ours, published = FlatModel(LeNet5((1, 28, 28), 10)), FlatModel(AsPublished((1, 28, 28), 10))
+    published.load(ours.vector)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(50, 1, 28, 28, generator=generator)
+    for flat in (ours, published):
+        flat.network(images).square().mean().backward()
+    assert torch.equal(ours.gradient, published.gradient)
+
+
 def test_a_snapshot_is_a_copy():
     flat = FlatModel(LeNet5((1, 28, 28), 10))
     copy = flat.snapshot()
