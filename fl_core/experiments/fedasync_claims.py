@@ -80,8 +80,9 @@ def hinge_is_plain(study: Study) -> list[Check]:
             )
             weight: Hinge = entry.spec.algorithm.weight  # type: ignore[attr-defined]
             convention = entry.spec.algorithm.convention  # type: ignore[attr-defined]
-            name = f"a = {weight.a:g}, {convention.replace('_', ' ')}"
-            found.append(Check(name, equal, "model and evaluations, bitwise"))
+            where = f"α = {labels['alpha']:g}, seed {labels['seed']}"
+            name = f"a = {weight.a:g}, {convention.replace('_', ' ')}, {where}"
+            found.append(Check(name, equal, "bitwise equal"))
     return found
 
 

@@ -29,8 +29,8 @@ def chosen_lr(study: Study, method: str) -> float | None:
 
 
 def runs_by_seed(study: Study, method: str, **labels: object) -> dict[int, list[tuple[Entry, Result]]]:
-    """Return the runs of one curve by seed; a tuned method's are those with the chosen learning rate."""
-    if method in TUNED:
+    """Return the runs of one curve by seed; a tuned method's, unless `lr` is given, with the chosen learning rate."""
+    if method in TUNED and "lr" not in labels:
         labels["lr"] = chosen_lr(study, method)
     runs: dict[int, list[tuple[Entry, Result]]] = {}
     for entry, result in study.select(method=method, **labels):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import statistics
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -202,7 +204,7 @@ def _compute_in_processes(specs: list[RunSpec], jobs: int, store: Store, publish
 @contextmanager
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of spawned processes; if the caller is interrupted, end them without waiting for their runs."""
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
     try:
         yield pool
     except BaseException:
@@ -212,6 +214,18 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
             process.terminate()
         raise
     pool.shutdown()
+
+
+def _end_with_parent() -> None:
+    """Let a worker process end when the process that began it is gone, however that ended."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _work(specification: str, store: Store, published: bool) -> Result:

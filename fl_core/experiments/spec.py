@@ -217,16 +217,6 @@ class RunSpec(BaseModel):
         )
 
 
-def _set_fields(model: BaseModel) -> dict[str, Any]:
-    """Return as plain data the fields of `model` that differ from their defaults, and always its ``kind``."""
-    fields: dict[str, Any] = {}
-    for name, info in type(model).model_fields.items():
-        value = getattr(model, name)
-        if name == "kind" or info.is_required() or value != info.get_default(call_default_factory=True):
-            fields[name] = _set_fields(value) if isinstance(value, BaseModel) else value
-    return fields
-
-
 def _essential(model: BaseModel) -> dict[str, Any]:
     """Return the fields of `model` that differ from their defaults, and always what says which class it is."""
     kept: dict[str, Any] = {"name": model.name} if isinstance(model, Algorithm) else {}

@@ -12,7 +12,6 @@ import pandas as pd
 from fl_core.experiments.claims import Judgement, details, ledger
 
 NOWRAP = ' style="white-space:nowrap"'
-WRAP = ' style="min-width:11em"'
 
 
 class Table:
@@ -26,15 +25,22 @@ class Table:
         Headings by column; columns that are not named keep their name.
     digits : int
         Decimals of floating-point numbers.
-    wrap : iterable of str
-        Columns with long text, which may break over lines; all others stay on one line.
+    wrap : mapping, optional
+        Columns with long text, which may break over lines, and their least width in em; others stay on one line.
+    fold : str
+        If given, the table is folded away under this line of text.
     """
 
     def __init__(
-        self, frame: pd.DataFrame, names: Mapping[str, str] | None = None, digits: int = 3, wrap: Iterable[str] = ()
+        self,
+        frame: pd.DataFrame,
+        names: Mapping[str, str] | None = None,
+        digits: int = 3,
+        wrap: Mapping[str, float] | None = None,
+        fold: str = "",
     ) -> None:
-        self.frame, self.digits, self.wrap = frame, digits, frozenset(wrap)
-        self.names = dict(names or {})
+        self.frame, self.digits, self.fold = frame, digits, fold
+        self.names, self.wrap = dict(names or {}), dict(wrap or {})
 
     def to_markdown(self) -> str:
         """Return a Markdown table."""
@@ -50,12 +56,16 @@ class Table:
         body = []
         for row in self._cells():
             pairs = zip(columns, row, strict=True)
-            cells = [f"<td{WRAP if column in self.wrap else NOWRAP}>{escape(cell)}</td>" for column, cell in pairs]
+            cells = [f"<td{self._style(column)}>{escape(cell)}</td>" for column, cell in pairs]
             body.append(f"<tr>{''.join(cells)}</tr>")
-        return (
+        table = (
             '<div style="overflow-x:auto" tabindex="0"><table class="table" style="font-size:.9em">'
             f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
         )
+        return f"<details><summary>{escape(self.fold)}</summary>{table}</details>" if self.fold else table
+
+    def _style(self, column: str) -> str:
+        return f' style="min-width:{self.wrap[column]:g}em"' if column in self.wrap else NOWRAP
 
     def _heading(self, column: Any) -> str:
         return self.names.get(column, str(column))
@@ -124,13 +134,19 @@ def claims_table(judgements: Iterable[Judgement]) -> Table:
         f"{effect} {interval}" if interval[0] == "[" else effect
         for effect, interval in zip(frame["effect"], frame["95 % interval"], strict=True)
     ]
-    columns = ["claim", "the paper says", "verdict", "measured", "claimed", "at", "test"]
-    return Table(frame[columns], {"measured": "effect [95 % interval]"}, wrap=("the paper says", "test"))
+    papers = {name.partition("-")[0] for name in frame["claim"]}
+    names = {"measured": "effect [95 % interval]"}
+    if len(papers) == 1:
+        names["claim"] = papers.pop()
+        frame["claim"] = [name.partition("-")[2] for name in frame["claim"]]
+    columns = ["claim", "the paper says", "verdict", "claimed", "measured", "at", "test"]
+    return Table(frame[columns], names, wrap={"the paper says": 12, "measured": 7, "at": 7, "test": 14})
 
 
 def details_table(judgements: Iterable[Judgement]) -> Table:
-    """Return every inequality and check behind a ledger."""
-    return Table(details(judgements), wrap=("part", "effect"))
+    """Return every inequality and check behind a ledger, folded away."""
+    frame = details(judgements)
+    return Table(frame, wrap={"part": 10, "effect": 8}, fold=f"All {len(frame)} inequalities and checks")
 
 
 def verdicts_in_words(judgements: Iterable[Judgement]) -> str:
