@@ -7,7 +7,7 @@ import torch
 
 
 def require(ok: object, name: str, value: object, valid: str) -> None:
-    """Raise ValueError unless ``ok`` holds (everywhere, where it is an array or a tensor of booleans).
+    """Raise ValueError unless `ok` holds (everywhere, where it is an array or a tensor of booleans).
 
     A SymPy relation that cannot be decided passes, so that a proof may put symbols into a formula.
     """

@@ -5,7 +5,7 @@ equation; FA-n are this book's numbers. The theorems are in `fedasync_theory`, e
 `fedasync_stability`, test problems in `fedasync_toys`.
 
 Symbols: x_t global model after t updates, tau version a device started from, staleness = t - 1 - tau updates
-missed (fresh = 0; the paper's t - tau counts from 1), gamma local learning rate ``lr``, rho proximal weight.
+missed (fresh = 0; the paper's t - tau counts from 1), gamma local learning rate `lr`, rho proximal weight.
 """
 
 from __future__ import annotations
@@ -30,14 +30,20 @@ Convention = Literal["missed_updates", "paper"]
 def mix(w: M, w_new: M, alpha_t: float) -> M:
     """Return (1 - alpha_t) w + alpha_t w_new: the server's update, FA-2.
 
-    Args:
-        w: current global model x_{t-1}; a flat float tensor [d], an array or a number.
-        w_new: arriving local model x_new, same kind and shape.
-        alpha_t: mixing weight in [0, 1]; 0 drops the arrival, 1 replaces the global model.
+    Parameters
+    ----------
+    w : float, ndarray or Tensor
+        Current global model x_{t-1}; a flat float tensor ``[d]``, an array or a number.
+    w_new : float, ndarray or Tensor
+        Arriving local model x_new, same kind and shape.
+    alpha_t : float
+        Mixing weight in [0, 1]; 0 drops the arrival, 1 replaces the global model.
 
-    Raises:
-        ValueError: alpha_t is out of range, the shapes differ, or a tensor holds integers (a counter such as
-            batch norm's ``num_batches_tracked`` must not be averaged).
+    Raises
+    ------
+    ValueError
+        `alpha_t` is out of range, the shapes differ, or a tensor holds integers (a counter such as batch norm's
+        ``num_batches_tracked`` must not be averaged).
     """
     require(0 <= alpha_t <= 1, "alpha_t", alpha_t, "in [0, 1]")
     if isinstance(w, torch.Tensor):
@@ -60,20 +66,31 @@ def alpha_t(
 ) -> float:
     """Return alpha d(t) s(u), the mixing weight of update t, FA-6.
 
-    Always computed from ``alpha`` itself: multiplying the previous weight by s again would let it die out.
+    Always computed from `alpha` itself: multiplying the previous weight by s again would let it die out.
 
-    Args:
-        alpha: mixing hyperparameter in (0, 1].
-        t: number of the update being made, t >= 1.
-        staleness: updates the arriving model missed, t - 1 - tau >= 0.
-        weight: staleness function s; constant gives plain FedAsync.
-        schedule: decay d(t), see `decay`.
-        step_epoch: last update before the step (``schedule="step"`` only).
-        step_factor: factor after the step, in (0, 1] (``schedule="step"`` only).
-        convention: what s is given, see `staleness_argument`.
+    Parameters
+    ----------
+    alpha : float
+        Mixing hyperparameter in (0, 1].
+    t : int
+        Number of the update being made, t >= 1.
+    staleness : float
+        Updates the arriving model missed, t - 1 - tau >= 0.
+    weight : callable, optional
+        Staleness function s; `constant` gives plain FedAsync.
+    schedule : {"constant", "step", "inv_sqrt"}, optional
+        Decay d(t), see `decay`.
+    step_epoch : int, optional
+        Last update before the step (``schedule="step"`` only).
+    step_factor : float, optional
+        Factor after the step, in (0, 1] (``schedule="step"`` only).
+    convention : {"missed_updates", "paper"}, optional
+        What s is given, see `staleness_argument`.
 
-    Raises:
-        ValueError: an argument is out of range or not one of the named choices.
+    Raises
+    ------
+    ValueError
+        An argument is out of range or not one of the named choices.
     """
     require(0 < alpha <= 1, "alpha", alpha, "in (0, 1]")
     d = decay(t, schedule, step_epoch=step_epoch, step_factor=step_factor)
@@ -81,18 +98,25 @@ def alpha_t(
 
 
 def decay(t: int, schedule: Schedule = "constant", *, step_epoch: int = 800, step_factor: float = 0.5) -> float:
-    """Return d(t): 1 ("constant"), one step down after ``step_epoch`` ("step"), 1/sqrt(t) ("inv_sqrt").
+    """Return d(t): 1 ("constant"), one step down after `step_epoch` ("step"), 1/sqrt(t) ("inv_sqrt").
 
     "step" is what the paper's experiments do, "inv_sqrt" is its Remark 3. Factor of FA-6.
 
-    Args:
-        t: number of the update being made, t >= 1.
-        schedule: one of the three names above.
-        step_epoch: last update with the full weight, >= 0.
-        step_factor: factor from update ``step_epoch + 1`` on, in (0, 1].
+    Parameters
+    ----------
+    t : int
+        Number of the update being made, t >= 1.
+    schedule : {"constant", "step", "inv_sqrt"}, optional
+        One of the three names above.
+    step_epoch : int, optional
+        Last update with the full weight, >= 0.
+    step_factor : float, optional
+        Factor from update ``step_epoch + 1`` on, in (0, 1].
 
-    Raises:
-        ValueError: an argument is out of range or the schedule is unknown.
+    Raises
+    ------
+    ValueError
+        An argument is out of range or the `schedule` is unknown.
     """
     require(t >= 1, "t", t, ">= 1 (updates are counted from 1)")
     if schedule == "constant":
@@ -111,8 +135,10 @@ def staleness_argument(staleness: float, convention: Convention = "missed_update
     Algorithm 1 prints s(t - tau), which is 1 for a model that missed nothing; the authors' released code
     counts missed updates, so that a fresh model has s = 1.
 
-    Raises:
-        ValueError: the convention is unknown. (The staleness function itself refuses negative values.)
+    Raises
+    ------
+    ValueError
+        The `convention` is unknown. (The staleness function itself refuses negative values.)
     """
     if convention == "missed_updates":
         return staleness
@@ -125,11 +151,15 @@ def mixing_weights(alphas: Sequence[float]) -> list[float]:
 
     Entry 0 is prod_t (1 - alpha_t), entry t is alpha_t prod_{r > t} (1 - alpha_r); they add up to 1.
 
-    Args:
-        alphas: alpha_1 .. alpha_T, each in [0, 1] (numbers or SymPy symbols).
+    Parameters
+    ----------
+    alphas : sequence of float
+        alpha_1 .. alpha_T, each in [0, 1] (numbers or SymPy symbols).
 
-    Raises:
-        ValueError: an alpha is out of range.
+    Raises
+    ------
+    ValueError
+        An alpha is out of range.
     """
     weights: list[float] = [1]
     for alpha in alphas:
@@ -142,14 +172,21 @@ def mixing_weights(alphas: Sequence[float]) -> list[float]:
 def prox_gradient(grad: M, x: M, anchor: M, rho: float) -> M:
     """Return grad f(x; z) + rho (x - x_tau): the gradient of the regularised local loss, FA-5.
 
-    Args:
-        grad: stochastic gradient of the plain loss at x.
-        x: current local model.
-        anchor: the model the device received, x_tau; it stays fixed for the whole task.
-        rho: proximal weight, rho >= 0; 0 is Option I (FA-4).
+    Parameters
+    ----------
+    grad : float, ndarray or Tensor
+        Stochastic gradient of the plain loss at x.
+    x : float, ndarray or Tensor
+        Current local model.
+    anchor : float, ndarray or Tensor
+        The model the device received, x_tau; it stays fixed for the whole task.
+    rho : float
+        Proximal weight, rho >= 0; 0 is Option I (FA-4).
 
-    Raises:
-        ValueError: rho is negative.
+    Raises
+    ------
+    ValueError
+        `rho` is negative.
     """
     require(rho >= 0, "rho", rho, ">= 0")
     return grad + rho * (x - anchor)
@@ -158,15 +195,23 @@ def prox_gradient(grad: M, x: M, anchor: M, rho: float) -> M:
 def local_step(x: M, grad: M, anchor: M, lr: float, rho: float = 0.0) -> M:
     """Return x - gamma [grad f(x; z) + rho (x - x_tau)]: one step of a device, FA-4 and FA-5.
 
-    Args:
-        x: current local model x_{tau,h-1}.
-        grad: stochastic gradient of the plain loss at x.
-        anchor: the model the device received, x_tau.
-        lr: gamma > 0.
-        rho: rho >= 0; 0 is Option I.
+    Parameters
+    ----------
+    x : float, ndarray or Tensor
+        Current local model x_{tau,h-1}.
+    grad : float, ndarray or Tensor
+        Stochastic gradient of the plain loss at x.
+    anchor : float, ndarray or Tensor
+        The model the device received, x_tau.
+    lr : float
+        gamma > 0.
+    rho : float, optional
+        rho >= 0; 0 is Option I.
 
-    Raises:
-        ValueError: lr or rho is out of range.
+    Raises
+    ------
+    ValueError
+        `lr` or `rho` is out of range.
     """
     require(lr > 0, "lr", lr, "> 0")
     return x - lr * prox_gradient(grad, x, anchor, rho)
@@ -178,14 +223,21 @@ def local_factor(curvature: R, lr: float, steps: int, rho: float = 0.0) -> R:
     The closed form of H steps FA-5, [rho + a (1 - gamma (a + rho))^H] / (a + rho), derived in this book. For
     gamma < 2 / (a + rho) it tends to the proximal point's rho / (a + rho); otherwise it does not settle.
 
-    Args:
-        curvature: a > 0; a number, or an array with one curvature per coordinate.
-        lr: gamma > 0.
-        steps: H >= 0.
-        rho: rho >= 0; 0 is Option I and gives (1 - gamma a)^H.
+    Parameters
+    ----------
+    curvature : float or ndarray
+        a > 0; a number, or an array with one curvature per coordinate.
+    lr : float
+        gamma > 0.
+    steps : int
+        H >= 0.
+    rho : float, optional
+        rho >= 0; 0 is Option I and gives (1 - gamma a)^H.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     require(np.greater(curvature, 0), "curvature", curvature, "> 0")
     require(lr > 0, "lr", lr, "> 0")
@@ -197,16 +249,25 @@ def local_factor(curvature: R, lr: float, steps: int, rho: float = 0.0) -> R:
 def local_solution(x_base: R, centre: R, curvature: R, lr: float, steps: int, rho: float = 0.0) -> R:
     """Return x_{tau,H} for the local loss a/2 (x - c)^2: c + (x_tau - c) `local_factor`.
 
-    Args:
-        x_base: received model x_tau.
-        centre: minimiser c of the local loss.
-        curvature: a > 0.
-        lr: gamma > 0.
-        steps: H >= 0.
-        rho: rho >= 0.
+    Parameters
+    ----------
+    x_base : float or ndarray
+        Received model x_tau.
+    centre : float or ndarray
+        Minimiser c of the local loss.
+    curvature : float or ndarray
+        a > 0.
+    lr : float
+        gamma > 0.
+    steps : int
+        H >= 0.
+    rho : float, optional
+        rho >= 0.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     return centre + (x_base - centre) * local_factor(curvature, lr, steps, rho)
 
@@ -216,12 +277,17 @@ def max_stable_lr(smoothness: float, rho: float = 0.0) -> float:
 
     The paper's Theorem 2 allows larger ones (erratum E8).
 
-    Args:
-        smoothness: L > 0.
-        rho: rho >= 0.
+    Parameters
+    ----------
+    smoothness : float
+        L > 0.
+    rho : float, optional
+        rho >= 0.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     require(smoothness > 0, "smoothness", smoothness, "> 0")
     require(rho >= 0, "rho", rho, ">= 0")

@@ -3,7 +3,7 @@
 Nothing here is printed in the paper (Xie, Koyejo & Gupta, 2019); each result is derived in this book.
 
 Symbols: alpha mixing weight, q or p what one local task leaves of the distance to the minimiser,
-K ``age`` = t - tau = staleness + 1 of every arrival.
+K `age` = t - tau = staleness + 1 of every arrival.
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ def mixing_characteristic(alpha: float, q: float, age: int) -> list[float]:
 
     Its roots govern x_t = (1 - alpha) x_{t-1} + alpha q x_{t-K}: model mixing of arrivals K versions old.
 
-    Args:
-        alpha: mixing weight in (0, 1].
-        q: local contraction, in [-1, 1].
-        age: K = staleness + 1 >= 1.
+    Parameters
+    ----------
+    alpha : float
+        Mixing weight in (0, 1].
+    q : float
+        Local contraction, in [-1, 1].
+    age : int
+        K = staleness + 1 >= 1.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     return _characteristic(alpha, q, age, previous=1 - alpha, stale=alpha * q)
 
@@ -36,13 +42,19 @@ def delta_characteristic(alpha: float, q: float, age: int) -> list[float]:
 
     Its roots govern x_t = x_{t-1} + alpha (q - 1) x_{t-K}: adding the stale device's difference instead.
 
-    Args:
-        alpha: server step, > 0.
-        q: local contraction, in [-1, 1].
-        age: K = staleness + 1 >= 1.
+    Parameters
+    ----------
+    alpha : float
+        Server step, > 0.
+    q : float
+        Local contraction, in [-1, 1].
+    age : int
+        K = staleness + 1 >= 1.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     return _characteristic(alpha, q, age, previous=1.0, stale=-alpha * (1 - q))
 
@@ -55,11 +67,15 @@ def spectral_radius(coefficients: list[float]) -> float:
 def delta_stability_threshold(age: int) -> float:
     """Return 2 sin(pi / (2 (2 K - 1))): the delta form is stable iff 0 < alpha (1 - q) is below it. Derived.
 
-    Args:
-        age: K = staleness + 1 >= 1.
+    Parameters
+    ----------
+    age : int
+        K = staleness + 1 >= 1.
 
-    Raises:
-        ValueError: age < 1.
+    Raises
+    ------
+    ValueError
+        `age` < 1.
     """
     require(age >= 1, "age", age, ">= 1 (staleness + 1)")
     return 2 * math.sin(math.pi / (2 * (2 * age - 1)))
@@ -71,14 +87,21 @@ def stationary_error(alpha: float, curvature: float, p: float, variance: float) 
     a/2 alpha^2 (1 - p)^2 Var(c) / (1 - (1 - alpha (1 - p))^2), and for small alpha about
     a/4 alpha (1 - p) Var(c): it falls with alpha, which is what a decaying alpha is good for.
 
-    Args:
-        alpha: mixing weight in (0, 1].
-        curvature: a > 0.
-        p: what one local task leaves of the distance, (1 - gamma a)^H, in (-1, 1).
-        variance: Var(c) >= 0 of the clients' minimisers.
+    Parameters
+    ----------
+    alpha : float
+        Mixing weight in (0, 1].
+    curvature : float
+        a > 0.
+    p : float
+        What one local task leaves of the distance, (1 - gamma a)^H, in (-1, 1).
+    variance : float
+        Var(c) >= 0 of the clients' minimisers.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     require(0 < alpha <= 1, "alpha", alpha, "in (0, 1]")
     require(curvature > 0, "curvature", curvature, "> 0")
@@ -94,12 +117,17 @@ def total_staleness(concurrency: int, num_updates: int) -> int:
     Holds after N updates whatever the devices' speeds when M tasks are always in flight, because every
     update makes each of the other M - 1 tasks older by one. So the mean staleness tends to M - 1.
 
-    Args:
-        concurrency: M >= 1.
-        num_updates: N >= 0.
+    Parameters
+    ----------
+    concurrency : int
+        M >= 1.
+    num_updates : int
+        N >= 0.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     require(concurrency >= 1, "concurrency", concurrency, ">= 1")
     require(num_updates >= 0, "num_updates", num_updates, ">= 0")

@@ -3,9 +3,9 @@
 Source: Xie, Koyejo & Gupta, "Asynchronous Federated Optimization" (2019), Theorems 1 and 2; functions marked
 "derived" are this book's. FA-n are this book's equation numbers.
 
-Symbols: gamma ``lr``, L smoothness, mu strong or weak convexity, rho ``prox_rho``, H_min ``min_local_steps``,
-V1 ``grad_deviation_bound``, V2 ``grad_second_moment_bound``, T ``num_updates``, Delta_0 = F(x_0) - F_*
-``initial_gap``, q contraction of one local task, K ``max_staleness`` = largest t - tau (staleness <= K - 1).
+Symbols: gamma `lr`, L smoothness, mu strong or weak convexity, rho `prox_rho`, H_min `min_local_steps`,
+V1 `grad_deviation_bound`, V2 `grad_second_moment_bound`, T `num_updates`, Delta_0 = F(x_0) - F_*
+`initial_gap`, q contraction of one local task, K `max_staleness` = largest t - tau (staleness <= K - 1).
 """
 
 from __future__ import annotations
@@ -23,13 +23,19 @@ from fl_core.formulas.staleness import constant
 def q_option1(lr: float, strong_convexity: float, min_local_steps: int) -> float:
     """Return q = (1 - gamma mu)^H_min, what one plain local task leaves of the error (in FA-8).
 
-    Args:
-        lr: gamma > 0 with gamma mu < 1 (Theorem 1 asks gamma < 1/L <= 1/mu).
-        strong_convexity: mu > 0.
-        min_local_steps: H_min >= 1.
+    Parameters
+    ----------
+    lr : float
+        gamma > 0 with gamma mu < 1 (Theorem 1 asks gamma < 1/L <= 1/mu).
+    strong_convexity : float
+        mu > 0.
+    min_local_steps : int
+        H_min >= 1.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     require(lr > 0, "lr", lr, "> 0")
     require(strong_convexity > 0, "strong_convexity", strong_convexity, "> 0")
@@ -43,14 +49,21 @@ def q_option2(lr: float, prox_rho: float, weak_convexity: float, min_local_steps
 
     Not a rate at which anything converges: it falls with rho where the true factor rises (erratum E7).
 
-    Args:
-        lr: gamma > 0 with gamma (rho - mu) < 2.
-        prox_rho: rho > mu.
-        weak_convexity: mu >= 0.
-        min_local_steps: H_min >= 1.
+    Parameters
+    ----------
+    lr : float
+        gamma > 0 with gamma (rho - mu) < 2.
+    prox_rho : float
+        rho > mu.
+    weak_convexity : float
+        mu >= 0.
+    min_local_steps : int
+        H_min >= 1.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     r = _prox_modulus(lr, prox_rho, weak_convexity)
     require(min_local_steps >= 1, "min_local_steps", min_local_steps, ">= 1")
@@ -60,12 +73,17 @@ def q_option2(lr: float, prox_rho: float, weak_convexity: float, min_local_steps
 def beta(alpha: float, q: float) -> float:
     """Return beta = 1 - alpha + alpha q: FA-8 with `q_option1`, FA-11 with `q_option2`.
 
-    Args:
-        alpha: mixing weight in (0, 1].
-        q: contraction of one local task, 0 <= q < 1.
+    Parameters
+    ----------
+    alpha : float
+        Mixing weight in (0, 1].
+    q : float
+        Contraction of one local task, 0 <= q < 1.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     _require_alpha_q(alpha, q)
     return 1 - alpha + alpha * q
@@ -76,14 +94,21 @@ def residual(
 ) -> float:
     """Return R = (V1 + V2) / (2 gamma mu^2), the constant that Theorem 1 hides in O(V1 + V2) (FA-9).
 
-    Args:
-        lr: gamma > 0.
-        strong_convexity: mu > 0.
-        grad_deviation_bound: V1 >= 0.
-        grad_second_moment_bound: V2 >= 0.
+    Parameters
+    ----------
+    lr : float
+        gamma > 0.
+    strong_convexity : float
+        mu > 0.
+    grad_deviation_bound : float
+        V1 >= 0.
+    grad_second_moment_bound : float
+        V2 >= 0.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     require(lr > 0, "lr", lr, "> 0")
     _require_mu_v(strong_convexity, grad_deviation_bound, grad_second_moment_bound)
@@ -97,14 +122,21 @@ def residual_tight(
 
     Valid when every task makes H_min steps, q = (1 - gamma mu)^H_min. Derived.
 
-    Args:
-        q: contraction of one local task, 0 <= q < 1.
-        strong_convexity: mu > 0.
-        grad_deviation_bound: V1 >= 0.
-        grad_second_moment_bound: V2 >= 0.
+    Parameters
+    ----------
+    q : float
+        Contraction of one local task, 0 <= q < 1.
+    strong_convexity : float
+        mu > 0.
+    grad_deviation_bound : float
+        V1 >= 0.
+    grad_second_moment_bound : float
+        V2 >= 0.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     _require_q(q)
     _require_mu_v(strong_convexity, grad_deviation_bound, grad_second_moment_bound)
@@ -117,14 +149,21 @@ def printed_bound(num_updates: int, initial_gap: float, beta: float, residual: f
 
     It never falls below Delta_0 when R >= Delta_0, which the theorems' own assumptions force (erratum E4).
 
-    Args:
-        num_updates: T >= 0; a number or an array.
-        initial_gap: Delta_0 >= 0.
-        beta: contraction of one update, `beta`.
-        residual: `residual`, `residual_tight` or `Theorem2.residual`.
+    Parameters
+    ----------
+    num_updates : int or ndarray
+        T >= 0.
+    initial_gap : float
+        Delta_0 >= 0.
+    beta : float
+        Contraction of one update, `beta`.
+    residual : float
+        `residual`, `residual_tight` or `Theorem2.residual`.
 
-    Raises:
-        ValueError: num_updates or initial_gap is negative.
+    Raises
+    ------
+    ValueError
+        `num_updates` or `initial_gap` is negative.
     """
     _require_gap(num_updates, initial_gap)
     return beta**num_updates * initial_gap + (1 - beta**num_updates) * residual
@@ -136,13 +175,19 @@ def contraction_root(alpha: float, q: float, age: int) -> float:
     How much of the error one update leaves when every arrival is kappa versions old. It lies between
     beta and beta^(1/kappa), with equality at kappa = 1. Part of FA-10, derived.
 
-    Args:
-        alpha: mixing weight in (0, 1].
-        q: contraction of one local task, 0 <= q < 1.
-        age: kappa = staleness + 1 = t - tau >= 1.
+    Parameters
+    ----------
+    alpha : float
+        Mixing weight in (0, 1].
+    q : float
+        Contraction of one local task, 0 <= q < 1.
+    age : int
+        kappa = staleness + 1 = t - tau >= 1.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     low = beta(alpha, q)
     require(age >= 1, "age", age, ">= 1 (staleness + 1)")
@@ -161,14 +206,21 @@ def contraction_root(alpha: float, q: float, age: int) -> float:
 def adaptive_rate(alpha: float, q: float, max_staleness: int, weight: Callable[[float], float] = constant) -> float:
     """Return lambda_* = max over staleness d < K of lambda(alpha s(d), q, d + 1), the rate in FA-10. Derived.
 
-    Args:
-        alpha: mixing hyperparameter in (0, 1]; its smallest value if it also decays in time.
-        q: contraction of one local task, 0 <= q < 1.
-        max_staleness: K >= 1, the largest t - tau (missed updates go from 0 to K - 1).
-        weight: staleness function s, given missed updates.
+    Parameters
+    ----------
+    alpha : float
+        Mixing hyperparameter in (0, 1]; its smallest value if it also decays in time.
+    q : float
+        Contraction of one local task, 0 <= q < 1.
+    max_staleness : int
+        K >= 1, the largest t - tau (missed updates go from 0 to K - 1).
+    weight : callable, optional
+        Staleness function s, given missed updates.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     require(max_staleness >= 1, "max_staleness", max_staleness, ">= 1")
     return max(contraction_root(alpha * weight(d), q, d + 1) for d in range(max_staleness))
@@ -181,15 +233,23 @@ def derived_bound(
 
     Needs no V2 and no constant alpha; staleness enters through the rate.
 
-    Args:
-        num_updates: T >= 0; a number or an array.
-        initial_gap: Delta_0 >= 0.
-        rate: contraction per update in [0, 1), from `contraction_root` or `adaptive_rate`.
-        strong_convexity: mu > 0.
-        grad_deviation_bound: V1 >= 0.
+    Parameters
+    ----------
+    num_updates : int or ndarray
+        T >= 0.
+    initial_gap : float
+        Delta_0 >= 0.
+    rate : float
+        Contraction per update in [0, 1), from `contraction_root` or `adaptive_rate`.
+    strong_convexity : float
+        mu > 0.
+    grad_deviation_bound : float
+        V1 >= 0.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     _require_gap(num_updates, initial_gap)
     require(0 <= rate < 1, "rate", rate, "in [0, 1)")
@@ -218,15 +278,23 @@ def theorem2_constants(
 ) -> Theorem2:
     """Return C1, C2 and the residual 2 C2 / (gamma (rho - mu)) of Theorem 2, FA-12.
 
-    Args:
-        lr: gamma > 0 with gamma (rho - mu) < 2.
-        prox_rho: rho > mu.
-        weak_convexity: mu >= 0.
-        grad_deviation_bound: V1 >= 0.
-        grad_second_moment_bound: V2 >= 0, of the regularised gradient.
+    Parameters
+    ----------
+    lr : float
+        gamma > 0 with gamma (rho - mu) < 2.
+    prox_rho : float
+        rho > mu.
+    weak_convexity : float
+        mu >= 0.
+    grad_deviation_bound : float
+        V1 >= 0.
+    grad_second_moment_bound : float
+        V2 >= 0, of the regularised gradient.
 
-    Raises:
-        ValueError: an argument is out of range.
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
     r = _prox_modulus(lr, prox_rho, weak_convexity)
     _require_mu_v(r, grad_deviation_bound, grad_second_moment_bound)

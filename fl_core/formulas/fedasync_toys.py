@@ -19,8 +19,10 @@ from fl_core.formulas.fedasync import M, R, local_factor, local_step, mix
 def oldest_versions(num_updates: int, max_staleness: int) -> list[int]:
     """Return tau_t = max(0, t - K) for t = 1..T: every arrival as stale as allowed.
 
-    Raises:
-        ValueError: num_updates < 0 or max_staleness < 1.
+    Raises
+    ------
+    ValueError
+        `num_updates` < 0 or `max_staleness` < 1.
     """
     _require_schedule(num_updates, max_staleness)
     return [max(0, t - max_staleness) for t in range(1, num_updates + 1)]
@@ -29,8 +31,10 @@ def oldest_versions(num_updates: int, max_staleness: int) -> list[int]:
 def sampled_versions(num_updates: int, max_staleness: int, rng: np.random.Generator) -> list[int]:
     """Return tau_t uniform on max(0, t - K) .. t - 1 for t = 1..T: the sampled staleness of the experiments.
 
-    Raises:
-        ValueError: num_updates < 0 or max_staleness < 1.
+    Raises
+    ------
+    ValueError
+        `num_updates` < 0 or `max_staleness` < 1.
     """
     _require_schedule(num_updates, max_staleness)
     return [int(rng.integers(max(0, t - max_staleness), t)) for t in range(1, num_updates + 1)]
@@ -39,14 +43,21 @@ def sampled_versions(num_updates: int, max_staleness: int, rng: np.random.Genera
 def iterate(x0: M, alphas: Sequence[float], base_versions: Sequence[int], local: Callable[[M], M]) -> list[M]:
     """Return x_0 .. x_T of Algorithm 1: x_t = mix(x_{t-1}, local(x_tau), alpha_t).
 
-    Args:
-        x0: initial model.
-        alphas: alpha_1 .. alpha_T.
-        base_versions: tau_1 .. tau_T with 0 <= tau_t < t.
-        local: what a device makes of the model it received.
+    Parameters
+    ----------
+    x0 : float, ndarray or Tensor
+        Initial model.
+    alphas : sequence of float
+        alpha_1 .. alpha_T.
+    base_versions : sequence of int
+        tau_1 .. tau_T with 0 <= tau_t < t.
+    local : callable
+        What a device makes of the model it received.
 
-    Raises:
-        ValueError: lengths differ, or a model would be used before it exists.
+    Raises
+    ------
+    ValueError
+        Lengths differ, or a model would be used before it exists.
     """
     _require_run(alphas, base_versions)
     models = [x0]
@@ -91,28 +102,34 @@ class ToyQ:
         return float((bias**2).sum(axis=1).max() + len(self.curvatures) * self.noise_variance)
 
     def errors(self, second_moments: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return E[F(x_t) - F_*] = 1/2 sum_j a_j S_j from `second_moments`, [T + 1]."""
+        """Return E[F(x_t) - F_*] = 1/2 sum_j a_j S_j from `second_moments`, ``[T + 1]``."""
         return second_moments @ np.asarray(self.curvatures) / 2
 
     def grad_norms(self, second_moments: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return E ‖grad F(x_t)‖² = sum_j a_j^2 S_j from `second_moments`, [T + 1]."""
+        """Return E ‖grad F(x_t)‖² = sum_j a_j^2 S_j from `second_moments`, ``[T + 1]``."""
         return second_moments @ np.asarray(self.curvatures) ** 2
 
     def second_moments(
         self, alphas: Sequence[float], base_versions: Sequence[int], steps: int
     ) -> NDArray[np.float64]:
-        """Return S_j = E (x_tj - x_*j)^2 for t = 0..T and every coordinate j, exactly, [T + 1, d].
+        """Return S_j = E (x_tj - x_*j)^2 for t = 0..T and every coordinate j, exactly, ``[T + 1, d]``.
 
-        Each update draws a client uniformly and lets it make ``steps`` steps of Option I. No Monte Carlo:
+        Each update draws a client uniformly and lets it make `steps` steps of Option I. No Monte Carlo:
         the covariances of all pairs of iterates follow a linear recursion.
 
-        Args:
-            alphas: alpha_1 .. alpha_T in [0, 1].
-            base_versions: tau_1 .. tau_T with 0 <= tau_t < t.
-            steps: H >= 1.
+        Parameters
+        ----------
+        alphas : sequence of float
+            alpha_1 .. alpha_T in [0, 1].
+        base_versions : sequence of int
+            tau_1 .. tau_T with 0 <= tau_t < t.
+        steps : int
+            H >= 1.
 
-        Raises:
-            ValueError: an argument is out of range.
+        Raises
+        ------
+        ValueError
+            An argument is out of range.
         """
         _require_run(alphas, base_versions)
         require(steps >= 1, "steps", steps, ">= 1")
@@ -155,7 +172,7 @@ class ToyW:
         return x + 3 * np.sin(2 * x)
 
     def local_model(self, anchor: R, steps: int, offset: float = 0.0) -> R:
-        """Return the model after ``steps`` steps of Option II from the received ``anchor``."""
+        """Return the model after `steps` steps of Option II from the received `anchor`."""
         x = anchor
         for _ in range(steps):
             x = local_step(x, self.gradient(x) + offset, anchor, self.lr, self.prox_rho)

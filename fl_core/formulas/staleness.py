@@ -28,11 +28,15 @@ U = TypeVar("U", float, NDArray[Any], torch.Tensor)
 def constant(u: U) -> U:
     """Return s(u) = 1: staleness is ignored (plain FedAsync, FA-6 with s = 1).
 
-    Args:
-        u: staleness, u >= 0; a number, array or tensor.
+    Parameters
+    ----------
+    u : float, ndarray or Tensor
+        Staleness, u >= 0.
 
-    Raises:
-        ValueError: u is negative or not a number.
+    Raises
+    ------
+    ValueError
+        `u` is negative or not a number.
     """
     u = _staleness(u)
     if isinstance(u, torch.Tensor):
@@ -43,12 +47,17 @@ def constant(u: U) -> U:
 def linear(u: U, a: float) -> U:
     """Return s(u) = 1 / (a u + 1), FA-7a.
 
-    Args:
-        u: staleness, u >= 0; a number, array or tensor.
-        a: decay, a > 0.
+    Parameters
+    ----------
+    u : float, ndarray or Tensor
+        Staleness, u >= 0.
+    a : float
+        Decay, a > 0.
 
-    Raises:
-        ValueError: u or a is out of range.
+    Raises
+    ------
+    ValueError
+        `u` or `a` is out of range.
     """
     u = _staleness(u)
     require(0 < a < math.inf, "a", a, "> 0")
@@ -58,12 +67,17 @@ def linear(u: U, a: float) -> U:
 def polynomial(u: U, a: float) -> U:
     """Return s(u) = (u + 1)^(-a), FA-7b; the paper's experiments use a = 0.5.
 
-    Args:
-        u: staleness, u >= 0; a number, array or tensor.
-        a: exponent, a > 0.
+    Parameters
+    ----------
+    u : float, ndarray or Tensor
+        Staleness, u >= 0.
+    a : float
+        Exponent, a > 0.
 
-    Raises:
-        ValueError: u or a is out of range.
+    Raises
+    ------
+    ValueError
+        `u` or `a` is out of range.
     """
     u = _staleness(u)
     require(0 < a < math.inf, "a", a, "> 0")
@@ -73,12 +87,17 @@ def polynomial(u: U, a: float) -> U:
 def exponential(u: U, a: float) -> U:
     """Return s(u) = exp(-a u), FA-7c.
 
-    Args:
-        u: staleness, u >= 0; a number, array or tensor.
-        a: decay rate per missed update, a > 0.
+    Parameters
+    ----------
+    u : float, ndarray or Tensor
+        Staleness, u >= 0.
+    a : float
+        Decay rate per missed update, a > 0.
 
-    Raises:
-        ValueError: u or a is out of range.
+    Raises
+    ------
+    ValueError
+        `u` or `a` is out of range.
     """
     u = _staleness(u)
     require(0 < a < math.inf, "a", a, "> 0")
@@ -90,13 +109,19 @@ def exponential(u: U, a: float) -> U:
 def hinge(u: U, a: float, b: float) -> U:
     """Return s(u) = 1 for u <= b and 1 / (a (u - b) + 1) for u > b, FA-7d.
 
-    Args:
-        u: staleness, u >= 0; a number, array or tensor.
-        a: decay beyond the grace period, a > 0.
-        b: grace period in missed updates, b >= 0; the value at u = b is still 1.
+    Parameters
+    ----------
+    u : float, ndarray or Tensor
+        Staleness, u >= 0.
+    a : float
+        Decay beyond the grace period, a > 0.
+    b : float
+        Grace period in missed updates, b >= 0; the value at u = b is still 1.
 
-    Raises:
-        ValueError: u, a or b is out of range.
+    Raises
+    ------
+    ValueError
+        `u`, `a` or `b` is out of range.
     """
     u = _staleness(u)
     require(0 < a < math.inf, "a", a, "> 0")
@@ -248,10 +273,12 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(StalenessWeight)
 
 
 def staleness_weight(value: object) -> Constant | Linear | Polynomial | Exponential | Hinge:
-    """Return the weight that ``value`` describes: an object, a dictionary, or a string like "linear(a=0.5)".
+    """Return the weight that `value` describes: an object, a dictionary, or a string like "linear(a=0.5)".
 
-    Raises:
-        ValueError: the kind or a parameter is unknown, missing or out of range.
+    Raises
+    ------
+    ValueError
+        The kind or a parameter is unknown, missing or out of range.
     """
     weight: Constant | Linear | Polynomial | Exponential | Hinge = _ADAPTER.validate_python(value)
     return weight
