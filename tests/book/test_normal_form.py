@@ -26,6 +26,13 @@ def test_committed_notebook_says_smoke(notebook: Path):
     assert "PROFILE" not in parameters or parameters["PROFILE"].default == "smoke"
 
 
+def test_a_print_that_arrived_in_two_pieces_is_one_output():
+    cell = new_code_cell("print()", metadata={"tags": [KEPT]})
+    cell.outputs = [new_output("stream", name="stdout", text=text) for text in ("one\n", "two\n")]
+    normalise(book := new_notebook(cells=[cell]))
+    assert [out.text for out in book.cells[0].outputs] == ["one\ntwo\n"]
+
+
 def test_every_committed_notebook_is_a_chapter():
     assert sorted(chapters()) == [path.relative_to(ROOT).as_posix() for path in committed()]
 
