@@ -9,9 +9,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fl_core.report.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from fl_core.runtime import History
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
+PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 MARKERS = "osD^vP"
 
 

@@ -11,9 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from fl_core.report.style import BLUE, ORANGE, SKY
 from fl_core.runtime import History
 
-COLOURS = {"download": "#56B4E9", "train": "#0072B2", "upload": "#E69F00"}  # Okabe and Ito: safe for all eyes
+COLOURS = {"download": SKY, "train": BLUE, "upload": ORANGE}
 IDLE = "#ECECEC"
 
 
