@@ -49,7 +49,7 @@ def show(kind: str | None, width: int | None = None) -> str:
     if kind is None:
         rows = [(name, ", ".join(item.name for item in make())) for name, make in KINDS.items() if name != "fields"]
         rows.append(("fields", "everything that --set can change"))
-        return "\n".join(_wrapped(name, 12, text, width) for name, text in rows)
+        return "\n".join(_wrapped(name, 14, text, width) for name, text in rows)
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
     items = KINDS[kind]()
@@ -78,7 +78,7 @@ def parameters(model: type[BaseModel], prefix: str = "", defaults: BaseModel | N
     """Return name, default and meaning of every field of `model` but its kind; parts without a kind are unfolded."""
     from fl_core.experiments.explain import expected
 
-    told = meanings(model)
+    told = {name: text for cls in reversed(model.__mro__) if cls.__doc__ for name, text in meanings(cls).items()}
     rows: list[Row] = []
     for name, info in model.model_fields.items():
         default = getattr(defaults, name) if defaults else info.get_default()
@@ -163,9 +163,39 @@ def _partitions() -> list[Item]:
 
 
 def _worlds() -> list[Item]:
-    from fl_core.world.world import Compute
+    from fl_core.world import WORLDS
+
+    return [Item(name, _summary(cls), parameters(cls)) for name, cls in WORLDS.items()]
+
+
+def _compute() -> list[Item]:
+    from fl_core.world import Compute
 
     return _tagged(Compute)
+
+
+def _availability() -> list[Item]:
+    from fl_core.world import Availability
+
+    return _tagged(Availability)
+
+
+def _graphs() -> list[Item]:
+    from fl_core.world.topology import AnyGraph
+
+    return _tagged(AnyGraph)
+
+
+def _triggers() -> list[Item]:
+    from fl_core.world import TRIGGERS
+
+    return [Item(name, _summary(cls), parameters(cls)) for name, cls in sorted(TRIGGERS.items())]
+
+
+def _faults() -> list[Item]:
+    from fl_core.world import FAULTS
+
+    return [Item(name, _summary(cls), parameters(cls)) for name, cls in sorted(FAULTS.items())]
 
 
 def _fields() -> list[Item]:
@@ -212,6 +242,11 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
     "datasets": _datasets,
     "partitions": _partitions,
     "worlds": _worlds,
+    "compute": _compute,
+    "availability": _availability,
+    "graphs": _graphs,
+    "triggers": _triggers,
+    "faults": _faults,
     "artifacts": _artifacts,
     "profiles": _profiles,
     "executors": _executors,
@@ -225,7 +260,14 @@ USES = {
     "models": "fl-core run --set model=NAME",
     "datasets": "fl-core run --set dataset=NAME",
     "partitions": "fl-core run --set partition='dirichlet(alpha=0.3)'",
-    "worlds": "fl-core run --set world.compute='uniform(fastest=1, slowest=10)'",
+    "worlds": "fl-core run --set world='fedasmu(devices=50)'",
+    "compute": "fl-core run --set world.compute='uniform(fastest=1, slowest=10)'",
+    "availability": (
+        'fl-core run --set world.availability=\'{"kind": "periodic", "period_seconds": 60, "available": 0.5}\''
+    ),
+    "graphs": 'fl-core run --set world.clusters=\'{"servers": 6, "graph": {"kind": "star"}}\'',
+    "triggers": 'fl-core run --set world.trigger=\'{"kind": "timed", "period_seconds": 10}\'',
+    "faults": 'fl-core run --set world.faults=\'[{"kind": "lost", "probability": 0.1}]\'',
     "artifacts": "fl-core regenerate NAME",
     "profiles": "fl-core regenerate ARTIFACT --profile NAME",
     "executors": "fl-core run --executor NAME",

@@ -87,6 +87,25 @@ def read_seeds(text: str | None) -> list[int] | None:
         raise SpecError(f"seeds {text!r} are not valid: write whole numbers with commas, for example 0,1,2") from None
 
 
+def read_duration(option: str, text: str) -> float:
+    """Read ``"90"``, ``"60s"``, ``"5m"`` or ``"1h"`` as seconds.
+
+    Raises
+    ------
+    SpecError
+        If it is none of these, or negative.
+    """
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = float("nan")
+    if not 0 <= seconds < float("inf"):
+        raise SpecError(f"{option} {text!r} is not valid: write a duration such as 60s, 5m or 1h")
+    return seconds
+
+
 def _placed(values: dict[str, Any], algorithm: type[Any]) -> dict[str, Any]:
     """Return the settings with bare parameters of `algorithm` moved to ``algorithm.…``."""
     from fl_core.experiments.explain import dotted_names
@@ -105,8 +124,10 @@ def _placed(values: dict[str, Any], algorithm: type[Any]) -> dict[str, Any]:
 
 
 def _unknown_setting(name: str, algorithm: type[Any], fields: list[str]) -> FlCoreError:
+    from fl_core.experiments.explain import nearby
+
     parameters = list(algorithm.model_fields)
-    inside = [field for field in dict.fromkeys(fields) if field.endswith(f".{name}")]
+    inside = nearby(field for field in dict.fromkeys(fields) if field.endswith(f".{name}"))
     hint = f"; did you mean {' or '.join(map(repr, inside))}?" if inside else nearest(name, [*parameters, *fields])
     top = ", ".join(field for field in fields if "." not in field)
     return SpecError(

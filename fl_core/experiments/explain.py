@@ -87,9 +87,15 @@ def _unknown_field(names: list[str], place: type[BaseModel] | None, owner: str, 
     if place and (kind := _kind(place)):
         of += f" of kind {kind!r}"
     valid = [field for field in place.model_fields if field != "kind"] if place else []
-    elsewhere = [other for other in dict.fromkeys(dotted) if len(names) == 1 and other.endswith(f".{leaf}")]
+    elsewhere = nearby(other for other in dict.fromkeys(dotted) if len(names) == 1 and other.endswith(f".{leaf}"))
     hint = f"; did you mean {' or '.join(map(repr, elsewhere))}?" if elsewhere else nearest(leaf, valid)
     return f"unknown {what} {name!r}{of}{hint}" + (f" (valid: {', '.join(valid)})" if valid else "")
+
+
+def nearby(names: Iterable[str]) -> list[str]:
+    """Return those of the dotted `names` that lie least deep."""
+    found = list(names)
+    return [name for name in found if name.count(".") == min(other.count(".") for other in found)]
 
 
 def _choices(given: object, valid: list[str]) -> str:
@@ -158,7 +164,7 @@ def _kind(annotation: Any) -> str | None:
 
 def _kinds(annotation: Any) -> list[str]:
     """Return all tags of a tagged union, or nothing."""
-    kinds = [_kind(member) for member in get_args(annotation)] if _is_union(annotation) else []
+    kinds = [_kind(member) for member in _models(annotation)] if _is_union(annotation) else []
     return sorted(map(str, kinds)) if all(kinds) else []
 
 

@@ -107,12 +107,16 @@ class RunSpec(BaseModel):
 
     @model_validator(mode="after")
     def _world_is_large_enough(self) -> RunSpec:
-        need = self.algorithm.most_in_flight()
-        if need is not None and need > self.world.devices:
-            raise ValueError(
-                f"{self.algorithm.name} wants {need} devices in flight, but the world has devices = "
-                f"{self.world.devices}; choose at most {self.world.devices}"
-            )
+        trigger = self.world.trigger
+        for name, need in (
+            (self.algorithm.name, self.algorithm.most_in_flight()),
+            (f"trigger {trigger.kind!r}", trigger.most_in_flight()) if trigger else ("", None),  # type: ignore[attr-defined]
+        ):
+            if need is not None and need > self.world.devices:
+                raise ValueError(
+                    f"{name} wants {need} devices in flight, but the world has devices = "
+                    f"{self.world.devices}; choose at most {self.world.devices}"
+                )
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -223,8 +227,14 @@ def _essential(model: BaseModel) -> dict[str, Any]:
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if name == "kind" or value != field.get_default(call_default_factory=True):
-            kept[name] = _essential(value) if isinstance(value, BaseModel) else value
+            kept[name] = _essential_value(value)
     return kept
+
+
+def _essential_value(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _essential(value)
+    return [_essential_value(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _tagged(name: str, text: str) -> dict[str, Any]:

@@ -1,25 +1,55 @@
-"""Floor 0: what is simulated besides learning: how fast devices compute and communicate."""
+"""Floor 0: what is simulated besides learning: devices, network, edge servers, triggers and faults."""
 
 from __future__ import annotations
 
-from fl_core.world.world import (
+from fl_core.world.availability import Availability, PeriodicAvailability, TraceAvailability
+from fl_core.world.compute import (
     Compute,
     ConstantCompute,
-    DeviceProfile,
+    ExponentialCompute,
+    GapCompute,
     LogNormalCompute,
-    Network,
+    RatioCompute,
     TraceCompute,
     UniformCompute,
-    World,
+    UniformTaskCompute,
 )
+from fl_core.world.faults import FAULTS, Fault
+from fl_core.world.named import WORLDS
+from fl_core.world.network import LinspaceBandwidth, Network, UniformBandwidth
+from fl_core.world.topology import Clusters, Complete, EdgeList, ErdosRenyi, Path, Ring, Star
+from fl_core.world.triggers import TRIGGERS, Trigger
+from fl_core.world.world import DeviceProfile, Devices, World
 
 __all__ = [
+    "FAULTS",
+    "TRIGGERS",
+    "WORLDS",
+    "Availability",
+    "Clusters",
+    "Complete",
     "Compute",
     "ConstantCompute",
     "DeviceProfile",
+    "Devices",
+    "EdgeList",
+    "ErdosRenyi",
+    "ExponentialCompute",
+    "Fault",
+    "GapCompute",
+    "LinspaceBandwidth",
     "LogNormalCompute",
     "Network",
+    "Path",
+    "PeriodicAvailability",
+    "RatioCompute",
+    "Ring",
+    "Star",
+    "TraceAvailability",
     "TraceCompute",
+    "Trigger",
+    "UniformBandwidth",
     "UniformCompute",
+    "UniformTaskCompute",
     "World",
 ]

@@ -2,112 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from bisect import bisect_right
+from math import inf, nan
+from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from fl_core.streams import stream
 from fl_core.tasks.base import POOLED
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class ConstantCompute(_Part):
-    """Every device needs the same time for a local step (one mini-batch)."""
-
-    kind: Literal["constant"] = "constant"
-    seconds_per_step: Seconds = 1.0
-
-    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
-        """Return ``[n]`` seconds per local step."""
-        return np.full(devices, self.seconds_per_step)
-
-
-class UniformCompute(_Part):
-    """Seconds per local step drawn once per device, uniformly between `fastest` and `slowest`."""
-
-    kind: Literal["uniform"] = "uniform"
-    fastest: Seconds = 1.0
-    slowest: Seconds = 5.0
-
-    @model_validator(mode="after")
-    def _ordered(self) -> UniformCompute:
-        if self.slowest < self.fastest:
-            raise ValueError(f"slowest = {self.slowest} seconds must not be below fastest = {self.fastest}")
-        return self
-
-    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
-        """Return ``[n]`` seconds per local step."""
-        return rng.uniform(self.fastest, self.slowest, devices)
-
-
-class LogNormalCompute(_Part):
-    """Seconds per local step drawn once per device from a log-normal: a few devices are very slow."""
-
-    kind: Literal["lognormal"] = "lognormal"
-    median: Seconds = 1.0
-    sigma: float = Field(0.5, ge=0, le=5)
-
-    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
-        """Return ``[n]`` seconds per local step."""
-        return self.median * np.exp(self.sigma * rng.standard_normal(devices))
-
-
-class TraceCompute(_Part):
-    """Seconds per local step, given for each device."""
-
-    kind: Literal["trace"] = "trace"
-    seconds_per_step: tuple[Seconds, ...]
-
-    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
-        """Return ``[n]`` seconds per local step."""
-        return np.array(self.seconds_per_step)
-
-
-Compute = Annotated[ConstantCompute | UniformCompute | LogNormalCompute | TraceCompute, Field(discriminator="kind")]
-
-
-class Network(_Part):
-    """The link between server and devices; no cost by default.
-
-    Attributes
-    ----------
-    down_bits_per_second, up_bits_per_second : float or None
-        Bandwidth of each device's link; None: transfers take only the latency.
-    latency_seconds : float
-        Added to every transfer, each way.
-    """
-
-    down_bits_per_second: float | None = Field(None, gt=0, allow_inf_nan=False)
-    up_bits_per_second: float | None = Field(None, gt=0, allow_inf_nan=False)
-    latency_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
+from fl_core.world.availability import Availability
+from fl_core.world.compute import Compute, UniformCompute
+from fl_core.world.faults import AnyFault
+from fl_core.world.network import Network
+from fl_core.world.part import Part
+from fl_core.world.topology import Clusters, neighbours
+from fl_core.world.triggers import AnyTrigger
 
 
 class DeviceProfile(NamedTuple):
-    """What one device costs in virtual time."""
+    """What one task of one device costs in virtual time.
+
+    Attributes
+    ----------
+    seconds_per_step : float
+        Time of a mini-batch; not a number where `seconds_per_epoch` is given (:meth:`train_seconds` knows both).
+    down_bits_per_second, up_bits_per_second : float or None
+        None: a transfer takes only the latency.
+    latency_seconds : float
+        Of a transfer, each way.
+    seconds_per_epoch : float or None
+        Time of a pass over the device's data, where the world fixes that.
+    """
 
     seconds_per_step: float
     down_bits_per_second: float | None
     up_bits_per_second: float | None
     latency_seconds: float
+    seconds_per_epoch: float | None = None
 
-    def down_seconds(self, size: int) -> float:
+    def train_seconds(self, steps: int, steps_per_epoch: int) -> float:
+        """Return the time of `steps` mini-batches on a device whose data make `steps_per_epoch`."""
+        if self.seconds_per_epoch is None:
+            return steps * self.seconds_per_step
+        return steps / steps_per_epoch * self.seconds_per_epoch
+
+    def down_seconds(self, size: float) -> float:
         """Return the time to receive `size` bytes."""
         return self.latency_seconds + (8 * size / self.down_bits_per_second if self.down_bits_per_second else 0.0)
 
-    def up_seconds(self, size: int) -> float:
+    def up_seconds(self, size: float) -> float:
         """Return the time to send `size` bytes."""
         return self.latency_seconds + (8 * size / self.up_bits_per_second if self.up_bits_per_second else 0.0)
 
 
-class World(_Part):
-    """The simulated federation.
+class World(Part):
+    """The simulated federation; also given by the name of a paper's (``fl-core list worlds``).
+
+    ``"fedasmu"``, ``"fedasmu(devices=50, ratio=110)"`` and ``{"name": "fedasmu", "devices": 50, "jitter": 0.1}`` are
+    read as :meth:`named` reads them; only the fields that they stand for are kept.
 
     Attributes
     ----------
@@ -123,6 +76,15 @@ class World(_Part):
     max_staleness : int or None
         FedAsync's experiment: instead of letting time decide, every task starts from a version drawn uniformly
         among the last `max_staleness` ones, on a device drawn uniformly with replacement. None: time decides.
+    trigger : Trigger or None
+        The rule by which devices are triggered, for algorithms that only ask for a number of devices in flight
+        (``server.keep_busy``). None: as many as the algorithm says, continuously.
+    faults : tuple of Fault
+        What goes wrong; drawn for every task.
+    availability : Availability or None
+        When devices are there. None: always.
+    clusters : Clusters or None
+        Edge servers and their graph. None: one server.
     """
 
     devices: int = Field(100, ge=1)
@@ -130,14 +92,49 @@ class World(_Part):
     jitter: float = Field(0.0, ge=0, le=5)
     network: Network = Network()
     max_staleness: int | None = Field(None, ge=1)
+    trigger: AnyTrigger | None = None
+    faults: tuple[AnyFault, ...] = ()
+    availability: Availability | None = None
+    clusters: Clusters | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, data: Any) -> Any:
+        from fl_core.world.named import named, read
+
+        if isinstance(data, str):
+            data = read(data)
+        if not isinstance(data, dict) or "name" not in data:
+            return data
+        return dict(named(**data))
 
     @model_validator(mode="after")
-    def _trace_fits(self) -> World:
-        if isinstance(self.compute, TraceCompute) and len(self.compute.seconds_per_step) != self.devices:
-            raise ValueError(
-                f"compute trace has {len(self.compute.seconds_per_step)} entries for devices = {self.devices}"
-            )
+    def _fits(self) -> World:
+        for part in (self.compute, self.network, self.availability, self.clusters):
+            if part is not None:
+                part.check(self.devices)
+        if self.max_staleness is not None and self.trigger is not None:
+            raise ValueError("max_staleness draws the staleness and so excludes a trigger; set one of them to null")
+        need = self.trigger.most_in_flight() if self.trigger is not None else None
+        if need is not None and need > self.devices:
+            raise ValueError(f"trigger wants {need} devices at once, but the world has devices = {self.devices}")
+        for fault in self.faults:
+            if strangers := [device for device in fault.devices or () if not 0 <= device < self.devices]:
+                raise ValueError(f"faults: there is no device {strangers[0]} for devices = {self.devices}")
         return self
+
+    @classmethod
+    def named(cls, name: str, **settings: Any) -> World:
+        """Return the world of a paper: its `settings`, and fields of the world that replace what results.
+
+        Raises
+        ------
+        SpecError
+            If there is no such world or setting, or if a value is not valid.
+        """
+        from fl_core.world.named import named
+
+        return named(name, **settings)
 
     def realise(self, seed: int) -> Devices:
         """Draw this world's devices for a run with `seed`."""
@@ -145,26 +142,97 @@ class World(_Part):
 
 
 class Devices:
-    """One draw of a world: the speed of every device, and of every single task."""
+    """One draw of a world: the speed of every device, and of every single task.
+
+    Attributes
+    ----------
+    world : World
+    seconds : ndarray
+        ``[n]`` seconds per local step, or epoch, of each device, before anything that is drawn for each task.
+    always_available : bool
+        Whether no device is ever away.
+    num_servers : int
+        1 without clusters.
+    """
 
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.seed = world, seed
-        self.seconds_per_step = world.compute.draw(world.devices, stream(seed, "compute-speed"))
+        n, compute = world.devices, world.compute
+        self.seconds = compute.draw(n, stream(seed, "compute-speed"))
+        self._per_epoch = compute.per == "epoch"
+        self._redrawn = bool(world.jitter) or compute.redrawn
+        down, up = (world.network.draw(direction, n, seed) for direction in ("down", "up"))
+        # A memoryview gives Python floats several times faster than the array itself.
+        self._seconds = self.seconds.data
+        self._down = None if down is None else down.data
+        self._up = None if up is None else up.data
+        self._latency = world.network.latency_seconds
+        self._pooled = (float(self.seconds.mean()), _mean(down), _mean(up), self._latency)
+        availability, clusters = world.availability, world.clusters
+        self._calendar = availability.draw(n, stream(seed, "availability")) if availability else None
+        self.always_available = self._calendar is None or self._calendar.always()
+        self.num_servers = clusters.servers if clusters else 1
+        self._bounds = clusters.bounds(n) if clusters else [0, n]
+        edges = clusters.graph.edges(self.num_servers, stream(seed, "server-graph")) if clusters else ()
+        self._neighbours = neighbours(self.num_servers, edges)
 
     def __len__(self) -> int:
         return self.world.devices
 
     def profile(self, device: int, trigger: int) -> DeviceProfile:
         """Return the costs of the `trigger`-th task of `device` (:data:`POOLED` works at the mean speed)."""
-        speeds = self.seconds_per_step
-        seconds = float(speeds.mean() if device == POOLED else speeds[device])
-        if self.world.jitter:
-            seconds *= float(
-                np.exp(self.world.jitter * stream(self.seed, "jitter", device, trigger).standard_normal())
-            )
-        return DeviceProfile(seconds, *self._link)
+        if device == POOLED:
+            seconds, down, up, latency = self._pooled
+        else:
+            seconds, latency = self._seconds[device], self._latency
+            down = None if self._down is None else self._down[device]
+            up = None if self._up is None else self._up[device]
+        if self._redrawn:
+            seconds *= self._factor(device, trigger)
+        if self._per_epoch:
+            return DeviceProfile(nan, down, up, latency, seconds)
+        return DeviceProfile(seconds, down, up, latency)
+
+    def resume_at(self, device: int, t: float) -> float:
+        """Return `t` if `device` is there at time `t`, else when it comes back; inf if never."""
+        return t if self._calendar is None or device == POOLED else self._calendar.resume_at(device, t)
+
+    def leaves_at(self, device: int, t: float) -> float:
+        """Return when `device`, there at time `t`, goes away: the stop of a window [start, stop); inf if never.
+
+        A device that is away at `t` leaves at `t`.
+        """
+        return inf if self._calendar is None or device == POOLED else self._calendar.leaves_at(device, t)
+
+    def members(self, server: int) -> range:
+        """Return the devices of a server."""
+        return range(self._bounds[server], self._bounds[server + 1])
+
+    def server_of(self, device: int) -> int:
+        """Return the server that `device` belongs to."""
+        return bisect_right(self._bounds, device) - 1
+
+    def neighbours(self, server: int) -> tuple[int, ...]:
+        """Return the servers that a server exchanges models with."""
+        return self._neighbours[server]
 
     @property
-    def _link(self) -> tuple[float | None, float | None, float]:
-        network = self.world.network
-        return network.down_bits_per_second, network.up_bits_per_second, network.latency_seconds
+    def backhaul_seconds(self) -> float:
+        """Time to send a model from server to server."""
+        return self.world.clusters.backhaul_seconds if self.world.clusters else 0.0
+
+    def _factor(self, device: int, trigger: int) -> float:
+        """Return what is drawn anew for a task."""
+        factor = 1.0
+        if self.world.jitter:
+            factor = float(np.exp(self.world.jitter * stream(self.seed, "jitter", device, trigger).standard_normal()))
+        if self.world.compute.redrawn:
+            factor *= self.world.compute.factor(stream(self.seed, "compute-task", device, trigger))
+        return factor
+
+
+def _mean(speeds: np.ndarray | None) -> float | None:
+    """Return the mean, exactly if all are one repeated number."""
+    if speeds is None:
+        return None
+    return float(speeds[0] if speeds.strides == (0,) else speeds.mean())

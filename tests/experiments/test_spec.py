@@ -117,8 +117,9 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
         "partition.kind = 'dirchlet' is not valid; did you mean 'dirichlet'? (valid: dirichlet, iid)"
     )
     assert message(partition={}) == "partition.kind is missing (valid: dirichlet, iid)"
-    assert "did you mean 'uniform'? (valid: constant, lognormal, trace, uniform)" in message(
-        world={"compute": {"kind": "unifrm"}}
+    assert (
+        "did you mean 'uniform'? (valid: constant, exponential, gap, lognormal, ratio, trace, uniform, uniform_per_task)"
+        in message(world={"compute": {"kind": "unifrm"}})
     )
     assert message(partition={"kind": "iid", "alpha": 1}) == (
         "unknown field 'partition.alpha' of kind 'iid' (valid: samples_per_device)"

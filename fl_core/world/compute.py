@@ -1,0 +1,267 @@
+"""How fast devices compute: seconds per local step or per local epoch."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fl_core.world.part import Duration, Part, Seconds
+
+Ratio = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+
+
+class ComputeKind(Part):
+    """A distribution of the time that a unit of local work takes.
+
+    A new kind is one class here and one member of :data:`Compute`: it says what is drawn once for each device and
+    run, and, if `redrawn`, by what that is multiplied in each task.
+
+    Attributes
+    ----------
+    per : str
+        The unit: ``"step"``, one mini-batch, or ``"epoch"``, one pass over the device's data however much it has.
+    """
+
+    redrawn: ClassVar[bool] = False
+    per: Literal["step", "epoch"] = "step"
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        """Return ``[n]`` seconds per unit of work, one for each device."""
+        raise NotImplementedError
+
+    def factor(self, rng: np.random.Generator) -> float:
+        """Return what the seconds of one task are multiplied by, if `redrawn`."""
+        raise NotImplementedError
+
+    def check(self, devices: int) -> None:
+        """Refuse a number of devices that this kind does not fit."""
+
+
+class ConstantCompute(ComputeKind):
+    """Every device needs the same time for a local step (one mini-batch).
+
+    Attributes
+    ----------
+    seconds_per_step : float
+        That time; of a local epoch if `per` says so.
+    """
+
+    kind: Literal["constant"] = "constant"
+    seconds_per_step: Seconds = 1.0
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        return np.full(devices, self.seconds_per_step)
+
+
+class UniformCompute(ComputeKind):
+    """Seconds per local step drawn once per device, uniformly between `fastest` and `slowest`.
+
+    Attributes
+    ----------
+    fastest, slowest : float
+        Bounds, in seconds; drawn values lie between them.
+    """
+
+    kind: Literal["uniform"] = "uniform"
+    fastest: Seconds = 1.0
+    slowest: Seconds = 5.0
+
+    @model_validator(mode="after")
+    def _ordered(self) -> UniformCompute:
+        if self.slowest < self.fastest:
+            raise ValueError(f"slowest = {self.slowest} seconds must not be below fastest = {self.fastest}")
+        return self
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.uniform(self.fastest, self.slowest, devices)
+
+
+class RatioCompute(ComputeKind):
+    """Seconds drawn once per device so that the slowest is exactly `ratio` times the fastest (FedASMU, A15).
+
+    The duration is ``fastest * (1 + (ratio - 1) * u)`` with u uniform on [0, 1); two devices, drawn at random, have
+    u = 0 and u = 1. A single device is the fastest.
+
+    Attributes
+    ----------
+    fastest : float
+        Seconds of the fastest device.
+    ratio : float
+        Slowest to fastest, >= 1.
+    distribution : str
+        ``"uniform"``, or ``"loguniform"``: ``fastest * ratio**u``.
+    """
+
+    kind: Literal["ratio"] = "ratio"
+    fastest: Seconds = 1.0
+    ratio: Ratio = 5.0
+    distribution: Literal["uniform", "loguniform"] = "uniform"
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        u = rng.random(devices)
+        pinned = rng.choice(devices, min(devices, 2), replace=False)
+        u[pinned] = np.arange(len(pinned))
+        times = self.ratio**u if self.distribution == "loguniform" else 1 + (self.ratio - 1) * u
+        return np.asarray(self.fastest * times)
+
+
+class GapCompute(ComputeKind):
+    r"""Speeds drawn once per device with a heterogeneity gap of exactly `ratio` (SD-FEEL, specification 2.4).
+
+    The speeds are :math:`h_i=s(1+(H-1)v_i)`, where v are uniform draws rescaled so that the smallest is 0 and the
+    largest 1, and s keeps a mean fixed; the time is inverse to the speed. A single device has the mean speed.
+
+    Attributes
+    ----------
+    ratio : float
+        Gap H of the fastest speed to the slowest, >= 1.
+    seconds_per_step : float
+        Time at the speed that `fixed` names.
+    distribution : str
+        ``"uniform"``; ``"loguniform"``: the speed grows as ``H**v``; ``"two_class"``: half of the draws are slow,
+        the others fast.
+    fixed : str
+        What is the same for every H: ``"mean_speed"`` (the devices together are equally fast), ``"mean_time"`` (a
+        step takes `seconds_per_step` on average), or ``"fastest"``.
+    """
+
+    kind: Literal["gap"] = "gap"
+    ratio: Ratio = 5.0
+    seconds_per_step: Seconds = 1.0
+    distribution: Literal["uniform", "loguniform", "two_class"] = "uniform"
+    fixed: Literal["mean_speed", "mean_time", "fastest"] = "mean_speed"
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        u = rng.random(devices)
+        v = (u - u.min()) / (np.ptp(u) or 1.0)
+        match self.distribution:
+            case "uniform":
+                speeds = 1 + (self.ratio - 1) * v
+            case "loguniform":
+                speeds = self.ratio**v
+            case "two_class":
+                fast = ((u >= 0.5) & (v > 0)) | (v == 1)
+                speeds = np.where(fast, self.ratio, 1.0)
+        match self.fixed:
+            case "mean_speed":
+                scale = speeds.mean()
+            case "mean_time":
+                scale = 1 / np.mean(1 / speeds)
+            case "fastest":
+                scale = speeds.max()
+        return np.asarray(self.seconds_per_step * scale / speeds)
+
+
+class LogNormalCompute(ComputeKind):
+    """Seconds per local step drawn once per device from a log-normal: a few devices are very slow.
+
+    Attributes
+    ----------
+    median : float
+        Median, in seconds.
+    sigma : float
+        Standard deviation of the logarithm.
+    """
+
+    kind: Literal["lognormal"] = "lognormal"
+    median: Seconds = 1.0
+    sigma: float = Field(0.5, ge=0, le=5)
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        return self.median * np.exp(self.sigma * rng.standard_normal(devices))
+
+
+class TraceCompute(ComputeKind):
+    """Seconds per local step, given for each device.
+
+    Attributes
+    ----------
+    seconds_per_step : tuple of float
+        One entry for each device; of a local epoch if `per` says so.
+    """
+
+    kind: Literal["trace"] = "trace"
+    seconds_per_step: tuple[Seconds, ...]
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        return np.array(self.seconds_per_step)
+
+    def check(self, devices: int) -> None:
+        if len(self.seconds_per_step) != devices:
+            raise ValueError(f"compute trace has {len(self.seconds_per_step)} entries for devices = {devices}")
+
+
+class ExponentialCompute(ComputeKind):
+    """Seconds drawn anew for each task: the device's factor times (`shift` + an exponentially distributed time).
+
+    Without shift and factors, the first K of n devices to finish are a uniform draw of K (WKAFL, A1 and D8).
+
+    Attributes
+    ----------
+    mean : float
+        Mean of the exponentially distributed time, in seconds.
+    shift : float
+        Least time, in seconds.
+    factors : tuple of float
+        Bounds of the factor that is drawn uniformly, once per device.
+    """
+
+    redrawn: ClassVar[bool] = True
+    kind: Literal["exponential"] = "exponential"
+    mean: Seconds = 1.0
+    shift: Duration = 0.0
+    factors: tuple[Seconds, Seconds] = (1.0, 1.0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ExponentialCompute:
+        if self.factors[1] < self.factors[0]:
+            raise ValueError(f"factors = {self.factors} must be a lower and an upper bound")
+        return self
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.uniform(*self.factors, devices)
+
+    def factor(self, rng: np.random.Generator) -> float:
+        return self.shift + rng.exponential(self.mean)
+
+
+class UniformTaskCompute(ComputeKind):
+    """Seconds drawn anew for each task, uniformly between `fastest` and `slowest`.
+
+    Attributes
+    ----------
+    fastest, slowest : float
+        Bounds, in seconds.
+    """
+
+    redrawn: ClassVar[bool] = True
+    kind: Literal["uniform_per_task"] = "uniform_per_task"
+    fastest: Duration = 0.0
+    slowest: Seconds = 2.0
+
+    @model_validator(mode="after")
+    def _ordered(self) -> UniformTaskCompute:
+        if self.slowest < self.fastest:
+            raise ValueError(f"slowest = {self.slowest} seconds must not be below fastest = {self.fastest}")
+        return self
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        return np.ones(devices)
+
+    def factor(self, rng: np.random.Generator) -> float:
+        return rng.uniform(self.fastest, self.slowest)
+
+
+Compute = Annotated[
+    ConstantCompute
+    | UniformCompute
+    | RatioCompute
+    | GapCompute
+    | LogNormalCompute
+    | TraceCompute
+    | ExponentialCompute
+    | UniformTaskCompute,
+    Field(discriminator="kind"),
+]

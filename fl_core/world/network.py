@@ -1,0 +1,105 @@
+"""What transfers cost: bandwidth and latency of the links between devices and their server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, model_validator
+
+from fl_core.streams import stream
+from fl_core.world.part import Duration, Part
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class UniformBandwidth(Part):
+    """Bits per second drawn once per device, uniformly between `slowest` and `fastest`.
+
+    Attributes
+    ----------
+    slowest, fastest : float
+        Bounds, in bits per second.
+    """
+
+    kind: Literal["uniform"] = "uniform"
+    slowest: Positive
+    fastest: Positive
+
+    @model_validator(mode="after")
+    def _ordered(self) -> UniformBandwidth:
+        if self.fastest < self.slowest:
+            raise ValueError(f"fastest = {self.fastest} bits per second must not be below slowest = {self.slowest}")
+        return self
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        """Return ``[n]`` bits per second."""
+        return rng.uniform(self.slowest, self.fastest, devices)
+
+
+class LinspaceBandwidth(Part):
+    """Bits per second in equal steps from `first`, the one of device 0, to `last`.
+
+    Attributes
+    ----------
+    first, last : float
+        Bits per second of the first and of the last device.
+    """
+
+    kind: Literal["linspace"] = "linspace"
+    first: Positive
+    last: Positive
+
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        """Return ``[n]`` bits per second."""
+        return np.linspace(self.first, self.last, devices)
+
+
+def _one_message(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Say what a bandwidth may be, instead of why it is none of the things that it may be."""
+    try:
+        return handler(value)
+    except ValidationError as error:
+        faults = [fault for fault in error.errors() if fault["type"] == "value_error"]
+        if faults:
+            raise ValueError(str(faults[0]["ctx"]["error"])) from None
+        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:59]}…"
+        raise ValueError(
+            f"{shown} is not valid: it should be a number > 0, a list with one for each device, null, "
+            '{"kind": "uniform", "slowest": ..., "fastest": ...} or {"kind": "linspace", "first": ..., "last": ...}'
+        ) from None
+
+
+Spread = Annotated[UniformBandwidth | LinspaceBandwidth, Field(discriminator="kind")]
+Bandwidth = Annotated[Positive | tuple[Positive, ...] | Spread | None, WrapValidator(_one_message)]
+
+
+class Network(Part):
+    """The link between server and devices; no cost by default.
+
+    Attributes
+    ----------
+    down_bits_per_second, up_bits_per_second : float, tuple of float, UniformBandwidth, LinspaceBandwidth or None
+        Bandwidth of every device's link, or one for each; None: transfers take only the latency.
+    latency_seconds : float
+        Added to every transfer, each way.
+    """
+
+    down_bits_per_second: Bandwidth = None
+    up_bits_per_second: Bandwidth = None
+    latency_seconds: Duration = 0.0
+
+    def check(self, devices: int) -> None:
+        """Refuse a number of devices that a list does not fit."""
+        for name, value in self:
+            if isinstance(value, tuple) and len(value) != devices:
+                raise ValueError(f"{name} has {len(value)} entries for devices = {devices}")
+
+    def draw(self, direction: Literal["down", "up"], devices: int, seed: int) -> np.ndarray | None:
+        """Return ``[n]`` bits per second in one direction, or None if bandwidth costs nothing there."""
+        value = self.down_bits_per_second if direction == "down" else self.up_bits_per_second
+        if value is None:
+            return None
+        if isinstance(value, UniformBandwidth | LinspaceBandwidth):
+            return value.draw(devices, stream(seed, f"bandwidth-{direction}"))
+        return np.broadcast_to(np.array(value, dtype=float), (devices,))

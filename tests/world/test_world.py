@@ -1,0 +1,114 @@
+"""A world is one value: what it does not say is as it always was, and what cannot be is refused."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+
+import pytest
+from pydantic import ValidationError
+
+from fl_core.datasets import data_folder
+from fl_core.errors import SpecError
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import Store
+from fl_core.world import World
+
+
+def test_every_published_run_keeps_its_name_and_its_world():
+    folder = data_folder() / "results"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = list(Store(folder, folder))
+    assert len(found) == len(list(folder.glob("*.json.gz"))) >= 69
+    for result in found:
+        world = result.spec.world
+        assert (world.availability, world.clusters, world.trigger, world.faults) == (None, None, None, ())
+        assert world.compute.per == "step"
+
+
+def test_the_default_world_is_the_one_it_was():
+    assert World().model_dump() == {
+        "devices": 100,
+        "compute": {"kind": "uniform", "per": "step", "fastest": 1.0, "slowest": 5.0},
+        "jitter": 0.0,
+        "network": {"down_bits_per_second": None, "up_bits_per_second": None, "latency_seconds": 0.0},
+        "max_staleness": None,
+        "trigger": None,
+        "faults": (),
+        "availability": None,
+        "clusters": None,
+    }
+
+
+def test_every_new_field_changes_the_name_of_a_run():
+    parts = [
+        {},
+        {"availability": {"kind": "periodic", "period_seconds": 9, "available": 0.5}},
+        {"clusters": {}},
+        {"clusters": {"graph": {"kind": "star"}}},
+        {"compute": {"kind": "uniform", "per": "epoch"}},
+        {"compute": {"kind": "ratio"}},
+        {"network": {"up_bits_per_second": {"kind": "uniform", "slowest": 1, "fastest": 2}}},
+        {"network": {"up_bits_per_second": [1e6] * 100}},
+        {"trigger": {"kind": "timed"}},
+        {"faults": [{"kind": "lost"}]},
+    ]
+    specs = [RunSpec(algorithm="sgd", world=part) for part in parts]
+    assert len({spec.hash for spec in specs}) == len(specs)
+    assert all(RunSpec.from_json(spec.to_json()) == spec for spec in specs)
+
+
+def test_a_million_devices_are_small():
+    spread = {"kind": "uniform", "slowest": 1e6, "fastest": 1e7}
+    world = World(
+        devices=10**6,
+        compute={"kind": "ratio"},
+        network={"down_bits_per_second": 1e6, "up_bits_per_second": spread},
+        availability={"kind": "periodic", "period_seconds": 60, "available": 0.5},
+        clusters={"servers": 1000},
+    )
+    tracemalloc.start()
+    devices = world.realise(0)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 30e6
+    last = devices.profile(10**6 - 1, 0)
+    assert last.up_seconds(1000) == 8000 / last.up_bits_per_second
+    assert devices.server_of(10**6 - 1) == 999
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (
+            {"max_staleness": 4, "trigger": {"kind": "timed"}},
+            "max_staleness draws the staleness and so excludes ",
+        ),
+        (
+            {"devices": 5, "trigger": {"kind": "rounds"}},
+            "trigger wants 10 devices at once, but the world has devices",
+        ),
+        ({"faults": [{"kind": "lost", "devices": [3, 100]}]}, "faults: there is no device 100 for devices = 100"),
+        (
+            {"availability": {"kind": "perodic"}},
+            "world.availability.kind = 'perodic' is not valid; did you mean ",
+        ),
+        ({"availability": {"kind": "periodic"}}, "world.availability.available is missing: it should be a number in"),
+        ({"clusters": {"graph": {"kind": "rng"}}}, "world.clusters.graph.kind = 'rng' is not valid; did you mean"),
+        ({"compute": {"kind": "gap", "ratio": 0.5}}, "world.compute.ratio = 0.5 is not valid: it should be a number"),
+        ({"compute": {"kind": "gap", "per": "task"}}, "world.compute.per = 'task' is not valid: it should be one of"),
+        ({"network": {"up_bits_per_second": -1}}, "world.network.up_bits_per_second: -1 is not valid: it should be"),
+        (3, "world = 3 is not valid: it should be an object with the fields devices, compute, "),
+    ],
+)
+def test_a_world_that_cannot_be_is_refused_in_one_line(fields, says):
+    with pytest.raises(SpecError) as caught:
+        RunSpec(algorithm="sgd", world=fields)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_world_built_by_hand_is_refused_too():
+    with pytest.raises(ValidationError, match="wants 10 devices at once"):
+        World(devices=5, trigger={"kind": "timed"})
