@@ -11,6 +11,19 @@ import hashlib
 
 import numpy as np
 import torch
+from numpy.random import Generator, Philox
+from numpy.random.bit_generator import ISeedSequence
+
+
+class _Key(ISeedSequence):
+    """Gives Philox its 128-bit key; the argument ``key`` would do the same after a slow, unused draw of entropy."""
+
+    def __init__(self, key: bytes) -> None:
+        self.words = np.frombuffer(key, "<u8")
+
+    def generate_state(self, n_words: int, dtype: object = np.uint64) -> np.ndarray:
+        """Return the key as two 64-bit words, the only request that Philox makes."""
+        return self.words
 
 
 def _key(seed: int, purpose: str, *index: int) -> bytes:
@@ -18,9 +31,9 @@ def _key(seed: int, purpose: str, *index: int) -> bytes:
     return hashlib.blake2b(name.encode(), digest_size=16).digest()
 
 
-def stream(seed: int, purpose: str, *index: int) -> np.random.Generator:
+def stream(seed: int, purpose: str, *index: int) -> Generator:
     """Return the NumPy generator (Philox, counter-based) of the stream ``seed/purpose/index...``."""
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(_key(seed, purpose, *index), "little")))
+    return Generator(Philox(_Key(_key(seed, purpose, *index))))  # type: ignore[arg-type] # NumPy's stub is too narrow
 
 
 def torch_stream(seed: int, purpose: str, *index: int) -> torch.Generator:

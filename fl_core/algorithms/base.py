@@ -16,7 +16,8 @@ class Algorithm(BaseModel):
     """Base of all algorithms.
 
     Subclasses declare hyper-parameters as typed fields with a sentence each, and override the three coroutines. The
-    object itself never changes: what a run must remember is kept in ``server.state`` and ``device.state``.
+    object itself never changes: what a run must remember is kept in ``server.state`` and ``device.state``. Scheduler
+    and updater are written as one turn: wait for an occasion, act on it, return; the runtime repeats them.
 
     Attributes
     ----------
@@ -28,10 +29,10 @@ class Algorithm(BaseModel):
     name: ClassVar[str] = ""
 
     async def scheduler(self, server: ServerHandle) -> None:
-        """Decide whom to trigger, and when; by default nobody (the updater may do it)."""
+        """Trigger devices, one turn of it; by default nobody (the updater may do it)."""
 
     async def updater(self, server: ServerHandle) -> None:
-        """Turn uploads into new global models, until the run ends."""
+        """Turn uploads into a new global model, once; repeated until the run ends."""
         raise NotImplementedError
 
     async def device(self, device: DeviceHandle) -> None:

@@ -52,10 +52,9 @@ class FedAsync(Algorithm):
 
     async def updater(self, server: ServerHandle) -> None:
         """Mix each arrival (FA-2) with weight alpha_t (FA-6)."""
-        while True:
-            [upload] = await server.receive()
-            weight = self.mixing_weight(server.version + 1, upload.staleness)
-            server.commit(mix(server.model, upload.model, weight), weight=weight)
+        [upload] = await server.receive()
+        weight = self.mixing_weight(server.version + 1, upload.staleness)
+        server.commit(mix(server.model, upload.model, weight), weight=weight)
 
     async def device(self, device: DeviceHandle) -> None:
         """Train from the received model, held back to it in Option II."""

@@ -8,6 +8,7 @@ import torch
 from pydantic import Field
 
 from fl_core.algorithms.base import Algorithm, register
+from fl_core.world.triggers import Rounds
 
 if TYPE_CHECKING:
     from fl_core.runtime import ServerHandle
@@ -28,17 +29,20 @@ class FedAvg(Algorithm):
     clients_per_round: int = Field(10, ge=1)
     weighting: Literal["uniform", "samples"] = "uniform"
 
+    async def scheduler(self, server: ServerHandle) -> None:
+        """Begin a round whenever there is a new version."""
+        await Rounds(devices=self.clients_per_round).turn(server)
+
     async def updater(self, server: ServerHandle) -> None:
-        """Run rounds."""
-        while True:
-            drawn = server.rng.choice(len(server.devices), self.clients_per_round, replace=False)
-            selected = sorted(int(device) for device in drawn)
-            server.dispatch(selected)
-            uploads = await server.receive(from_=selected)
-            models = torch.stack([upload.model for upload in uploads])
-            sizes = [1 if self.weighting == "uniform" else upload.num_samples for upload in uploads]
-            weights = torch.tensor(sizes, dtype=models.dtype) / sum(sizes)
-            server.commit((weights[:, None] * models).sum(0))
+        """Replace the model by the mean of those that have come back; if none has, it stays."""
+        uploads = await server.receive_round()
+        if not uploads:
+            server.commit(server.model)
+            return
+        models = torch.stack([upload.model for upload in uploads])
+        sizes = [1 if self.weighting == "uniform" else upload.num_samples for upload in uploads]
+        weights = torch.tensor(sizes, dtype=models.dtype) / sum(sizes)
+        server.commit((weights[:, None] * models).sum(0))
 
     def most_in_flight(self) -> int:
         """Return the size of a round."""

@@ -26,12 +26,16 @@ class SGD(Algorithm):
 
     block: int = Field(10, ge=1)
 
-    async def updater(self, server: ServerHandle) -> None:
-        """Continue from the last model, `block` steps at a time."""
-        while True:
+    async def scheduler(self, server: ServerHandle) -> None:
+        """Let the machine go on from the newest version."""
+        await server.idle_changed()
+        if not server.in_flight:
             server.dispatch([POOLED])
-            [upload] = await server.receive()
-            server.commit(upload.model)
+
+    async def updater(self, server: ServerHandle) -> None:
+        """Take over the model after every block."""
+        [upload] = await server.receive()
+        server.commit(upload.model)
 
     async def device(self, device: DeviceHandle) -> None:
         """Do one block of iterations."""

@@ -34,7 +34,8 @@ class FlatModel:
     Parameters
     ----------
     network : torch.nn.Module
-        Any module with float32 parameters; it is changed in place and must not be used by two threads at once.
+        Any module with float32 parameters, all on one device, where the vectors are then made too; it is changed in
+        place and must not be used by two threads at once.
 
     Attributes
     ----------
@@ -58,10 +59,11 @@ class FlatModel:
                 slots.append(Slot(name, start, tensor.shape, trainable))
                 start += tensor.numel()
         self.slots = tuple(slots)
-        self.vector = torch.empty(start)
+        place = parameters[0][1].device if parameters else None
+        self.vector = torch.empty(start, device=place)
         count = sum(p.numel() for _, p in parameters)
         self.parameters = self.vector[:count]
-        self.gradient = torch.zeros(count)
+        self.gradient = torch.zeros(count, device=place)
         for slot, (_, tensor) in zip(self.slots, [*parameters, *buffers], strict=True):
             view = self.vector[slot.start : slot.stop].view(slot.shape)
             view.copy_(tensor.detach())
@@ -74,5 +76,5 @@ class FlatModel:
         self.vector.copy_(model)
 
     def snapshot(self) -> Tensor:
-        """Return a copy ``[d]`` of the present state, safe to keep."""
-        return self.vector.clone()
+        """Return a copy ``[d]`` of the present state in main memory, safe to keep."""
+        return self.vector.to("cpu", copy=True)

@@ -1,12 +1,13 @@
-"""Floor 1: the virtual clock, server and device handles, executors, history."""
+"""Floor 1: the virtual clock, server and device handles, executors, history, checkpoints."""
 
 from __future__ import annotations
 
+from fl_core.runtime.checkpoint import Checkpoints
 from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
 from fl_core.runtime.executors import EXECUTORS, make_executor
 from fl_core.runtime.history import History
 from fl_core.runtime.kernel import Kernel, Kind, Process
-from fl_core.runtime.local import Trained
+from fl_core.runtime.local import Gradient, Trained
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.settings import Budget, Evaluation, LocalTraining, Warmup
 from fl_core.runtime.simulation import Simulation
@@ -14,8 +15,10 @@ from fl_core.runtime.simulation import Simulation
 __all__ = [
     "EXECUTORS",
     "Budget",
+    "Checkpoints",
     "DeviceHandle",
     "Evaluation",
+    "Gradient",
     "History",
     "Kernel",
     "Kind",

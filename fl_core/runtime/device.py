@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from fl_core.runtime.kernel import Kind
-from fl_core.runtime.local import Trained, TrainJob
+from fl_core.errors import RunError
+from fl_core.runtime.kernel import Crashed, Kind, sleep_until
+from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Trained, TrainJob
 from fl_core.streams import stream
-from fl_core.tasks import Objective
+from fl_core.tasks import POOLED, Objective
 from fl_core.world import DeviceProfile
+from fl_core.world.faults import Fault, Interruption, Message
 
 if TYPE_CHECKING:
+    from fl_core.runtime.server import ServerHandle
     from fl_core.runtime.simulation import Simulation
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A global model as it was handed to a device; nothing may change it.
 
     Attributes
@@ -34,6 +37,56 @@ class Snapshot:
     version: int
 
 
+class Upload:
+    """What has arrived at the server.
+
+    Attributes
+    ----------
+    device, task : int
+        Sender, and dispatch sequence number.
+    base_version : int
+        Version that the content was made from.
+    arrived_seconds : float
+        Virtual time of arrival.
+    num_samples, steps : int
+        The device's data size, and its local steps in this task.
+    loss : float
+        Mean local training loss.
+    payload : dict
+        The content by name; also reachable as attributes (``upload.model``).
+    """
+
+    __slots__ = (
+        "arrived_seconds", "base_version", "device", "loss", "num_samples", "payload", "server", "steps", "task",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        server: ServerHandle,
+        device: int,
+        task: int,
+        base_version: int,
+        arrived_seconds: float,
+        num_samples: int,
+        steps: int,
+        loss: float,
+        payload: dict[str, Any],
+    ) -> None:
+        self.server, self.device, self.task, self.base_version = server, device, task, base_version
+        self.arrived_seconds, self.num_samples, self.steps, self.loss = arrived_seconds, num_samples, steps, loss
+        self.payload = payload
+
+    @property
+    def staleness(self) -> int:
+        """Commits since the model it is based on was sent: 0 for a fresh upload, if used now."""
+        return self.server.iteration - self.base_version
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "payload" and name in self.payload:
+            return self.payload[name]
+        raise AttributeError(f"the upload of device {self.device} has no {name!r}; it has {sorted(self.payload)}")
+
+
 class DeviceHandle:
     """One task of one device, from trigger to upload.
 
@@ -45,27 +98,48 @@ class DeviceHandle:
         How often this device has been triggered before.
     profile : DeviceProfile
         What computing and communicating costs this task.
-    state : dict
-        Plain data that the device keeps between triggers.
     """
+
+    _snapshot: Snapshot | None
+    _calls = _steps = _samples = 0
+    _loss = float("nan")
+    _sent = False
+    _struck: Sequence[tuple[Fault, np.random.Generator]] = ()
+    # What a resumed run needs to bring a new coroutine to where this one waits: see fl_core.runtime.checkpoint.
+    _journal: list[tuple[float, Any]]
+    _replay: Sequence[tuple[float, Any]] = ()
+    _resuming = False
+    _state_before: dict[str, Any] | None = None
 
     def __init__(
         self,
         run: Simulation,
+        server: ServerHandle,
         device: int,
         trigger: int,
         task: int,
         snapshot: Snapshot,
-        train_seconds: float | None,
+        seconds: float | None,
+        reserved: bool,
     ) -> None:
-        self._run, self.id, self.trigger, self._task = run, device, trigger, task
-        self._snapshot: Snapshot | None = snapshot
-        self._base_version = snapshot.version
-        self._train_seconds = train_seconds
-        self._steps = self._calls = 0
-        self._loss = float("nan")
+        self._run, self._server, self.id, self.trigger, self._task = run, server, device, trigger, task
+        self._snapshot = self._trigger_snapshot = snapshot
+        self._seconds, self._reserved = seconds, reserved
+        self._triggered_at = run.kernel.now
         self.profile: DeviceProfile = run.devices.profile(device, trigger)
-        self.state: dict[str, Any] = run.device_state.setdefault(device, {})
+        if not run.plain:
+            self._struck = run.strike(device, trigger)
+            if run.checkpointing:
+                self._journal = []
+                self._state_before = run.copy_of_state(device)
+
+    def end(self) -> None:
+        """Note that the program is over."""
+        del self._run.running[self._task]
+        self._server.ended(self)
+
+    def __str__(self) -> str:
+        return "the pooled device" if self.id == POOLED else f"device {self.id}"
 
     @property
     def now(self) -> float:
@@ -75,7 +149,14 @@ class DeviceHandle:
     @property
     def num_samples(self) -> int:
         """How many training samples the device holds."""
-        return self._run.task.num_samples(self.id)
+        if not self._samples:
+            self._samples = self._run.task.num_samples(self.id)
+        return self._samples
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Plain data that the device keeps between triggers."""
+        return self._run.device_state.setdefault(self.id, {})
 
     @property
     def rng(self) -> np.random.Generator:
@@ -87,11 +168,14 @@ class DeviceHandle:
         """Receive the global model: the one of the trigger, and on later calls the newest one."""
         snapshot = self._snapshot
         if snapshot is None:
-            await self._run.kernel.sleep_until(self.now, Kind.REQUEST, self._task)
-            snapshot = self._run.server.send_snapshot()
+            snapshot = await self._request()
         self._snapshot = None
-        if self._train_seconds is None:
-            await self._spend("download", self.profile.down_seconds(_nbytes(snapshot.model)))
+        if self._seconds is None:
+            seconds = self.profile.down_seconds(snapshot.model.nbytes)
+            if not self._run.plain:
+                await self._spend("download", seconds)
+            elif seconds:
+                await sleep_until(self._run.kernel.now + seconds, Kind.PROGRESS)
         return snapshot
 
     async def train(
@@ -116,33 +200,48 @@ class DeviceHandle:
         objective : Objective, optional
             A term added to the local loss.
         """
-        run, settings = self._run, self._run.training
+        settings = self._run.training
         if steps is None and epochs is None:
             steps, epochs = settings.steps, settings.epochs
         samples = self.num_samples
-        steps = steps or (epochs or 1) * -(-samples // settings.batch_size)
+        per_epoch = -(-samples // settings.batch_size)
+        steps = steps or (epochs or 1) * per_epoch
+        lr = settings.lr if lr is None else lr
         self._calls += 1
-        job = TrainJob(
-            start=model,
-            device=self.id,
-            samples=samples,
-            steps=steps,
-            batch_size=settings.batch_size,
-            lr=settings.lr if lr is None else lr,
-            weight_decay=settings.weight_decay,
-            objective=objective,
-            key=(run.seed, "batches", self.id, self.trigger, self._calls),
-        )
-        seconds = steps * self.profile.seconds_per_step if self._train_seconds is None else self._train_seconds
-        ticket = run.executor.submit(job, self.now + seconds)
-        await self._spend("train", seconds)
-        trained: Trained = run.executor.result(ticket)
-        self._steps += trained.steps
+        key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
+        job = TrainJob(model, self.id, samples, steps, settings.batch_size, lr, settings.weight_decay, objective, key)
+        seconds = self._seconds or self.profile.train_seconds(steps, per_epoch)
+        run = self._run
+        if run.plain:  # as _work does, with one coroutine less
+            finish = run.kernel.now + seconds
+            ticket = run.executor.submit(job, finish)
+            await sleep_until(finish, Kind.PROGRESS)
+            trained: Trained = run.executor.result(ticket)
+        else:
+            trained = await self._work(job, seconds)
+        self._steps += steps
         self._loss = trained.loss
         return trained
 
+    async def gradient(self, model: Tensor, *, objective: Objective | None = None) -> Gradient:
+        """Return the gradient ``[p]`` of one mini-batch at `model` ``[d]``, after the time of one local step."""
+        settings, samples = self._run.training, self.num_samples
+        self._calls += 1
+        key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
+        job = GradientJob(model, self.id, samples, settings.batch_size, settings.weight_decay, objective, key)
+        per_epoch = -(-samples // settings.batch_size)
+        found: Gradient = await self._work(job, self._seconds or self.profile.train_seconds(1, per_epoch))
+        self._steps += 1
+        self._loss = found.loss
+        return found
+
+    async def loss(self, model: Tensor, *, samples: int | None = None) -> float:
+        """Return the mean loss of `model` ``[d]`` on the device's first `samples` training samples; takes no time."""
+        job = LossJob(model, self.id, self.num_samples if samples is None else samples)
+        return float(await self._work(job, 0.0))
+
     async def upload(self, *, based_on: Snapshot, **payload: Any) -> None:
-        """Send `payload` to the server; returns when the server has it.
+        """Send `payload` to the server, once per task; returns when the server has it.
 
         Parameters
         ----------
@@ -150,77 +249,185 @@ class DeviceHandle:
             The global model that the payload was made from; staleness counts from its version.
         **payload
             Named content, e.g. ``model=``, ``delta=`` or ``gradient=``; tensors count as bytes on the wire.
+
+        Raises
+        ------
+        RunError
+            If this task has sent something already.
         """
-        size = sum(_nbytes(value) for value in payload.values() if isinstance(value, Tensor))
+        if self._sent:
+            raise RunError("a task sends one upload; this is its second")
+        size = 0
+        for value in payload.values():
+            if value.__class__ is Tensor or isinstance(value, Tensor):  # isinstance() alone asks a slow metaclass
+                size += value.nbytes
+        seconds = self.profile.up_seconds(size) if self._seconds is None else 0.0
         run = self._run
-        finish = self.now + (self.profile.up_seconds(size) if self._train_seconds is None else 0.0)
-        if finish > self.now:
-            run.trace(self._task, self.id, "upload", self.now, finish, self._base_version)
-        await run.kernel.sleep_until(finish, Kind.ARRIVAL, self._task)
-        run.server.deliver(
-            Upload(
-                server=run.server,
-                device=self.id,
-                task=self._task,
-                base_version=based_on.version,
-                arrived_seconds=self.now,
-                num_samples=self.num_samples,
-                steps=self._steps,
-                loss=self._loss,
-                payload=payload,
-            ),
-            size,
-            sampled=self._train_seconds is not None,
-        )
+        if run.plain:
+            await sleep_until(run.kernel.now + seconds, Kind.ARRIVAL)
+        else:
+            sent = await self._send(payload, seconds, size)
+            if sent is None:
+                return
+            payload = sent
+        self._sent = True
+        upload = Upload(
+            self._server, self.id, self._task, based_on.version, run.kernel.now, self.num_samples, self._steps,
+            self._loss, payload,
+        )  # fmt: skip
+        self._server.deliver(upload, size, sampled=self._seconds is not None)
+        self._record()
+
+    async def _send(self, payload: dict[str, Any], seconds: float, size: int) -> dict[str, Any] | None:
+        """Let the transfer pass, with what goes wrong; return what arrives, or None if that is nothing (any more)."""
+        messages = [Message(payload)]
+        for fault, rng in self._struck:
+            if not messages:
+                break
+            sent = fault.send(messages, rng)
+            if sent is not messages:
+                self._log(fault, self._run.kernel.now)
+            messages = sent
+        messages.sort(key=lambda message: message.delay)
+        if messages:
+            seconds += messages[0].delay
+            for number, copy in enumerate(messages[1:]):
+                self._send_again(seconds - messages[0].delay + copy.delay, size, number)
+        if not self._replay:
+            await self._pass("upload", seconds, Kind.ARRIVAL)
+        self._sent = True
+        if self._replay:
+            self._replayed()
+        elif messages:
+            return messages[0].payload
+        else:
+            self._server.lose(self)
+            self._record()
+        return None
+
+    async def _request(self) -> Snapshot:
+        """Ask the server for its newest model; it answers after the arrivals of that instant, and when it is up."""
+        if self._replay:
+            return self._replayed()
+        kernel = self._run.kernel
+        self._resuming = False
+        await sleep_until(max(kernel.now, self._server.up_at), Kind.REQUEST)
+        while kernel.now < self._server.up_at:  # it went down again meanwhile
+            await sleep_until(self._server.up_at, Kind.REQUEST)
+        snapshot = self._server.send_snapshot()
+        self._record(snapshot)
+        return snapshot
+
+    async def _work(self, job: Job, seconds: float) -> Any:
+        """Have `job` computed while its virtual `seconds` pass, with what interrupts it."""
+        run = self._run
+        if run.plain:
+            finish = run.kernel.now + seconds
+            ticket = run.executor.submit(job, finish)
+            await sleep_until(finish, Kind.PROGRESS)
+            return run.executor.result(ticket)
+        pauses = []
+        for fault, rng in self._struck if seconds else ():
+            pause = fault.interrupt(seconds, rng)
+            if pause is not None:
+                pauses.append((pause, fault))
+        if self._replay:
+            return self._replayed()
+        if not pauses and run.devices.always_available:
+            ticket = run.executor.submit(job, run.kernel.now + seconds)
+            await self._pass("train", seconds, Kind.PROGRESS)
+            result = run.executor.result(ticket)
+        else:
+            result = await self._interrupted(job, seconds, pauses)
+        self._record(result)
+        return result
+
+    async def _interrupted(self, job: Job, seconds: float, struck: list[tuple[Interruption, Fault]]) -> Any:
+        """Have `job` computed although its device is called away, or crashes before it is done."""
+        run = self._run
+        struck.sort(key=lambda pair: pair[0].after)
+        pauses, crash = [], None
+        for pause, fault in struck:
+            if pause.fatal:
+                crash, seconds = (pause, fault), pause.after
+                break
+            pauses.append(pause)
+            self._log(fault, run.kernel.now + pause.after + sum(p.seconds for p in pauses[:-1]))
+        finish = self._intervals(seconds, pauses)[-1][1]
+        ticket = None if crash else run.executor.submit(job, finish)
+        await self._pass("train", seconds, Kind.PROGRESS, pauses)
+        if ticket is None:
+            assert crash is not None
+            self._log(crash[1], run.kernel.now)
+            self._server.lose(self)
+            if self._reserved:
+                self._server.keep_away(self.id, crash[0].seconds)
+            if run.tracing and self._reserved and crash[0].seconds:
+                until = run.kernel.now + crash[0].seconds
+                run.trace(self._task, self.id, "down", run.kernel.now, until, self._trigger_snapshot.version)
+            raise Crashed
+        return run.executor.result(ticket)
 
     async def _spend(self, activity: str, seconds: float) -> None:
+        """Let virtual time pass, if it is any."""
         if seconds > 0:
-            finish = self.now + seconds
-            self._run.trace(self._task, self.id, activity, self.now, finish, self._base_version)
-            await self._run.kernel.sleep_until(finish, Kind.PROGRESS, self._task)
+            if self._replay:
+                self._replayed()
+                return
+            await self._pass(activity, seconds, Kind.PROGRESS)
+            self._record()
 
+    async def _pass(self, activity: str, seconds: float, kind: Kind, pauses: Sequence[Interruption] = ()) -> None:
+        """Let the time of an activity pass; a device that goes away for good never ends it."""
+        run = self._run
+        intervals = self._intervals(seconds, pauses)
+        finish = intervals[-1][1]
+        if run.tracing and not self._resuming and finish > run.kernel.now:
+            before = run.kernel.now
+            for start, stop in intervals:
+                for what, first, last in (("down", before, start), (activity, start, stop)):
+                    if first < last < inf:
+                        run.trace(self._task, self.id, what, first, last, self._trigger_snapshot.version)
+                before = stop
+        self._resuming = False
+        if finish == inf:
+            await sleep_until(max([run.kernel.now, *(stop for _, stop in intervals if stop < inf)]), Kind.PROGRESS)
+            self._server.lose(self)
+            raise Crashed
+        await sleep_until(finish, kind)
 
-@dataclass(frozen=True, eq=False)
-class Upload:
-    """What has arrived at the server.
+    def _intervals(self, seconds: float, pauses: Sequence[Interruption]) -> list[tuple[float, float]]:
+        """Return from when to when the device works on something that takes `seconds` and begins now."""
+        run, intervals = self._run, []
+        time, done = run.kernel.now, 0.0
+        windows = not run.devices.always_available and self.id != POOLED and self._seconds is None
+        for after, away in [*((pause.after, pause.seconds) for pause in pauses), (seconds, 0.0)]:
+            left = after - done
+            if windows:
+                time = run.devices.resume_at(self.id, time)
+                while (stop := run.devices.leaves_at(self.id, time)) < time + left:
+                    intervals.append((time, stop))
+                    left -= stop - time
+                    time = run.devices.resume_at(self.id, stop)
+            intervals.append((time, time + left))
+            time, done = time + left + away, after
+        return intervals
 
-    Attributes
-    ----------
-    device, task : int
-        Sender, and dispatch sequence number.
-    base_version : int
-        Version that the content was made from.
-    arrived_seconds : float
-        Virtual time of arrival.
-    num_samples, steps : int
-        The device's data size, and its local steps in this task.
-    loss : float
-        Mean local training loss.
-    payload : dict
-        The content by name; also reachable as attributes (``upload.model``).
-    """
+    def _record(self, value: Any = None) -> None:
+        """Keep what the program has just been given, and when."""
+        if self._run.checkpointing:
+            self._journal.append((self._run.kernel.now, value))
 
-    server: Any
-    device: int
-    task: int
-    base_version: int
-    arrived_seconds: float
-    num_samples: int
-    steps: int
-    loss: float
-    payload: dict[str, Any]
+    def _replayed(self) -> Any:
+        """Return what the next effect of a resumed task gave, and set the clock to when that was."""
+        self._run.kernel.now, value = self._replay.popleft()  # type: ignore[attr-defined]
+        return value
 
-    @property
-    def staleness(self) -> int:
-        """Commits since the model it is based on was sent: 0 for a fresh upload, if used now."""
-        return self.server.version - self.base_version
+    def _log(self, fault: Fault, seconds: float) -> None:
+        if not self._replay and not self._resuming:
+            self._run.log_fault(self.id, self._task, fault.kind, seconds)  # type: ignore[attr-defined]
 
-    def __getattr__(self, name: str) -> Any:
-        payload = self.__dict__.get("payload", {})
-        if name in payload:
-            return payload[name]
-        raise AttributeError(f"the upload of device {self.device} has no {name!r}; it has {sorted(payload)}")
-
-
-def _nbytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+    def _send_again(self, seconds: float, size: int, number: int) -> None:
+        if not self._replay and not self._resuming:
+            arguments = (self._server.number, self._task, self.id, size, number)
+            self._run.timer(self._run.kernel.now + seconds, Kind.ARRIVAL, self._task, "duplicate", *arguments)

@@ -1,25 +1,35 @@
-"""Where local jobs are computed. All executors give the same numbers, bit for bit.
+"""Where local jobs are computed.
 
-PyTorch's intra-op threads are set to one while a run computes: summation order then depends on nothing but the job,
-and two single-threaded workers are faster than one worker with two threads.
+``sequential`` and ``threads`` give the same numbers, bit for bit; those of ``batched`` agree with them within the
+tolerance of floating point. PyTorch's intra-op threads are set to one while a run computes: summation order then
+depends on nothing but the job, and two single-threaded workers are faster than one worker with two threads.
 """
 
 from __future__ import annotations
 
 import heapq
 import os
+import sys
 import threading
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
 
 from fl_core.errors import SpecError, unknown
+from fl_core.runtime.batched import Shape, compute_together, shape_of
 from fl_core.runtime.local import Job
-from fl_core.tasks import Task, Workspace
+from fl_core.tasks import BatchedTask, BatchedWorkspace, Task, Workspace
 
 RESULT_BYTES = 64 * 2**20
 """Models computed ahead of their use may fill this much memory."""
+
+STEP_SAMPLES = 4096
+"""At most so many samples are in one vectorised step: the bound on the memory of activations."""
+
+SWITCH_SECONDS = 1e-4
+"""Python's switch interval while workers compute (its default is 5 ms); see :class:`Threads`."""
 
 
 class Ticket:
@@ -29,9 +39,9 @@ class Ticket:
 
     def __init__(self, job: Job) -> None:
         self.job: Job | None = job
-        self.started = self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
+        self.started = self.done = False
 
     def compute(self, workspace: Workspace) -> None:
         """Run the job, keeping its result or its error; the job itself is let go."""
@@ -69,7 +79,7 @@ class Executor(ABC):
 
     @abstractmethod
     def result(self, ticket: Ticket) -> Any:
-        """Wait for the result of `ticket` and return it; errors of the job are raised here."""
+        """Wait for the result of `ticket` and return it, once; errors of the job are raised here."""
 
 
 class Sequential(Executor):
@@ -85,11 +95,12 @@ class Sequential(Executor):
         return Ticket(job)
 
     def result(self, ticket: Ticket) -> Any:
-        """Compute `ticket` unless that has happened, and return its result."""
-        if not ticket.done:
-            ticket.compute(self._workspace)
-            ticket.done = True
-        return ticket.take()
+        """Compute the job."""
+        job = ticket.job
+        if job is not None:  # the shortest way: what a job costs here, a million jobs cost in each run
+            ticket.result = job.run(self._workspace)
+            ticket.job = None
+        return ticket.result
 
 
 class Threads(Executor):
@@ -105,22 +116,30 @@ class Threads(Executor):
     -----
     Work ahead is bounded: results that nobody has taken yet fill at most :data:`RESULT_BYTES` (and at least two
     models per thread), however many devices are in flight.
+
+    A worker hands the interpreter back at each PyTorch call, mostly for a few microseconds. Those who wait for it are
+    woken each time and mostly find it taken again; only after Python's switch interval does the next to let go wait
+    until another has it. A short interval therefore saves most of that waking.
     """
 
     def __init__(self, task: Task, threads: int) -> None:
         super().__init__(task)
         self.threads = threads
-        self._window = max(2 * threads, RESULT_BYTES // (4 * max(1, task.dimension)))
+        self._window = max(2 * threads, _models(task))
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._finished = threading.Condition(self._lock)
         self._pending: list[tuple[float, int, Ticket]] = []
+        self._awaited: Ticket | None = None
         self._count = self._ahead = 0
         self._closed = False
 
     def __enter__(self) -> Threads:
         super().__enter__()
-        self._workers = [threading.Thread(target=self._serve, daemon=True) for _ in range(self.threads)]
+        spaces = [self.task.workspace() for _ in range(self.threads)]
+        self._workers = [threading.Thread(target=self._serve, args=(space,), daemon=True) for space in spaces]
+        self._interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
         for worker in self._workers:
             worker.start()
         return self
@@ -131,6 +150,7 @@ class Threads(Executor):
             self._work.notify_all()
         for worker in self._workers:
             worker.join()
+        sys.setswitchinterval(self._interval)
         super().__exit__()
 
     def submit(self, job: Job, due: float) -> Ticket:
@@ -145,6 +165,7 @@ class Threads(Executor):
         with self._lock:
             if not ticket.started:
                 self._queue(ticket, float("-inf"))
+            self._awaited = ticket
             while not ticket.done:
                 self._finished.wait()
             self._ahead -= 1
@@ -161,30 +182,149 @@ class Threads(Executor):
             heapq.heappop(self._pending)
         return bool(self._pending) and (self._ahead < self._window or self._pending[0][0] == float("-inf"))
 
-    def _serve(self) -> None:
+    def _serve(self, workspace: Workspace) -> None:
         torch.set_num_threads(1)
-        workspace = self.task.workspace()
-        while True:
-            with self._lock:
-                while not self._closed and not self._may_start():
-                    self._work.wait()
-                if self._closed:
-                    return
-                ticket = heapq.heappop(self._pending)[2]
-                ticket.started = True
-                self._ahead += 1
+        ticket = self._exchange(None)
+        while ticket is not None:
             ticket.compute(workspace)
-            with self._lock:
-                ticket.done = True
-                self._finished.notify_all()
+            ticket = self._exchange(ticket)
+
+    def _exchange(self, finished: Ticket | None) -> Ticket | None:
+        """Hand in a finished ticket and wait for the next one; None: go home."""
+        with self._lock:
+            if finished is not None:
+                finished.done = True
+                if finished is self._awaited:
+                    self._finished.notify()
+            while not self._closed and not self._may_start():
+                self._work.wait()
+            if self._closed:
+                return None
+            ticket = heapq.heappop(self._pending)[2]
+            ticket.started = True
+            self._ahead += 1
+            return ticket
 
 
-EXECUTORS = ("sequential", "threads")
+class Batched(Executor):
+    """Trains jobs of equal shape together, vectorised over devices; the default where there is an accelerator.
+
+    Parameters
+    ----------
+    task : Task
+        One that is no :class:`~fl_core.tasks.BatchedTask` has its jobs computed one by one.
+
+    Notes
+    -----
+    A job whose result is wanted is computed with the pending jobs of its shape (the same steps on mini-batches of the
+    same sizes), earliest due first; on what they are grouped depends the last digits of a result, and on nothing but
+    the order of calls and the due times depends the grouping. As with :class:`Threads`, results that nobody has taken
+    yet fill at most :data:`RESULT_BYTES`, and a step has at most :data:`STEP_SAMPLES` samples.
+
+    On a CPU this works and is slower, 0.5 to 0.7 times as fast as ``sequential`` with LeNet-5: a convolution with a
+    kernel for each model runs badly there.
+
+    Whatever cannot be vectorised (control flow that looks at the data, say) is computed one by one, with a warning
+    that names the reason.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._window = max(2, _models(task))
+        self._pending: dict[Shape, list[tuple[float, int, Ticket]]] = {}
+        self._count = self._ahead = 0
+        self._alone: set[tuple[type, type]] = set()
+        self._reasons: set[str] = set()
+
+    def __enter__(self) -> Batched:
+        super().__enter__()
+        # The numbers of a CPU, and the same ones each time: no 19-bit products, no race between additions.
+        self._flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
+        self._flags.__enter__()
+        self._vectorised: BatchedWorkspace | None = None
+        self._workspace: Workspace
+        if isinstance(self.task, BatchedTask):
+            self._workspace = self._vectorised = self.task.batched_workspace(self.place)
+        else:
+            self._workspace = self.task.workspace()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._flags.__exit__(None, None, None)
+        super().__exit__()
+
+    def submit(self, job: Job, due: float) -> Ticket:
+        """Keep the job for later, beside others of its shape."""
+        ticket = Ticket(job)
+        shape = shape_of(job)
+        if shape is not None:
+            self._count += 1
+            heapq.heappush(self._pending.setdefault(shape, []), (due, self._count, ticket))
+        return ticket
+
+    def result(self, ticket: Ticket) -> Any:
+        """Compute `ticket`, if that has not happened, and what goes with it."""
+        if not ticket.done:
+            self._compute(ticket)
+        self._ahead -= 1
+        return ticket.take()
+
+    def _compute(self, ticket: Ticket) -> None:
+        job = ticket.job
+        shape = shape_of(job)
+        group = [ticket] if shape is None else self._group(ticket, shape)
+        self._ahead += len(group)
+        reason = ""
+        if shape is not None and self._vectorised is not None and (len(group) > 1 or self.place.type != "cpu"):
+            reason = self._compute_together(group, shape, self._vectorised)
+        elif shape is not None and self._vectorised is None:
+            reason = f"{type(self.task).__name__} has no batched_workspace"
+        for each in group:
+            if not each.done:
+                each.compute(self._workspace)
+                each.done = True
+        if reason and all(each.error is None for each in group):  # else it may be a job that is wrong
+            self._alone.add(_kind(job))
+            if reason not in self._reasons:
+                self._reasons.add(reason)
+                warnings.warn(f"the batched executor computes jobs one by one: {reason}", UserWarning, stacklevel=3)
+
+    def _group(self, ticket: Ticket, shape: Shape) -> list[Ticket]:
+        """Take `ticket` and what is to be computed with it from the pending ones."""
+        ticket.started = True
+        group, pending = [ticket], self._pending[shape]
+        room = min(self._window - self._ahead, STEP_SAMPLES // max(shape.sizes))
+        while pending and len(group) < room and _kind(ticket.job) not in self._alone:
+            other = heapq.heappop(pending)[2]
+            if not other.started:
+                other.started = True
+                group.append(other)
+        return group
+
+    def _compute_together(self, group: list[Ticket], shape: Shape, workspace: BatchedWorkspace) -> str:
+        """Compute `group`, or return why that is impossible."""
+        jobs: list[Any] = [ticket.job for ticket in group]
+        try:
+            results = compute_together(jobs, shape, workspace)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".partition("\n")[0]
+        for ticket, result in zip(group, results, strict=True):
+            ticket.result, ticket.job, ticket.done = result, None, True
+        return ""
+
+
+EXECUTORS = ("sequential", "threads", "batched")
 
 
 def usable_cores() -> int:
     """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_executor() -> str:
+    """Return the name of the fastest executor on this machine."""
+    return "batched" if torch.cuda.is_available() else "threads"
 
 
 def make_executor(name: str, task: Task, threads: int | None = None) -> Executor:
@@ -199,6 +339,16 @@ def make_executor(name: str, task: Task, threads: int | None = None) -> Executor
         raise unknown("executor", name, EXECUTORS)
     if threads is not None and threads < 1:
         raise SpecError(f"threads = {threads} must be at least 1")
-    if name == "sequential":
-        return Sequential(task)
-    return Threads(task, threads or usable_cores())
+    if name == "threads":
+        return Threads(task, threads or usable_cores())
+    return Sequential(task) if name == "sequential" else Batched(task)
+
+
+def _models(task: Task) -> int:
+    """Return how many models fit into :data:`RESULT_BYTES`."""
+    return RESULT_BYTES // (4 * max(1, task.dimension))
+
+
+def _kind(job: Any) -> tuple[type, type]:
+    """Return what jobs have in common that cannot be vectorised: their kind, and that of their objective."""
+    return type(job), type(job.objective)

@@ -13,6 +13,9 @@ UPDATE_COLUMNS = ("seconds", "version", "device", "staleness", "weight", "steps"
 COUNTERS = ("gradients", "models_sent", "models_received", "bytes_down", "bytes_up")
 EVALUATION_COLUMNS = ("seconds", "version", *COUNTERS, "test_accuracy", "test_loss", "train_loss")
 SPAN_COLUMNS = ("task", "device", "activity", "start", "end", "base_version")
+FAULT_COLUMNS = ("seconds", "device", "task", "fault")
+TABLES = ("evaluations", "updates", "spans", "faults")
+OUTCOMES = ("dispatched", "applied", "discarded", "rejected", "lost", "duplicates")
 
 
 @dataclass
@@ -35,6 +38,16 @@ class History:
         Event trace, filled when the run was asked to trace. ``task``: dispatch sequence number; ``activity``:
         ``"download"``, ``"train"`` or ``"upload"`` (those that take time); ``start``, ``end``: virtual seconds, the
         end after the run's own end for tasks still in flight; ``base_version``: version the task began with.
+    faults : dict of lists
+        One row per thing that went wrong. ``seconds``: virtual time at which it shows; ``device``, ``task``: whom it
+        struck (-1: the server); ``fault``: the kind of the declared fault, or ``"rejected: ..."`` with the reason.
+    outcomes : dict of int
+        How the ``dispatched`` tasks ended: ``applied`` in a version, ``discarded`` by the algorithm (too stale),
+        ``rejected`` (not finite, or of the wrong length), ``lost`` (crashed, lost on the way or at a server that was
+        down), or still ``in_flight`` (on a device or waiting at the server). The five add up to the first.
+        ``duplicates``: second copies that were recognised.
+    ended : str
+        Why the run ended: ``"budget"``, or ``"rejected"`` when nothing but unusable uploads arrived any more.
     model : Tensor or None
         ``[d]``, the last global model.
     """
@@ -43,6 +56,9 @@ class History:
     updates: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in UPDATE_COLUMNS})
     spans: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in SPAN_COLUMNS})
     model: Tensor | None = field(default=None, repr=False)
+    faults: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in FAULT_COLUMNS})
+    outcomes: dict[str, int] = field(default_factory=dict)
+    ended: str = "budget"
 
     def evaluation_frame(self) -> pd.DataFrame:
         """Return the evaluations as a frame, with the derived column ``communications`` (sent + received)."""
@@ -58,16 +74,22 @@ class History:
         """Return the event trace as a frame."""
         return pd.DataFrame(self.spans)
 
-    def to_dict(self) -> dict[str, dict[str, list[Any]]]:
+    def fault_frame(self) -> pd.DataFrame:
+        """Return the faults as a frame."""
+        return pd.DataFrame(self.faults)
+
+    def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the model is left out, NaN becomes None and infinity a string."""
-        tables = {"evaluations": self.evaluations, "updates": self.updates, "spans": self.spans}
-        return {name: {c: _plain(v) for c, v in table.items()} for name, table in tables.items()}
+        tables = {name: {c: _plain(v) for c, v in getattr(self, name).items()} for name in TABLES}
+        return {**tables, "outcomes": dict(self.outcomes), "ended": self.ended}
 
     @classmethod
-    def from_dict(cls, data: dict[str, dict[str, list[Any]]]) -> History:
-        """Rebuild what :meth:`to_dict` returned."""
-        tables = {name: {c: _full(v) for c, v in table.items()} for name, table in data.items()}
-        return cls(tables["evaluations"], tables["updates"], tables["spans"])
+    def from_dict(cls, data: dict[str, Any]) -> History:
+        """Rebuild what :meth:`to_dict` returned; what an older record lacks is empty."""
+        tables: dict[str, Any] = {
+            name: {column: _full(values) for column, values in data[name].items()} for name in TABLES if name in data
+        }
+        return cls(**tables, outcomes=data.get("outcomes", {}), ended=data.get("ended", "budget"))
 
     def __eq__(self, other: object) -> bool:
         """Bit-for-bit equality of all columns and of the model (NaN equals NaN)."""

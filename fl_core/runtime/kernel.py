@@ -1,10 +1,10 @@
 """The virtual clock: a deterministic discrete-event kernel that runs coroutines.
 
-A process is a coroutine. It suspends by awaiting :func:`suspend` with a function that arranges its return, for
-example by putting it into the event queue. Events are ordered by (time, kind, order): ``order`` is the dispatch
-sequence number of the task that an event belongs to. Nothing else decides, so the same inputs give the same
-history. At one instant, device progress that the server cannot see comes first; then arrivals, requests for a fresh
-model, trigger ticks, and evaluations last.
+A process is a coroutine. It suspends by awaiting :func:`sleep_until`, or :func:`park` after having arranged that
+somebody resumes it. Events are ordered by (time, kind, order): ``order`` is the dispatch sequence number of the task
+that an event belongs to. Nothing else decides, so the same inputs give the same history. At one instant, device
+progress that the server cannot see comes first; then arrivals, requests for a fresh model, trigger ticks, and
+evaluations last.
 """
 
 from __future__ import annotations
@@ -33,13 +33,8 @@ class StopRun(BaseException):
     """Raised inside a process to end the whole run normally: the budget is used up."""
 
 
-Arrange = Callable[["Process"], None]
-
-
-@types.coroutine
-def suspend(arrange: Arrange) -> Generator[Arrange, Any, Any]:
-    """Suspend the calling process; `arrange` gets it and must see to its being resumed."""
-    return (yield arrange)
+class Crashed(BaseException):
+    """Raised inside a process to end that process alone."""
 
 
 class Process:
@@ -47,22 +42,48 @@ class Process:
 
     Attributes
     ----------
-    name : str
+    name : object
         What error messages call it, e.g. ``"device 3"``.
     order : int
         Its place among events of equal time and kind.
+    pending : tuple or None
+        The event that it waits for, while it sleeps.
+    acted : bool
+        Whether it has done anything but wait.
     """
 
-    __slots__ = ("coroutine", "name", "on_end", "order")
+    __slots__ = ("acted", "coroutine", "name", "on_end", "order", "pending", "send")
 
     def __init__(
         self,
-        coroutine: Coroutine[Arrange, Any, Any],
-        name: str,
+        coroutine: Coroutine[Any, Any, Any],
+        name: object,
         order: int = 0,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        self.coroutine, self.name, self.order, self.on_end = coroutine, name, order, on_end
+        self.coroutine, self.send = coroutine, coroutine.send
+        self.name, self.order, self.on_end = name, order, on_end
+        self.pending: Event | None = None
+        self.acted = False
+
+    def next(self) -> bool:
+        """Begin again after the coroutine has ended; False if the process is over."""
+        return False
+
+
+Event = tuple[float, int, int, int, Process | Callable[[], None]]
+
+
+@types.coroutine
+def sleep_until(time: float, kind: Kind) -> Generator[Any, Any, None]:
+    """Suspend the calling process until virtual `time`."""
+    yield (time, kind)
+
+
+@types.coroutine
+def park() -> Generator[None, Any, Any]:
+    """Suspend the calling process until somebody resumes it, and return what they hand over."""
+    return (yield None)
 
 
 class Kernel:
@@ -74,23 +95,29 @@ class Kernel:
         Virtual time in seconds; never decreases.
     events : int
         Events handled so far.
+    current : Process or None
+        The process that is running.
+    boundary : callable or None
+        Called before every event, when all that could happen at the last one has happened.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
         self.events = 0
-        self._queue: list[tuple[float, int, int, int, Callable[[], None]]] = []
+        self.current: Process | None = None
+        self.boundary: Callable[[], None] | None = None
+        self.scheduled = 0
+        self._queue: list[Event] = []
         self._ready: deque[tuple[Process, Any]] = deque()
         self._alive: dict[Process, None] = {}
-        self._scheduled = 0
 
     def spawn(self, process: Process) -> None:
         """Start `process` as soon as the processes that are ready now have run."""
         self._alive[process] = None
         self._ready.append((process, None))
 
-    def at(self, time: float, kind: Kind, order: int, action: Callable[[], None]) -> None:
-        """Call `action` at virtual `time` (not before now), in the kernel's order.
+    def at(self, time: float, kind: Kind, order: int, action: Process | Callable[[], None]) -> Event:
+        """Call `action` (or run it, if it is a process) at virtual `time` (not before now), in the kernel's order.
 
         Raises
         ------
@@ -99,12 +126,14 @@ class Kernel:
         """
         if not time >= self.now:
             raise ValueError(f"cannot schedule an event at t = {time} s: it is already t = {self.now} s")
-        self._scheduled += 1
-        heapq.heappush(self._queue, (time, kind, order, self._scheduled, action))
+        self.scheduled += 1
+        event = (time, kind, order, self.scheduled, action)
+        heapq.heappush(self._queue, event)
+        return event
 
-    async def sleep_until(self, time: float, kind: Kind, order: int) -> None:
-        """Suspend the calling process until virtual `time`."""
-        await suspend(lambda process: self.at(time, kind, order, lambda: self.step(process)))
+    def put(self, event: Event) -> None:
+        """Put back an event of a run that is resumed, with its old place in the order."""
+        heapq.heappush(self._queue, event)
 
     def resume(self, process: Process, value: Any = None) -> None:
         """Let a suspended process go on with `value`, after those that are ready already."""
@@ -118,19 +147,37 @@ class Kernel:
         RunError
             If the process fails; names it, the virtual time and the cause.
         """
-        try:
-            arrange = process.coroutine.send(value)
-        except StopIteration:
-            del self._alive[process]
-            if process.on_end:
-                process.on_end()
-        except (StopRun, RunError):
-            raise
-        except Exception as error:
-            cause = str(error) if isinstance(error, FlCoreError) else f"{type(error).__name__}: {error}"
-            raise RunError(f"{process.name} failed at t = {self.now:g} s: {cause}") from error
-        else:
-            arrange(process)
+        self.current = process
+        while True:
+            try:
+                wish = process.send(value)
+            except (StopIteration, Crashed):
+                if process.next():
+                    value = None
+                    continue
+                del self._alive[process]
+                process.pending = None  # the event names the process: a cycle would keep all that it holds
+                if process.on_end is not None:
+                    process.on_end()
+            except (StopRun, RunError):
+                raise
+            except Exception as error:
+                cause = str(error) if isinstance(error, FlCoreError) else f"{type(error).__name__}: {error}"
+                raise RunError(f"{process.name} failed at t = {self.now:g} s: {cause}") from error
+            else:
+                if wish is not None:
+                    time, kind = wish
+                    if not time >= self.now:
+                        raise RunError(f"{process.name} waits for t = {time} s, but it is already t = {self.now} s")
+                    self.scheduled += 1
+                    process.pending = event = (time, kind, process.order, self.scheduled, process)
+                    heapq.heappush(self._queue, event)
+            return
+
+    def revive(self, process: Process) -> None:
+        """Run a process of a resumed run up to where it waited."""
+        self._alive[process] = None
+        self.step(process)
 
     def run(self) -> None:
         """Handle events in order until a process raises :class:`StopRun`.
@@ -140,22 +187,26 @@ class Kernel:
         RunError
             If a process fails, or if nothing is left to happen while processes still wait.
         """
+        queue, ready, step, pop = self._queue, self._ready, self.step, heapq.heappop
         try:
-            self._drain()
-            while self._queue:
-                self.now, _, _, _, action = heapq.heappop(self._queue)
+            while True:
+                while ready:
+                    step(*ready.popleft())
+                if not queue:
+                    break
+                if self.boundary is not None:
+                    self.boundary()
+                self.now, _, _, _, action = pop(queue)
                 self.events += 1
-                action()
-                self._drain()
+                if isinstance(action, Process):
+                    step(action)
+                else:
+                    action()
         except StopRun:
             return
         finally:
             self._close()
         raise RunError(f"nothing is left to happen at t = {self.now:g} s, but the run has not reached its budget")
-
-    def _drain(self) -> None:
-        while self._ready:
-            self.step(*self._ready.popleft())
 
     def _close(self) -> None:
         for process in self._alive:

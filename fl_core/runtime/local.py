@@ -1,7 +1,8 @@
 """Local work: the PyTorch part of a run, as jobs that any thread may compute at any moment.
 
 A job's result is a function of the job alone (its start vector, its device's data, its random stream), so when and
-where it is computed cannot change a single bit.
+where it is computed cannot change a single bit. Jobs are plain dataclasses with slots: a frozen one costs three times
+as much to make, and a run makes millions of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,13 @@ from torch import Tensor
 
 from fl_core.streams import stream
 from fl_core.tasks import Objective, Workspace
+
+
+class Job(Protocol):
+    """A piece of work that needs a workspace and nothing else."""
+
+    def run(self, workspace: Workspace) -> object:
+        """Compute the result."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +45,7 @@ class Trained:
     steps: int
 
 
-class Job(Protocol):
-    """A piece of work that needs a workspace and nothing else."""
-
-    def run(self, workspace: Workspace) -> object:
-        """Compute the result."""
-
-
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class TrainJob:
     """Local SGD on one device (FA-4, FA-5).
 
@@ -77,32 +78,95 @@ class TrainJob:
         """Train in `workspace` and return a copy of the result."""
         workspace.load(self.start)
         parameters, gradient = workspace.parameters, workspace.gradient
-        anchor = self.start[: len(parameters)]
+        anchor = None
+        if self.objective is not None or self.weight_decay:
+            anchor = self.start[: len(parameters)].to(parameters.device)
         total: Tensor | float = 0.0
         for batch in batches(self.samples, self.batch_size, self.steps, stream(*self.key)):
             total = workspace.backward(self.device, batch) + total
-            with torch.no_grad():
-                if self.objective is not None:
-                    gradient.add_(self.objective.gradient(parameters, anchor))
-                if self.weight_decay:
-                    gradient.add_(parameters, alpha=self.weight_decay)
-                parameters.add_(gradient, alpha=-self.lr)
+            if anchor is not None:
+                regularise(gradient, parameters, anchor, self.objective, self.weight_decay)
+            parameters.add_(gradient, alpha=-self.lr)
         return Trained(workspace.snapshot(), float(total) / self.steps, self.steps)
 
 
-def batches(samples: int, size: int, steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield `steps` mini-batches of positions ``0..samples-1``: without replacement within an epoch."""
-    done = 0
-    while done < steps:
-        order = rng.permutation(samples)
-        for first in range(0, samples, size):
-            if done == steps:
-                return
-            yield order[first : first + size]
-            done += 1
-
-
 @dataclass(frozen=True)
+class Gradient:
+    """One mini-batch gradient.
+
+    Attributes
+    ----------
+    gradient : Tensor
+        ``[p]``.
+    loss : float
+        Mean loss of the mini-batch.
+    """
+
+    gradient: Tensor
+    loss: float
+
+
+@dataclass(slots=True)
+class GradientJob:
+    """The gradient of one mini-batch on one device, the first of an epoch (WKAFL uploads these).
+
+    Attributes
+    ----------
+    start : Tensor
+        ``[d]``, the model at which it is taken; read only.
+    device, samples : int
+        Whose data, and how many samples that is.
+    batch_size : int
+    weight_decay : float
+    objective : Objective or None
+        Added to the local loss, with `start` as both of its arguments.
+    key : tuple
+        ``(seed, purpose, *index)`` of the random stream that orders the samples.
+    """
+
+    start: Tensor
+    device: int
+    samples: int
+    batch_size: int
+    weight_decay: float
+    objective: Objective | None
+    key: tuple[int, str, int, int, int]
+
+    def run(self, workspace: Workspace) -> Gradient:
+        """Differentiate in `workspace` and return a copy of the result."""
+        workspace.load(self.start)
+        parameters, gradient = workspace.parameters, workspace.gradient
+        [batch] = batches(self.samples, self.batch_size, 1, stream(*self.key))
+        loss = float(workspace.backward(self.device, batch))
+        anchor = self.start[: len(parameters)].to(parameters.device)
+        regularise(gradient, parameters, anchor, self.objective, self.weight_decay)
+        return Gradient(gradient.to("cpu", copy=True), loss)
+
+
+@dataclass(slots=True)
+class LossJob:
+    """The mean loss of a model on training samples of one device.
+
+    Attributes
+    ----------
+    model : Tensor
+        ``[d]``, read only.
+    device : int
+        Whose data.
+    samples : int
+        Only the first so many samples are looked at.
+    """
+
+    model: Tensor
+    device: int
+    samples: int
+
+    def run(self, workspace: Workspace) -> float:
+        """Return the loss."""
+        return workspace.loss(self.model, self.device, self.samples)
+
+
+@dataclass(slots=True)
 class EvaluateJob:
     """Measure a global model.
 
@@ -120,3 +184,26 @@ class EvaluateJob:
     def run(self, workspace: Workspace) -> dict[str, float]:
         """Return the task's metrics."""
         return workspace.evaluate(self.model, self.train_samples)
+
+
+def batches(samples: int, size: int, steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield `steps` mini-batches of positions ``0..samples-1``: without replacement within an epoch."""
+    done = 0
+    while done < steps:
+        order = rng.permutation(samples)
+        for first in range(0, samples, size):
+            if done == steps:
+                return
+            yield order[first : first + size]
+            done += 1
+
+
+def regularise(
+    gradient: Tensor, parameters: Tensor, start: Tensor, objective: Objective | None, weight_decay: float
+) -> None:
+    """Add to `gradient` ``[..., p]`` what is not the loss: the objective's gradient and the weight decay."""
+    with torch.no_grad():
+        if objective is not None:
+            gradient.add_(objective.gradient(parameters, start))
+        if weight_decay:
+            gradient.add_(parameters, alpha=weight_decay)

@@ -1,58 +1,133 @@
-"""The server's side: what a scheduler and an updater may call and await."""
+"""The server's side: what a scheduler and an updater may call and await.
+
+Both are programs that the runtime repeats: a *turn* waits for one occasion, acts on it, and returns; what must be
+remembered is kept in ``server.state``. (A loop inside the coroutine works too, but a run can be stored only while
+every server program waits at the beginning of a turn.)
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import cache
+from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
-from fl_core.runtime.history import COUNTERS, append
+from fl_core.runtime.history import COUNTERS, OUTCOMES
 from fl_core.runtime.idle import IdleSet
-from fl_core.runtime.kernel import Kind, Process, suspend
-from fl_core.runtime.schedules import keep_busy, sampled_staleness
+from fl_core.runtime.kernel import Kind, Process, park
 from fl_core.streams import stream
 from fl_core.tasks import POOLED
+from fl_core.world.triggers import Continuous, Sampled
 
 if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
 
+Select = Callable[[Any], "list[Upload] | None"]
 
-class ServerHandle:
-    """The server as an algorithm sees it.
+
+class Program(Process):
+    """A server program: its coroutine is begun again whenever a turn has ended.
 
     Attributes
     ----------
+    began : float
+        When the present turn began, virtual seconds.
+    waits : int
+        Waits of the present turn so far; `acted` too is about the present turn.
+    wait : tuple
+        What it waits for, and with which arguments.
+    place : int
+        Grows with every wait of the run: the order in which programs came to wait.
+    seen : dict
+        What it has been told already: versions, changes of the idle set, ticks.
+    """
+
+    __slots__ = ("began", "begin", "kernel", "place", "seen", "wait", "waits")
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]], name: str, order: int, kernel: Any) -> None:
+        super().__init__(begin(), name, order)
+        self.begin, self.kernel = begin, kernel
+        self.began, self.waits, self.place = 0.0, 0, 0
+        self.wait: tuple[Any, ...] = ()
+        self.seen: dict[str, int] = {}
+
+    def next(self) -> bool:
+        """Begin the next turn; a program that did not wait for anything is over."""
+        if not self.waits:
+            return False
+        self.coroutine = self.begin()
+        self.send = self.coroutine.send
+        self.began, self.waits, self.acted = self.kernel.now, 0, False
+        return True
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the present turn has done nothing but come to its first wait."""
+        return self.waits == 1 and not self.acted
+
+
+class ServerHandle:
+    """The server as an algorithm sees it; in a world with clusters there is one for each.
+
+    Attributes
+    ----------
+    number : int
+        Which server this is, from 0.
+    devices : range
+        Numbers of its devices.
     version : int
-        Commits so far.
+        Its commits so far.
+    in_flight : int
+        Tasks that its devices work on.
     idle : IdleSet
-        Devices that are not working.
+        Its devices that are free.
     state : dict
         Plain data that the algorithm keeps.
     rng : numpy.random.Generator
         The server's own random stream.
+    up_at : float
+        Virtual time at which it is up again; in the past except during a restart.
     """
 
-    def __init__(self, run: Simulation, model: Tensor) -> None:
+    def __init__(self, run: Simulation, model: Tensor, number: int = 0) -> None:
         self._run = run
+        self.number = number
+        self.devices: range = run.devices.members(number)
         self._model = model
         self._frozen = model._version
+        self._snapshot: Snapshot | None = None
+        self._bytes = model.numel() * model.element_size()
         self.version = 0
-        self.idle = IdleSet(len(run.devices))
+        self.idle = IdleSet(self.devices)
         self.state: dict[str, Any] = {}
-        self.rng = stream(run.seed, "server")
+        self.rng = stream(run.seed, "server", *([number] if number else []))
         self.in_flight = 0
+        self.up_at = 0.0
         self.counters = dict.fromkeys(COUNTERS, 0)
-        self._dispatched = 0
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        self.rejected_in_a_row = 0
+        self.changes = 1
         self._triggers: dict[int, int] = {}
         self._inbox: deque[Upload] = deque()
         self._taken: list[Upload] = []
-        self._receiver: tuple[Process, Callable[[], list[Upload] | None]] | None = None
-        self._idle_waiters: list[Process] = []
-        self._commit_waiters: list[Process] = []
+        self._receiver: tuple[Program, Select, Any] | None = None
+        self._waiters: dict[str, list[Program]] = {"idle": [], "version": [], "released": []}
+        self._released: dict[int, None] | None = None
+        self._missed: set[str] = set()
+        self._answered = self._committed_at = 0
+        self._failed: set[int] = set()
+        self._down = False
+        world = run.devices.world
+        sampled = world.max_staleness is not None
+        self._declared = Sampled(max_staleness=world.max_staleness) if sampled else world.trigger
+        self._samples = 0
 
     @property
     def model(self) -> Tensor:
@@ -65,13 +140,26 @@ class ServerHandle:
         return self._run.kernel.now
 
     @property
-    def devices(self) -> range:
-        """All device numbers."""
-        return range(len(self._run.devices))
+    def iteration(self) -> int:
+        """Commits of all servers together (SD-FEEL's global iteration k)."""
+        return self._run.version
+
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """Numbers of the servers that this one exchanges models with."""
+        return self._run.devices.neighbours(self.number)
 
     def share(self, device: int) -> float:
-        """Return the part of all training samples that `device` holds."""
-        return self._run.task.num_samples(device) / self._run.task.num_samples(POOLED)
+        """Return the part of this server's training samples that `device` holds."""
+        task = self._run.task
+        if not self._samples:
+            alone = self._run.devices.num_servers == 1
+            self._samples = task.num_samples(POOLED) if alone else sum(map(task.num_samples, self.devices))
+        return task.num_samples(device) / self._samples
+
+    def stream(self, purpose: str, *index: int) -> np.random.Generator:
+        """Return the run's random stream of that name."""
+        return stream(self._run.seed, purpose, *index)
 
     def dispatch(self, devices: Iterable[int], *, seconds: float | None = None) -> None:
         """Trigger `devices` now, in the given order, each with the present global model.
@@ -89,26 +177,28 @@ class ServerHandle:
         RunError
             If a device is already working or does not exist.
         """
+        run, triggers, idle = self._run, self._triggers, self.idle
+        snapshot = self._current()
+        run.kernel.current.acted = True  # type: ignore[union-attr]
         for device in devices:
             device = int(device)
-            if device != POOLED and seconds is None:
-                if device not in self.idle:
-                    known = device in self.devices
-                    why = "is already working" if known else f"does not exist (0..{len(self.devices) - 1})"
-                    raise RunError(f"cannot trigger device {device} at t = {self.now:g} s: it {why}")
-                self.idle.remove(device)
-            trigger = self._triggers.get(device, 0)
-            self._triggers[device] = trigger + 1
-            self._dispatched += 1
+            reserved = device != POOLED and seconds is None
+            if reserved:
+                if device not in idle:
+                    raise RunError(f"cannot trigger device {device} at t = {self.now:g} s: {self._why_not(device)}")
+                idle.remove(device)
+                if self._released:
+                    self._released.pop(device, None)
+            if self._failed:
+                self._failed.discard(device)
+            trigger = triggers.get(device, 0)
+            triggers[device] = trigger + 1
             self.in_flight += 1
+            self.outcomes["dispatched"] += 1
             if seconds is None:
                 self._count_download()
-            snapshot = Snapshot(self._checked_model(), self.version)
-            handle = DeviceHandle(self._run, device, trigger, self._dispatched, snapshot, seconds)
-            program = self._run.algorithm.device(handle)
-            name = "the pooled device" if device == POOLED else f"device {device}"
-            end = self._ender(device, seconds is None)
-            self._run.kernel.spawn(Process(program, name, self._dispatched, end))
+            run.dispatched += 1
+            run.launch(DeviceHandle(run, self, device, trigger, run.dispatched, snapshot, seconds, reserved))
 
     async def receive(
         self,
@@ -127,85 +217,164 @@ class ServerHandle:
             Instead: wait until this virtual time and take all that have arrived, possibly none. An arrival exactly
             then is included.
         from_ : sequence of int, optional
-            Instead: wait for one upload of each of these devices, and return them in this order.
+            Instead: wait for one upload of each of these devices, and return them in this order. A device whose
+            last upload was lost or rejected, and that has not been triggered since, is not waited for.
         """
         if until is not None:
-            await self._run.kernel.sleep_until(until, Kind.TICK, 0)
+            await self._sleep("until", float(until))
             uploads, self._inbox = list(self._inbox), deque()
+            self._taken.extend(uploads)
+        elif from_ is not None:
+            wanted = tuple(from_)
+            ready = self._select("from", self._from, wanted)
+            uploads = await park() if ready is None else ready
         else:
-            select = (lambda: self._from(from_)) if from_ is not None else (lambda: self._first(count))
-            ready = select()
-            if ready is None:
-                ready = await suspend(lambda process: self._wait(process, select))
-            uploads = ready
-        self._taken.extend(uploads)
+            if count < 1:
+                raise RunError(f"receive(count={count}) is not valid: wait for at least 1 upload")
+            ready = self._select("count", self._first, count)
+            uploads = await park() if ready is None else ready
         return uploads
+
+    async def receive_round(self, most: int | None = None) -> list[Upload]:
+        """Wait until every triggered device has answered or failed; take the answers, in order of dispatch.
+
+        Parameters
+        ----------
+        most : int, optional
+            Take the first `most` answers in order of arrival as soon as they are there, and fewer only when nobody
+            else can answer (blocked rounds).
+        """
+        uploads = self._select("round", self._round, (most,))
+        if uploads is None:
+            uploads = await park()
+        if not self.in_flight:
+            self._answered = self.outcomes["dispatched"]
+        return uploads
+
+    def discard(self, upload: Upload) -> None:
+        """Drop an upload that was received, e.g. because it is too stale; it counts as discarded."""
+        self._run.kernel.current.acted = True  # type: ignore[union-attr]
+        self._taken.remove(upload)
+        self.outcomes["discarded"] += 1
+        self._release(upload.device)
 
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds` of virtual time (a trigger tick)."""
-        await self._run.kernel.sleep_until(self.now + seconds, Kind.TICK, 0)
+        await self._sleep("until", self.now + seconds)
+
+    async def every(self, seconds: float) -> None:
+        """Wait for the next of the times 0, `seconds`, 2 `seconds`, ... (a trigger tick)."""
+        program = self._program()
+        program.waits -= 1  # counted again by the sleep
+        count = max(program.seen.get("ticks", 0), ceil(self.now / seconds))
+        await self._sleep("until", count * seconds)
+        program.seen["ticks"] = count + 1
 
     async def idle_changed(self) -> None:
-        """Wait until a device has finished its task."""
-        await suspend(self._idle_waiters.append)
+        """Wait until a device has become free that this program has not seen yet: at the start all are new."""
+        program = self._program()
+        if program.seen.get("idle") == self.changes or self._down:
+            self._enlist(program, "idle")
+            await park()
+        program.seen["idle"] = self.changes
 
-    async def committed(self) -> None:
-        """Wait until a new version exists."""
-        await suspend(self._commit_waiters.append)
+    async def new_version(self) -> None:
+        """Wait until there is a version that this program has not seen yet: at the start version 0 is new."""
+        program = self._program()
+        if program.seen.get("version") == self.version or self._down:
+            self._enlist(program, "version")
+            await park()
+        program.seen["version"] = self.version
 
-    async def keep_busy(self, concurrency: int) -> None:
-        """Keep `concurrency` tasks in flight for ever: idle devices are triggered, drawn uniformly.
+    async def released(self) -> list[int]:
+        """Wait for devices whose last upload has been dealt with, and take them: at the start all devices.
 
-        In a world with sampled staleness that sampling decides instead, and `concurrency` has no meaning.
+        Those whose uploads were committed come in the order in which these were taken.
         """
-        limit = self._run.devices.world.max_staleness
-        if limit is None:
-            await keep_busy(self, concurrency)
-        else:
-            await sampled_staleness(self, limit, self._run.seed)
+        if self._released is None:
+            self._released = dict.fromkeys(self.idle)
+        program = self._program()
+        if not self._released or self._down:
+            self._enlist(program, "released")
+            await park()
+        released, self._released = list(self._released), {}
+        return released
 
-    def commit(self, model: Tensor, *, weight: float = float("nan")) -> None:
+    def keep_busy(self, concurrency: int) -> Coroutine[Any, Any, None]:
+        """Keep `concurrency` tasks in flight: idle devices are triggered, drawn uniformly; one turn of that.
+
+        If the world declares a trigger (or sampled staleness), that decides instead and `concurrency` has no meaning.
+        """
+        return (self._declared or _continuous(concurrency)).turn(self)
+
+    async def exchange(self) -> dict[int, Snapshot]:
+        """Return, by number, the present model of this server and of each neighbour.
+
+        The version of each is the :attr:`iteration` that its own last commit made (0 before the first): when its
+        devices were sent what they now train. A neighbour may have changed the model since.
+        """
+        servers = (self._run.servers[number] for number in (self.number, *self.neighbours))
+        return {server.number: Snapshot(server.checked_model(), server._committed_at) for server in servers}
+
+    def commit(
+        self,
+        model: Tensor,
+        *,
+        weight: float | Sequence[float] = float("nan"),
+        neighbours: Mapping[int, Tensor] | None = None,
+    ) -> None:
         """Make `model` the next global version, applied from the uploads received since the last commit.
 
         Parameters
         ----------
         model : Tensor
             ``[d]``; must be a new tensor, not the old one changed in place.
-        weight : float
-            Mixing weight, for the record.
+        weight : float or sequence of float
+            Mixing weight, for the record; of all uploads, or of each in the order in which they were received.
+        neighbours : mapping of int to Tensor, optional
+            New models of neighbouring servers, changed at the same instant; their versions stay.
 
         Raises
         ------
         RunError
             If the old model was changed in place: devices may still hold it.
         """
-        run = self._run
-        self._checked_model()
-        stale = [upload.staleness for upload in self._taken]
-        self._model, self._frozen = model, model._version
+        run, taken = self._run, self._taken
+        run.kernel.current.acted = True  # type: ignore[union-attr]
+        self._replace(model)
+        if neighbours:
+            for number, theirs in neighbours.items():
+                run.servers[number]._replace(theirs)
+        before = run.version
         self.version += 1
-        for upload, staleness in zip(self._taken, stale, strict=True):
-            self.counters["gradients"] += upload.steps
-            append(
-                run.history.updates,
-                seconds=self.now,
-                version=self.version,
-                device=upload.device,
-                staleness=staleness,
-                weight=float(weight),
-                steps=upload.steps,
-                loss=upload.loss,
-            )
-        self._taken.clear()
-        for process in self._commit_waiters:
-            run.kernel.resume(process)
-        self._commit_waiters.clear()
+        run.version += 1
+        self._committed_at = run.version
+        if taken:
+            weights = [weight] * len(taken) if isinstance(weight, int | float) else list(weight)
+            if len(weights) != len(taken):
+                raise RunError(f"commit got {len(weights)} weights for {len(taken)} uploads")
+            table = run.history.updates
+            for upload, one in zip(taken, weights, strict=True):
+                self.counters["gradients"] += upload.steps
+                table["seconds"].append(run.kernel.now)
+                table["version"].append(run.version)
+                table["device"].append(upload.device)
+                table["staleness"].append(before - upload.base_version)
+                table["weight"].append(float(one))
+                table["steps"].append(upload.steps)
+                table["loss"].append(upload.loss)
+            self.outcomes["applied"] += len(taken)
+            if self._released is not None:
+                for upload in taken:
+                    self._release(upload.device)
+            self._taken = []
+        self._wake("version")
         run.committed()
 
     def send_snapshot(self) -> Snapshot:
         """Hand out the present model to a device that asks for it, and count the transfer."""
         self._count_download()
-        return Snapshot(self._checked_model(), self.version)
+        return self._current()
 
     def deliver(self, upload: Upload, size: int, *, sampled: bool) -> None:
         """Take in `upload` of `size` bytes (called by the device that sent it).
@@ -215,21 +384,92 @@ class ServerHandle:
         """
         if sampled:
             self._count_download()
+        if self._down:
+            self._drop("lost", upload.device)
+            return
         self.counters["models_received"] += 1
         self.counters["bytes_up"] += size
+        problem = self._problem(upload.payload)
+        if problem:
+            self._run.log_fault(upload.device, upload.task, f"rejected: {problem}")
+            self._drop("rejected", upload.device)
+            self.rejected_in_a_row += 1
+            self._run.rejected(self.rejected_in_a_row)
+            return
+        self.rejected_in_a_row = 0
         self._inbox.append(upload)
-        if self._receiver is not None:
-            process, select = self._receiver
-            ready = select()
-            if ready is not None:
-                self._receiver = None
-                self._run.kernel.resume(process, ready)
+        self._offer()
 
-    def _count_download(self) -> None:
-        self.counters["models_sent"] += 1
-        self.counters["bytes_down"] += self._model.numel() * self._model.element_size()
+    def lose(self, handle: DeviceHandle) -> None:
+        """Note that the task of `handle` will bring no upload."""
+        handle._sent = True
+        self._drop("lost", handle.id)
 
-    def _checked_model(self) -> Tensor:
+    def duplicate(self, task: int, device: int, size: int) -> None:
+        """Take in a second copy of an upload: it costs its bytes and changes nothing."""
+        if not self._down:
+            self.counters["bytes_up"] += size
+            self.outcomes["duplicates"] += 1
+
+    def keep_away(self, device: int, seconds: float) -> None:
+        """Let `device` be free only after `seconds`."""
+        if seconds > 0 and device != POOLED:
+            self._run.keep_away(device, seconds)
+
+    def ended(self, handle: DeviceHandle) -> None:
+        """Note that a device program is over."""
+        self.in_flight -= 1
+        if not handle._sent:
+            self.lose(handle)
+        if handle._reserved:
+            self.free(handle.id)
+        else:
+            self._changed()
+            self._look()
+
+    def free(self, device: int) -> None:
+        """Put `device` back among the idle ones, unless it is away, and tell who waits for that."""
+        if device not in self._run.away:
+            self.idle.add(device)
+            if self._released is not None and not self._waits_here(device):
+                self._release(device)
+        self._changed()
+        self._look()
+
+    def leave(self, device: int) -> None:
+        """Take an idle `device` away."""
+        if device in self.idle:
+            self.idle.remove(device)
+            if self._released:
+                self._released.pop(device, None)
+
+    def go_down(self, until: float) -> None:
+        """Lose what has not been applied and answer nobody before virtual time `until`."""
+        self.up_at = max(self.up_at, until)
+        self._down = self.up_at > self.now
+        lost, self._inbox = self._inbox, deque()
+        for upload in lost:
+            self._drop("lost", upload.device)
+        self._offer()
+
+    def come_up(self) -> None:
+        """Let the programs that wait for what has happened in the meantime go on."""
+        self._down = self.up_at > self.now
+        if not self._down:
+            missed, self._missed = self._missed, set()
+            if "idle" in missed:
+                self.changes += 1
+            for signal in sorted(missed):
+                self._wake(signal)
+            self._offer()
+
+    @property
+    def waiting(self) -> list[Upload]:
+        """Uploads that have arrived and belong to no version yet."""
+        return [*self._inbox, *self._taken]
+
+    def checked_model(self) -> Tensor:
+        """Return the global model, having made sure that nobody has changed it."""
         if self._model._version != self._frozen:
             raise RunError(
                 f"the global model of version {self.version} was changed in place; "
@@ -237,34 +477,155 @@ class ServerHandle:
             )
         return self._model
 
-    def _ender(self, device: int, was_idle: bool) -> Callable[[], None]:
-        def end() -> None:
-            self.in_flight -= 1
-            if was_idle and device != POOLED:
-                self.idle.add(device)
-            for process in self._idle_waiters:
-                self._run.kernel.resume(process)
-            self._idle_waiters.clear()
+    def _current(self) -> Snapshot:
+        self.checked_model()
+        if self._snapshot is None or self._snapshot.version != self._run.version:
+            self._snapshot = Snapshot(self._model, self._run.version)
+        return self._snapshot
 
-        return end
+    def _replace(self, model: Tensor) -> None:
+        self.checked_model()
+        self._model, self._frozen, self._snapshot = model, model._version, None
 
-    def _wait(self, process: Process, select: Callable[[], list[Upload] | None]) -> None:
-        if self._receiver is not None:
-            raise RunError(f"{process.name} and {self._receiver[0].name} both wait for uploads")
-        self._receiver = (process, select)
+    def _why_not(self, device: int) -> str:
+        if device not in self.devices:
+            return f"it does not exist ({self.devices.start}..{self.devices.stop - 1})"
+        return "it is away" if device in self._run.away else "it is already working"
+
+    def _count_download(self) -> None:
+        self.counters["models_sent"] += 1
+        self.counters["bytes_down"] += self._bytes
+
+    def _problem(self, payload: dict[str, Any]) -> str:
+        """Say why an upload is not usable; empty if it is."""
+        for name, value in payload.items():
+            if (value.__class__ is Tensor or isinstance(value, Tensor)) and value.is_floating_point():
+                expected = self._run.lengths.get(name)
+                if expected is not None and value.numel() != expected:
+                    return f"length {value.numel()} instead of {expected}"
+                # The cheapest test; the squares may overflow although every entry is finite.
+                plain = value.dtype in (torch.float32, torch.float64) and not value.requires_grad
+                entries = (value if plain else value.detach().double()).numpy().ravel()
+                with np.errstate(over="ignore", invalid="ignore"):
+                    square = entries.dot(entries)
+                if not isfinite(square) and not bool(torch.isfinite(value).all()):
+                    return "not finite"
+        return ""
+
+    def _drop(self, outcome: str, device: int) -> None:
+        self.outcomes[outcome] += 1
+        self._failed.add(device)
+        if self._released is not None and device in self.idle:
+            self._release(device)
+
+    def _waits_here(self, device: int) -> bool:
+        return any(upload.device == device for upload in self.waiting)
+
+    def _release(self, device: int) -> None:
+        if self._released is not None and device in self.idle:
+            self._released[device] = None
+            self._wake("released")
+
+    def _changed(self) -> None:
+        if not self._down:
+            self.changes += 1
+        self._wake("idle")
+
+    def _wake(self, signal: str) -> None:
+        if self._down:
+            self._missed.add(signal)
+        elif waiters := self._waiters[signal]:
+            self._waiters[signal] = []
+            for program in waiters:
+                self._run.kernel.resume(program)
+
+    def _program(self) -> Program:
+        program = self._run.kernel.current
+        if program.__class__ is not Program:
+            raise RunError("only the scheduler and the updater may wait for the server")
+        program.waits += 1
+        return program
+
+    def _register(self, program: Program, wait: tuple[Any, ...]) -> None:
+        program.wait = wait
+        self._run.waits += 1
+        program.place = self._run.waits
+
+    def _enlist(self, program: Program, signal: str) -> None:
+        self._register(program, (signal,))
+        self._waiters[signal].append(program)
+
+    async def _sleep(self, name: str, until: float) -> None:
+        program = self._program()
+        until = max(until, self.now)
+        self._register(program, (name, until))
+        self._wake_at(max(until, self.up_at), program)
+        await park()
+
+    def _wake_at(self, time: float, program: Program) -> None:
+        """Resume `program` at a tick, or, if the server is down then, when it is up again."""
+
+        def wake() -> None:
+            if self._down:
+                self._wake_at(self.up_at, program)
+            else:
+                self._run.kernel.resume(program)
+
+        program.pending = self._run.kernel.at(time, Kind.TICK, self.number, wake)
+
+    def _select(self, name: str, select: Select, wanted: Any) -> list[Upload] | None:
+        """Return what is there already, or None: then the calling program is resumed with what it wants."""
+        program = self._program()
+        ready = None if self._down else select(wanted)
+        if ready is None:
+            self._register(program, (name, wanted))
+            if self._receiver is not None:
+                raise RunError(f"{program.name} and {self._receiver[0].name} both wait for uploads")
+            self._receiver = (program, select, wanted)
+        else:
+            self._taken.extend(ready)
+        return ready
+
+    def _look(self) -> None:
+        """Let who waits for certain devices see that one of them may no longer be waited for."""
+        if self._receiver is not None and self._receiver[2].__class__ is not int:
+            self._offer()
+
+    def _offer(self) -> None:
+        """Let who waits for uploads see what there is."""
+        if self._receiver is not None and not self._down:
+            program, select, wanted = self._receiver
+            ready = select(wanted)
+            if ready is not None:
+                self._receiver = None
+                self._taken.extend(ready)  # now: their devices end before the program goes on
+                self._run.kernel.resume(program, ready)
 
     def _first(self, count: int) -> list[Upload] | None:
         if len(self._inbox) < count:
             return None
-        return [self._inbox.popleft() for _ in range(count)]
+        return [self._inbox.popleft()] if count == 1 else [self._inbox.popleft() for _ in range(count)]
 
     def _from(self, devices: Sequence[int]) -> list[Upload] | None:
         found: dict[int, Upload] = {}
         for upload in self._inbox:
             found.setdefault(upload.device, upload)
-        if any(device not in found for device in devices):
+        if any(device not in found and device not in self._failed for device in devices):
             return None
-        uploads = [found[device] for device in devices]
+        uploads = [found[device] for device in devices if device in found]
         for upload in uploads:
             self._inbox.remove(upload)
         return uploads
+
+    def _round(self, wanted: tuple[int | None]) -> list[Upload] | None:
+        if wanted[0] is not None and len(self._inbox) >= wanted[0]:
+            return self._first(wanted[0])
+        if self.in_flight or self.outcomes["dispatched"] == self._answered:
+            return None
+        uploads, self._inbox = sorted(self._inbox, key=lambda upload: upload.task), deque()
+        return uploads
+
+
+@cache
+def _continuous(concurrency: int) -> Continuous:
+    return Continuous(concurrency=concurrency)

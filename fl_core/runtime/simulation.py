@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from fl_core.errors import RunError
+from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.executors import Executor, Ticket, make_executor
 from fl_core.runtime.history import History, append
-from fl_core.runtime.kernel import Kernel, Kind, Process, StopRun
+from fl_core.runtime.kernel import Event, Kernel, Kind, Process, StopRun
 from fl_core.runtime.local import EvaluateJob, TrainJob
-from fl_core.runtime.server import ServerHandle
+from fl_core.runtime.server import Program, ServerHandle
 from fl_core.runtime.settings import Budget, Evaluation, LocalTraining, Warmup
-from fl_core.tasks import Task
+from fl_core.streams import stream
+from fl_core.tasks import POOLED, Task
 from fl_core.world import World
+from fl_core.world.faults import Fault
 
 if TYPE_CHECKING:
     from fl_core.algorithms.base import Algorithm
+    from fl_core.runtime.checkpoint import Checkpoints
+
+MOST_REJECTED = 1000
+"""So many unusable uploads in a row, and none between them that is usable, end a run."""
+
+YOUNG_OBJECTS = 50_000
+"""Objects that are made between two searches for cyclic garbage."""
 
 
 class Simulation:
@@ -62,32 +79,51 @@ class Simulation:
         self.training = training or LocalTraining()
         self.budget, self.evaluation = budget, evaluation or Evaluation()
         self.warmup = warmup or Warmup()
+        self._updates, self._gradients, self._period = budget.updates, budget.gradients, self.evaluation.every_updates
         self.devices = world.realise(seed)
+        self.faults = world.faults
+        kinds = [f"fault-{fault.kind}" for fault in self.faults]  # type: ignore[attr-defined]
+        self._fault_names = [(kind, kinds[:place].count(kind)) for place, kind in enumerate(kinds)]
         self.kernel = Kernel()
         self.history = History()
+        self.tracing = trace
+        self.checkpointing = self.plain = False
+        self.version = self.dispatched = self.waits = 0
+        self.wall_before = 0.0
         self.device_state: dict[int, dict[str, Any]] = {}
-        self._tracing = trace
+        self.running: dict[int, Process] = {}
+        self.programs: dict[tuple[int, str], Program] = {}
+        self.timers: dict[tuple[Any, ...], Event] = {}
+        self.away: set[int] = set()
         self._tickets: list[tuple[int, Ticket]] = []
         self._progress: Callable[[float], None] | None = None
         self.executor: Executor
-        self.server: ServerHandle
+        self.servers: list[ServerHandle] = []
+
+    @property
+    def server(self) -> ServerHandle:
+        """The first server: the only one in a world without clusters."""
+        return self.servers[0]
 
     def run(
         self,
         executor: str = "sequential",
         threads: int | None = None,
         progress: Callable[[float], None] | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> History:
         """Simulate until the budget is used up; the executor changes the speed and nothing else.
 
         Parameters
         ----------
         executor : str
-            ``"sequential"`` or ``"threads"``.
+            ``"sequential"``, ``"threads"`` or ``"batched"``.
         threads : int, optional
             Workers of the ``threads`` executor; one per core by default.
         progress : callable, optional
             Called after every commit with the part of the budget that is used, in [0, 1].
+        checkpoints : Checkpoints, optional
+            Where the state of the run is kept while it goes on. If there is one already, the run goes on from it.
 
         Raises
         ------
@@ -96,47 +132,221 @@ class Simulation:
         """
         self._progress = progress
         self.wall_start = time.perf_counter()
+        self.checkpointing = checkpoints is not None
+        self.plain = not (self.faults or self.tracing or self.checkpointing) and self.devices.always_available
+        whole = self.task.dimension
+        self.lengths = {"model": whole, "delta": whole, "gradient": len(self.task.workspace().parameters)}
+        stored = checkpoints.load() if checkpoints is not None else None
         with make_executor(executor, self.task, threads) as self.executor:
-            self.server = ServerHandle(self, self._initial_model())
+            if stored is not None:
+                stored.restore(self)
+            else:
+                self._begin()
+            if checkpoints is not None:
+                checkpoints.watch(self)
+            with rare_garbage_collection():
+                self.kernel.run()
             self._evaluate()
-            self._schedule_timers()
-            for name in ("updater", "scheduler"):
-                program = getattr(self.algorithm, name)(self.server)
-                self.kernel.spawn(Process(program, f"the {name} of {self.algorithm.name}"))
-            self.kernel.run()
-            self._evaluate()
-            self._collect()
-        self.history.model = self.server.model
+            self.collect()
+        self.history.model = self.global_model()
+        self.history.outcomes = self.outcomes()
         return self.history
+
+    def program(self, number: int, name: str) -> Program:
+        """Return the server program ``"scheduler"`` or ``"updater"`` of a server, at the beginning of a turn."""
+        server, coroutine = self.servers[number], getattr(self.algorithm, name)
+        title = f"the {name} of {self.algorithm.name}" + (f" on server {number}" if len(self.servers) > 1 else "")
+        self.programs[number, name] = Program(lambda: coroutine(server), title, number, self.kernel)
+        return self.programs[number, name]
+
+    def launch(self, handle: DeviceHandle) -> Process:
+        """Start the device program of a task; the process knows its handle, which does not know its process.
+
+        Without a cycle all that a task has used is free as soon as it ends.
+        """
+        process = Process(self.algorithm.device(handle), handle, handle._task, handle.end)
+        self.running[handle._task] = process
+        self.kernel.spawn(process)
+        return process
+
+    @property
+    def handles(self) -> list[DeviceHandle]:
+        """The tasks whose programs are running."""
+        return [process.name for process in self.running.values()]  # type: ignore[misc]
 
     def committed(self) -> None:
         """Evaluate if it is time to, and end the run if the budget is used up (called after each commit)."""
-        counted = (
-            (self.server.version, self.budget.updates),
-            (self.server.counters["gradients"], self.budget.gradients),
-        )
-        used = [value / bound for value, bound in counted if bound is not None]
+        version = self.version
+        gradients = 0 if self._gradients is None else sum(s.counters["gradients"] for s in self.servers)
         if self._progress is not None:
-            timed = [self.kernel.now / self.budget.seconds] if self.budget.seconds is not None else []
-            self._progress(min(1.0, max(used + timed)))
-        if used and max(used) >= 1:
+            bounds = (
+                (version, self._updates), (gradients, self._gradients), (self.kernel.now, self.budget.seconds),
+            )  # fmt: skip
+            self._progress(min(1.0, max(used / bound for used, bound in bounds if bound is not None)))
+        if version == self._updates or (self._gradients is not None and gradients >= self._gradients):
             raise StopRun
-        period = self.evaluation.every_updates
-        if period and self.server.version % period == 0:
+        period = self._period
+        if period and version % period == 0:
             self._evaluate()
 
+    def rejected(self, in_a_row: int) -> None:
+        """End the run if nothing usable arrives any more: training has diverged, or every device lies."""
+        if in_a_row >= MOST_REJECTED:
+            self.history.ended = "rejected"
+            raise StopRun
+
+    def global_model(self) -> Tensor:
+        """Return the model ``[d]`` that is measured: the server's, or the mean of all, weighted by their samples."""
+        models = [server.checked_model() for server in self.servers]
+        if len(models) == 1:
+            return models[0]
+        samples = [sum(map(self.task.num_samples, server.devices)) for server in self.servers]
+        weights = torch.tensor(samples, dtype=models[0].dtype) / sum(samples)
+        return (weights[:, None] * torch.stack(models)).sum(0)
+
+    def outcomes(self) -> dict[str, int]:
+        """Return how the tasks of all servers have ended so far, with those in flight."""
+        total = {name: sum(s.outcomes[name] for s in self.servers) for name in self.servers[0].outcomes}
+        waiting = sum(len(server.waiting) for server in self.servers)
+        total["in_flight"] = waiting + sum(not handle._sent for handle in self.handles)
+        return total
+
     def trace(self, task: int, device: int, activity: str, start: float, end: float, base: int) -> None:
-        """Record what a device did, if the run traces."""
-        if self._tracing:
-            append(
-                self.history.spans,
-                task=task,
-                device=device,
-                activity=activity,
-                start=start,
-                end=end,
-                base_version=base,
-            )
+        """Record what a device does."""
+        append(
+            self.history.spans, task=task, device=device, activity=activity, start=start, end=end, base_version=base
+        )
+
+    def log_fault(self, device: int, task: int, fault: str, seconds: float | None = None) -> None:
+        """Record that something went wrong, now unless `seconds` is given."""
+        when = self.kernel.now if seconds is None else seconds
+        append(self.history.faults, seconds=when, device=device, task=task, fault=fault)
+
+    def strike(self, device: int, trigger: int) -> list[tuple[Fault, np.random.Generator]]:
+        """Draw the faults of a task, each from its own random stream; the imaginary pooled machine has none."""
+        struck = []
+        for (kind, place), fault in zip(self._fault_names, self.faults if device != POOLED else (), strict=False):
+            if fault.probability and fault.concerns(device, self.kernel.now):
+                rng = stream(self.seed, kind, place, device, trigger)
+                if rng.random() < fault.probability:
+                    struck.append((fault, rng))
+        return struck
+
+    def copy_of_state(self, device: int) -> dict[str, Any] | None:
+        """Return a copy of what `device` keeps, which a program that begins now cannot change."""
+        state = self.device_state.get(device)
+        return copy.deepcopy(state) if state else None
+
+    def keep_away(self, device: int, seconds: float) -> None:
+        """Let `device` be free again only after `seconds`."""
+        self.away.add(device)
+        self.timer(self.kernel.now + seconds, Kind.PROGRESS, self.dispatched, "back", device)
+
+    def timer(self, time: float, kind: Kind, order: int, name: str, *arguments: Any) -> None:
+        """Have ``_on_name(*arguments)`` called at virtual `time`; unlike a bare event it is part of a checkpoint."""
+        if time < float("inf"):
+            key = (name, *arguments)
+            self.timers[key] = self.kernel.at(time, kind, order, lambda: self._fire(key))
+
+    def put_timer(self, key: tuple[Any, ...], event: tuple[Any, ...]) -> None:
+        """Put back the timer `key` of a resumed run."""
+        self.timers[key] = (*event, lambda: self._fire(key))
+        self.kernel.put(self.timers[key])
+
+    def collect(self) -> None:
+        """Fill in the results of all evaluations."""
+        tickets, self._tickets = self._tickets, []
+        for row, ticket in tickets:
+            try:
+                metrics = self.executor.result(ticket)
+            except Exception as error:
+                version = self.history.evaluations["version"][row]
+                raise RunError(f"evaluation of version {version} failed: {type(error).__name__}: {error}") from error
+            for name, value in metrics.items():
+                self.history.evaluations[name][row] = value
+
+    def _fire(self, key: tuple[Any, ...]) -> None:
+        del self.timers[key]
+        getattr(self, f"_on_{key[0]}")(*key[1:])
+
+    def _begin(self) -> None:
+        model = self._initial_model()
+        self.servers = [ServerHandle(self, model, number) for number in range(self.devices.num_servers)]
+        self._evaluate()
+        if self.budget.seconds is not None:
+            self.timer(self.budget.seconds, Kind.EVALUATION, 1, "stop")
+        if self.evaluation.every_seconds is not None:
+            self.timer(self.evaluation.every_seconds, Kind.EVALUATION, 0, "evaluate", 1)
+        for number, (start, down) in enumerate(o for fault in self.faults for o in fault.outages()):
+            self.timer(start, Kind.PROGRESS, 0, "outage", number, down)
+        if not self.devices.always_available:
+            for server in self.servers:
+                for device in server.devices:
+                    self._watch_availability(device)
+        for number in range(len(self.servers)):
+            for name in ("updater", "scheduler"):
+                self.kernel.spawn(self.program(number, name))
+
+    def _watch_availability(self, device: int) -> None:
+        """Set the timer of the next coming or going of `device`; if it is away now, note that."""
+        now = self.kernel.now
+        back = self.devices.resume_at(device, now)
+        if back > now:
+            self.away.add(device)
+            self._server_of(device).leave(device)
+            self.timer(back, Kind.PROGRESS, self.dispatched, "available", device)
+        else:
+            self.timer(self.devices.leaves_at(device, now), Kind.PROGRESS, self.dispatched, "leaves", device)
+
+    def _server_of(self, device: int) -> ServerHandle:
+        return self.servers[self.devices.server_of(device)]
+
+    def _on_stop(self) -> None:
+        raise StopRun
+
+    def _on_evaluate(self, count: int) -> None:
+        self._evaluate()
+        assert self.evaluation.every_seconds is not None
+        self.timer((count + 1) * self.evaluation.every_seconds, Kind.EVALUATION, 0, "evaluate", count + 1)
+
+    def _on_outage(self, number: int, down: float) -> None:
+        self.log_fault(-1, -1, "server_restart")
+        for server in self.servers:
+            server.go_down(self.kernel.now + down)
+        if down:
+            self.timer(self.kernel.now + down, Kind.PROGRESS, 0, "up", number)
+
+    def _on_up(self, number: int) -> None:
+        for server in self.servers:
+            server.come_up()
+
+    def _on_duplicate(self, server: int, task: int, device: int, size: int, number: int) -> None:
+        self.servers[server].duplicate(task, device, size)
+
+    def _on_back(self, device: int) -> None:
+        """A device has recovered; it is free unless its window of availability has closed meanwhile."""
+        self.away.discard(device)
+        if self.devices.resume_at(device, self.kernel.now) > self.kernel.now:
+            self.away.add(device)
+        elif not self._busy(device):
+            self._server_of(device).free(device)
+
+    def _on_leaves(self, device: int) -> None:
+        self.away.add(device)
+        self._server_of(device).leave(device)
+        self.timer(
+            self.devices.resume_at(device, self.kernel.now), Kind.PROGRESS, self.dispatched, "available", device
+        )
+
+    def _on_available(self, device: int) -> None:
+        if ("back", device) not in self.timers:
+            self.away.discard(device)
+            if not self._busy(device):
+                self._server_of(device).free(device)
+        self.timer(self.devices.leaves_at(device, self.kernel.now), Kind.PROGRESS, self.dispatched, "leaves", device)
+
+    def _busy(self, device: int) -> bool:
+        return any(handle.id == device for handle in self.handles)
 
     def _initial_model(self) -> Any:
         model = self.task.initial_model(self.seed)
@@ -157,35 +367,21 @@ class Simulation:
         return self.executor.result(self.executor.submit(job, 0.0)).model
 
     def _evaluate(self) -> None:
-        server, row = self.server, len(self.history.evaluations["version"])
-        if row and self.history.evaluations["version"][-1] == server.version and not self.evaluation.every_seconds:
+        row = len(self.history.evaluations["version"])
+        if row and self.history.evaluations["version"][-1] == self.version and not self.evaluation.every_seconds:
             return
-        append(self.history.evaluations, seconds=self.kernel.now, version=server.version, **server.counters)
-        job = EvaluateJob(server.model, self.evaluation.train_samples)
+        counters = {name: sum(server.counters[name] for server in self.servers) for name in self.servers[0].counters}
+        append(self.history.evaluations, seconds=self.kernel.now, version=self.version, **counters)
+        job = EvaluateJob(self.global_model(), self.evaluation.train_samples)
         self._tickets.append((row, self.executor.submit(job, self.kernel.now)))
 
-    def _collect(self) -> None:
-        for row, ticket in self._tickets:
-            try:
-                metrics = self.executor.result(ticket)
-            except Exception as error:
-                version = self.history.evaluations["version"][row]
-                raise RunError(f"evaluation of version {version} failed: {type(error).__name__}: {error}") from error
-            for name, value in metrics.items():
-                self.history.evaluations[name][row] = value
 
-    def _schedule_timers(self) -> None:
-        if self.budget.seconds is not None:
-            self.kernel.at(self.budget.seconds, Kind.EVALUATION, 1, _stop)
-        period = self.evaluation.every_seconds
-        if period is not None:
-
-            def tick(count: int = 1) -> None:
-                self._evaluate()
-                self.kernel.at((count + 1) * period, Kind.EVALUATION, 0, lambda: tick(count + 1))
-
-            self.kernel.at(period, Kind.EVALUATION, 0, tick)
-
-
-def _stop() -> None:
-    raise StopRun
+@contextmanager
+def rare_garbage_collection() -> Iterator[None]:
+    """Look for cyclic garbage less often: a run makes hardly any, and looking costs a sixth of the kernel's time."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], YOUNG_OBJECTS), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

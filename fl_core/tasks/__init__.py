@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from fl_core.tasks.base import POOLED, Objective, Proximal, Task, Workspace
+from fl_core.tasks.base import POOLED, BatchedTask, BatchedWorkspace, Objective, Proximal, Task, Workspace
 from fl_core.tasks.classification import Classification
 from fl_core.tasks.quadratic import Quadratic
 
-__all__ = ["POOLED", "Classification", "Objective", "Proximal", "Quadratic", "Task", "Workspace"]
+__all__ = [
+    "POOLED",
+    "BatchedTask",
+    "BatchedWorkspace",
+    "Classification",
+    "Objective",
+    "Proximal",
+    "Quadratic",
+    "Task",
+    "Workspace",
+]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from torch import Tensor
 
 POOLED = -1
@@ -31,8 +33,24 @@ class Workspace(Protocol):
     def backward(self, device: int, batch: np.ndarray) -> Tensor:
         """Fill `gradient` for the samples `batch` ``[b]`` of `device`; return the mean loss, a 0-d tensor."""
 
+    def loss(self, model: Tensor, device: int, samples: int) -> float:
+        """Return the mean loss of `model` ``[d]`` on the first `samples` training samples of `device`, or on all."""
+
     def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
         """Return the metrics of `model` ``[d]``; `train_samples` bounds the training samples looked at."""
+
+
+class BatchedWorkspace(Workspace, Protocol):
+    """A workspace on one processor or accelerator that also differentiates several models at once."""
+
+    def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
+        """Return the numbers ``[g, b]``, for :meth:`gradients`, of the samples at `positions` of one device a row."""
+
+    def gradients(self, models: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Return gradients ``[g, p]`` and mean losses ``[g]`` of `models` ``[g, d]``, each on its row of `samples`.
+
+        Statistics that training updates (batch normalisation) are updated in `models`.
+        """
 
 
 class Task(Protocol):
@@ -51,8 +69,19 @@ class Task(Protocol):
         """Return a new workspace."""
 
 
+@runtime_checkable
+class BatchedTask(Protocol):
+    """A task whose local training can be vectorised over devices; tasks need not offer this."""
+
+    def batched_workspace(self, place: torch.device) -> BatchedWorkspace:
+        """Return a new workspace on `place`."""
+
+
 class Objective(Protocol):
-    """A term that a device adds to its local loss, given by its gradient."""
+    """A term that a device adds to its local loss, given by its gradient.
+
+    Objectives that are equal (``==``, by hash) are the same term: devices that have them may be trained together.
+    """
 
     def gradient(self, parameters: Tensor, start: Tensor) -> Tensor:
         """Return the term's gradient ``[..., p]`` at `parameters` for a task that began at `start`."""

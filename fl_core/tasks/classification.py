@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap
 
 from fl_core.datasets import Dataset, Split
 from fl_core.models import FlatModel, build_network, initialise
@@ -51,24 +52,44 @@ class Classification:
 
     def workspace(self) -> ClassificationWorkspace:
         """Return a network with its own flat vector."""
-        return ClassificationWorkspace(self)
+        return ClassificationWorkspace(self, torch.device("cpu"))
+
+    def batched_workspace(self, place: torch.device) -> BatchedClassificationWorkspace:
+        """Return a network on `place`, and with it the data set."""
+        return BatchedClassificationWorkspace(self, place)
 
 
 class ClassificationWorkspace(FlatModel):
-    """One thread's network over the task's shared, read-only data."""
+    """One thread's network over the task's shared, read-only data.
 
-    def __init__(self, task: Classification) -> None:
-        super().__init__(build_network(task.model, task.dataset.shape, len(task.dataset.classes)))
-        self.task = task
+    Parameters
+    ----------
+    task : Classification
+    place : torch.device
+        Where the network and the data set are.
+    """
+
+    def __init__(self, task: Classification, place: torch.device) -> None:
+        dataset = task.dataset
+        super().__init__(build_network(task.model, dataset.shape, len(dataset.classes)).to(place))
+        self.task, self.place = task, place
+        self.train, self.test = (
+            Split(split.images.to(place), split.labels.to(place)) for split in (dataset.train, dataset.test)
+        )
 
     def backward(self, device: int, batch: np.ndarray) -> Tensor:
         """Fill `gradient` with that of the mean cross entropy over `batch`; return the loss."""
-        index = self.task.indices(device)[torch.from_numpy(batch)]
-        images, labels = self.task.dataset.train.select(index)
+        images, labels = self.train.select(self._index(device, batch))
         self.gradient.zero_()
         loss = F.cross_entropy(self.network(images), labels)
         loss.backward()
         return loss.detach()
+
+    def loss(self, model: Tensor, device: int, samples: int) -> float:
+        """Return the mean cross entropy of `model` on the first `samples` training images of `device`, or on all."""
+        self.load(model)
+        index = self.task.indices(device)[:samples].to(self.place)
+        return self._measure(self.train.select(part) for part in index.split(EVALUATION_BATCH))[1]
 
     def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
         """Return test accuracy in [0, 1], test loss, and the loss on the first `train_samples` training images.
@@ -76,20 +97,70 @@ class ClassificationWorkspace(FlatModel):
         The training loss is NaN when `train_samples` is 0.
         """
         self.load(model)
-        dataset = self.task.dataset
-        accuracy, test_loss = self._measure(dataset.test, len(dataset.test))
-        count = min(train_samples, len(dataset.train))
-        train_loss = self._measure(dataset.train, count)[1] if count else float("nan")
+        accuracy, test_loss = self._measure(_slices(self.test, len(self.test)))
+        _, train_loss = self._measure(_slices(self.train, min(train_samples, len(self.train))))
         return {"test_accuracy": accuracy, "test_loss": test_loss, "train_loss": train_loss}
 
-    def _measure(self, split: Split, count: int) -> tuple[float, float]:
+    def _index(self, device: int, batch: np.ndarray) -> Tensor:
+        return self.task.indices(device)[torch.from_numpy(batch)]
+
+    def _measure(self, batches: Iterator[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+        """Return accuracy and mean loss of the loaded model; NaN on no samples."""
         self.network.eval()
-        right, loss = 0, 0.0
+        count, right, loss = 0, 0, 0.0
         with torch.inference_mode():
-            for start in range(0, count, EVALUATION_BATCH):
-                images, labels = split.slice(start, min(start + EVALUATION_BATCH, count))
+            for images, labels in batches:
                 logits = self.network(images)
                 loss += float(F.cross_entropy(logits, labels, reduction="sum"))
                 right += int((logits.argmax(1) == labels).sum())
+                count += len(labels)
         self.network.train()
-        return right / count, loss / count
+        return (right / count, loss / count) if count else (float("nan"), float("nan"))
+
+
+class BatchedClassificationWorkspace(ClassificationWorkspace):
+    """A network on any place, and the same network vectorised over models."""
+
+    def __init__(self, task: Classification, place: torch.device) -> None:
+        super().__init__(task, place)
+        self._counters = {name: b for name, b in self.network.named_buffers() if not b.is_floating_point()}
+        self._vectorised = vmap(grad_and_value(self._loss))
+
+    def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
+        """Return the data set's indices ``[g, b]``."""
+        rows = [
+            self.task.indices(device)[torch.from_numpy(row)] for device, row in zip(devices, positions, strict=True)
+        ]
+        return torch.stack(rows).to(self.place)
+
+    def gradients(self, models: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Return gradients ``[g, p]`` and mean cross entropies ``[g]``; batch-norm statistics change in `models`."""
+        count = len(models)
+        views = {slot.name: models[:, slot.start : slot.stop].view(count, *slot.shape) for slot in self.slots}
+        parameters = {slot.name: views.pop(slot.name) for slot in self.slots if slot.trainable}
+        # The network changes its buffers in place, for which each model needs its own, without gaps between them.
+        counters = {name: counter.expand(count, *counter.shape) for name, counter in self._counters.items()}
+        buffers = {
+            name: view.clone(memory_format=torch.contiguous_format) for name, view in (views | counters).items()
+        }
+        images, labels = self.train.select(samples.flatten())
+        gradients, losses = self._vectorised(
+            parameters, buffers, images.unflatten(0, samples.shape), labels.view(samples.shape)
+        )
+        for name, view in views.items():
+            view.copy_(buffers[name])
+        return torch.cat([gradients[name].flatten(1) for name in parameters], 1), losses
+
+    def _loss(
+        self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], images: Tensor, labels: Tensor
+    ) -> Tensor:
+        return F.cross_entropy(functional_call(self.network, parameters | buffers, (images,)), labels)
+
+    def _index(self, device: int, batch: np.ndarray) -> Tensor:
+        return super()._index(device, batch).to(self.place)
+
+
+def _slices(split: Split, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the first `count` samples in batches."""
+    for start in range(0, count, EVALUATION_BATCH):
+        yield split.slice(start, min(start + EVALUATION_BATCH, count))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -53,15 +55,20 @@ class Quadratic:
 
     def workspace(self) -> QuadraticWorkspace:
         """Return a new workspace."""
-        return QuadraticWorkspace(self)
+        return QuadraticWorkspace(self, torch.device("cpu"))
+
+    def batched_workspace(self, place: torch.device) -> QuadraticWorkspace:
+        """Return a new workspace on `place`."""
+        return QuadraticWorkspace(self, place)
 
 
 class QuadraticWorkspace:
-    """The vector being trained and its gradient."""
+    """The vector being trained and its gradient, or several of them."""
 
-    def __init__(self, task: Quadratic) -> None:
+    def __init__(self, task: Quadratic, place: torch.device) -> None:
         self.task = task
-        self.vector = torch.zeros(task.dimension, dtype=torch.float64)
+        self.curvature, self.centre = task.curvature.to(place), task.centre.to(place)
+        self.vector = torch.zeros(task.dimension, dtype=torch.float64, device=place)
         self.parameters = self.vector
         self.gradient = torch.zeros_like(self.vector)
 
@@ -70,17 +77,41 @@ class QuadraticWorkspace:
         self.vector.copy_(model)
 
     def snapshot(self) -> Tensor:
-        """Return a copy of the vector."""
-        return self.vector.clone()
+        """Return a copy of the vector in main memory."""
+        return self.vector.to("cpu", copy=True)
 
     def backward(self, device: int, batch: np.ndarray) -> Tensor:
         """Fill `gradient` with that of F_i (of the mean F for the pooled device); return the loss."""
-        rows = slice(None) if device == POOLED else slice(device, device + 1)
-        offset = self.vector - self.task.centre[rows]
-        pull = self.task.curvature[rows] * offset
+        offset, pull = self._pull(self.vector, device)
         torch.mean(pull, 0, out=self.gradient)
         return (0.5 * pull * offset).sum(1).mean()
+
+    def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
+        """Return the device numbers ``[g, b]``: a device has one function, whichever sample is asked for."""
+        return torch.tensor(devices)[:, None].expand(positions.shape)
+
+    def gradients(self, models: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient ``[g, d]`` and the value ``[g]`` of each device's function at its model."""
+        devices = samples[:, 0]
+        offset = models - self.centre[devices]
+        gradients = self.curvature[devices] * offset
+        losses = 0.5 * (gradients * offset).sum(1)
+        for row in (devices == POOLED).nonzero().flatten().tolist():
+            offset, pull = self._pull(models[row], POOLED)
+            gradients[row], losses[row] = pull.mean(0), (0.5 * pull * offset).sum(1).mean()
+        return gradients, losses
+
+    def loss(self, model: Tensor, device: int, samples: int) -> float:
+        """Return F_i at `model` (the mean F for the pooled device), whatever the number of `samples`."""
+        offset, pull = self._pull(model.to(self.centre.device), device)
+        return float((0.5 * pull * offset).sum(1).mean())
 
     def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
         """Return ``train_loss``, the value of F."""
         return {"train_loss": self.task.loss(model)}
+
+    def _pull(self, model: Tensor, device: int) -> tuple[Tensor, Tensor]:
+        """Return ``x - c`` and ``a (x - c)``, a row ``[d]`` for each function that `device` has."""
+        rows = slice(None) if device == POOLED else (device, None)
+        offset = model - self.centre[rows]
+        return offset, self.curvature[rows] * offset

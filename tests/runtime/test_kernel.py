@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import RunError, SpecError
-from fl_core.runtime.kernel import Kernel, Kind, Process, StopRun, suspend
+from fl_core.runtime.kernel import Kernel, Kind, Process, StopRun, park, sleep_until
 
 EVENTS = st.lists(
     st.tuples(st.integers(0, 5), st.sampled_from(list(Kind)), st.integers(0, 3)), min_size=1, max_size=60
@@ -36,7 +36,7 @@ def test_processes_wake_at_the_sum_of_their_delays_and_time_never_decreases(dela
 
     async def walker(number: int, steps: list[float]) -> None:
         for step in steps:
-            await kernel.sleep_until(kernel.now + step, Kind.PROGRESS, number)
+            await sleep_until(kernel.now + step, Kind.PROGRESS)
             seen.append((kernel.now, number))
 
     for number, steps in enumerate(delays):
@@ -68,12 +68,12 @@ def test_a_failing_process_stops_the_run_and_the_message_names_it_the_time_and_t
 
     async def bystander() -> None:
         try:
-            await suspend(lambda process: None)
+            await park()
         finally:
             closed.append(1)
 
     async def failing() -> None:
-        await kernel.sleep_until(when, Kind.PROGRESS, 1)
+        await sleep_until(when, Kind.PROGRESS)
         raise ZeroDivisionError("speed is zero")
 
     for _ in range(bystanders):
@@ -101,7 +101,7 @@ def test_stop_ends_the_run_at_once():
     kernel, seen = Kernel(), []
 
     async def stopper() -> None:
-        await kernel.sleep_until(1.0, Kind.TICK, 0)
+        await sleep_until(1.0, Kind.TICK)
         raise StopRun
 
     kernel.spawn(Process(stopper(), "stopper"))

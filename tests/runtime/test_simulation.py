@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import subprocess
@@ -16,7 +17,7 @@ import torch
 from fl_core.algorithms import Algorithm, FedAsync
 from fl_core.errors import RunError, SpecError
 from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import Budget, Simulation, make_executor
+from fl_core.runtime import Budget, DeviceHandle, Simulation, make_executor
 from fl_core.runtime.executors import Threads
 from fl_core.runtime.history import History, append
 from fl_core.runtime.local import batches
@@ -227,3 +228,18 @@ def test_a_diverged_history_survives_json():
 def test_a_wrong_executor_is_refused(name, threads):
     with pytest.raises(SpecError, match=r"unknown executor 'thread'; did you mean 'threads'|threads = 0 must be"):
         make_executor(name, Quadratic([[1.0]], [[0.0]], [1.0]), threads)
+
+
+def test_what_a_task_used_is_free_as_soon_as_it_ends_without_garbage_collection():
+    """A cycle through a finished task would keep its base version alive: megabytes for each update."""
+    algorithm = FedAsync(concurrency=3)
+    task = Quadratic([[1.0]] * 3, [[0.0]] * 3, [1.0])
+    run = Simulation(task, World(devices=3, compute=ConstantCompute()), algorithm, budget=Budget(updates=40))
+    gc.collect()
+    gc.disable()
+    try:
+        run.run()
+        alive = [o for o in gc.get_objects() if type(o) is DeviceHandle and o._run is run]
+    finally:
+        gc.enable()
+    assert len(alive) == run.outcomes()["in_flight"] == 2

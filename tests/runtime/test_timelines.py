@@ -32,12 +32,11 @@ class Alternating(FedAsync):
     limit: int = 4
 
     async def scheduler(self, server):
-        while True:
-            base = server.version
-            for epoch in range(base + 1, base + self.limit + 1):
-                if max(0, epoch - self.limit) == base:
-                    server.dispatch([0], seconds=float(epoch - base))
-            await server.committed()
+        await server.new_version()
+        base = server.version
+        for epoch in range(base + 1, base + self.limit + 1):
+            if max(0, epoch - self.limit) == base:
+                server.dispatch([0], seconds=float(epoch - base))
 
 
 def models(history_of, updates):
@@ -184,7 +183,7 @@ def test_conservation_of_staleness_on_random_worlds(devices, concurrency, seed, 
 
     class Watched(FedAsync):
         async def device(self, device):
-            in_flight[device.id] = device._base_version
+            in_flight[device.id] = device._trigger_snapshot.version
             await super().device(device)
             del in_flight[device.id]
 
@@ -236,11 +235,9 @@ class Periodic(Algorithm):
         await server.keep_busy(3)
 
     async def updater(self, server):
-        arrived = server.state.setdefault("arrived", [])
-        for period in range(1, 100):
-            uploads = await server.receive(until=2.0 * period)
-            arrived.append([upload.device for upload in uploads])
-            server.commit(server.model + 0)
+        uploads = await server.receive(until=2.0 * (server.version + 1))
+        server.state.setdefault("arrived", []).append([upload.device for upload in uploads])
+        server.commit(server.model + 0)
 
 
 def test_a_period_includes_the_arrivals_at_its_very_end_and_may_be_empty():
@@ -257,9 +254,8 @@ class FreshModel(Algorithm):
         server.dispatch([0, 1])
 
     async def updater(self, server):
-        while True:
-            await server.receive()
-            server.commit(server.model + 1)
+        await server.receive()
+        server.commit(server.model + 1)
 
     async def device(self, device):
         first = await device.download()
@@ -299,7 +295,7 @@ def test_no_device_in_flight_is_reported_instead_of_hanging():
 
 @given(st.integers(1, 30), st.lists(st.integers(0, 29), max_size=60), st.integers(0, 99))
 def test_the_idle_set_is_a_set(size, toggles, seed):
-    idle, model = IdleSet(size), set(range(size))
+    idle, model = IdleSet(range(size)), set(range(size))
     rng = np.random.default_rng(seed)
     for device in toggles:
         device %= size
@@ -315,7 +311,7 @@ def test_the_idle_set_is_a_set(size, toggles, seed):
 
 
 def test_idle_devices_are_drawn_uniformly():
-    idle, rng = IdleSet(5), np.random.default_rng(0)
+    idle, rng = IdleSet(range(5)), np.random.default_rng(0)
     idle.remove(2)
     counts = np.bincount([idle.draw(rng) for _ in range(4000)], minlength=5)
     assert counts[2] == 0

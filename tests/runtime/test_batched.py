@@ -1,0 +1,329 @@
+"""Jobs computed together give what they give alone, or a warning that says why they were not."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from fl_core.algorithms import FedAsync
+from fl_core.datasets import Dataset, Split
+from fl_core.models import MODELS
+from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, executors, make_executor
+from fl_core.runtime.batched import batch_sizes, compute_together
+from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches
+from fl_core.streams import stream
+from fl_core.tasks import POOLED, Classification, Proximal, Quadratic
+from fl_core.world import World
+
+
+def dataset(shape=(1, 28, 28)):
+    generator = torch.Generator().manual_seed(0)
+    splits = [
+        Split(torch.randn(n, *shape, generator=generator), torch.randint(0, 3, (n,), generator=generator))
+        for n in (120, 20)
+    ]
+    return Dataset("noise", "surrogate", ("a", "b", "c"), *splits)
+
+
+def classification(model="linear", sizes=(23, 23, 23, 20), shape=(1, 28, 28)):
+    parts = np.split(np.random.default_rng(0).permutation(120)[: sum(sizes)], np.cumsum(sizes)[:-1])
+    return Classification(dataset(shape), parts, model)
+
+
+def training(task, device, *, lr=0.1, decay=0.0, objective=None, steps=5, size=8, start=None, trigger=0):
+    start = task.initial_model(device) if start is None else start
+    key = (0, "batches", device, trigger, 1)
+    return TrainJob(start, device, task.num_samples(device), steps, size, lr, decay, objective, key)
+
+
+def gradient(task, device, *, decay=0.0, objective=None):
+    key = (0, "batches", device, 0, 1)
+    return GradientJob(task.initial_model(device), device, task.num_samples(device), 8, decay, objective, key)
+
+
+def results(executor, task, jobs, due=None):
+    with make_executor(executor, task) as ex:
+        tickets = [ex.submit(job, float(due[i] if due else i)) for i, job in enumerate(jobs)]
+        return [ex.result(ticket) for ticket in tickets]
+
+
+def assert_agree(task, jobs, **tolerance):
+    """Both executors give the same, and ``batched`` without falling back."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        together = results("batched", task, jobs)
+    for one, other in zip(results("sequential", task, jobs), together, strict=True):
+        name = "model" if hasattr(one, "model") else "gradient"
+        torch.testing.assert_close(getattr(one, name), getattr(other, name), **tolerance)
+        assert one.loss == pytest.approx(other.loss, rel=tolerance["rtol"], abs=tolerance["atol"])
+
+
+class Calls:
+    """Counts what is computed together."""
+
+    def __init__(self, monkeypatch):
+        self.groups = []
+        monkeypatch.setattr(executors, "compute_together", self)
+
+    def __call__(self, jobs, shape, workspace):
+        self.groups.append([job.device for job in jobs])
+        return compute_together(jobs, shape, workspace)
+
+
+class Anchored:
+    """An objective of one device alone: neither hashable nor equal to another."""
+
+    __hash__ = None
+
+    def __init__(self, target):
+        self.target = target
+
+    def gradient(self, parameters, start):
+        return (parameters - self.target) * 0.3 + start * 0.01
+
+
+@dataclass(frozen=True)
+class Normed:
+    """An objective whose gradient is written for one model ``[p]``."""
+
+    def gradient(self, parameters, start):
+        offset = parameters - start
+        return offset / (1 + offset.norm())
+
+
+@dataclass(frozen=True)
+class Looking:
+    """An objective that looks at the numbers, which vectorised code cannot."""
+
+    def gradient(self, parameters, start):
+        return parameters if float(parameters[0]) > 0 else start
+
+
+OBJECTIVES = {
+    "none": lambda task: [{}] * 3,
+    "proximal": lambda task: [{"objective": Proximal(0.5)} for _ in range(3)],
+    "weight-decay": lambda task: [{"decay": 0.05}] * 3,
+    "both": lambda task: [{"objective": Proximal(0.5), "decay": 0.05}] * 3,
+    "different": lambda task: [{"objective": Proximal(rho)} for rho in (0.1, 0.2, 0.3)],
+    "per-device": lambda task: [{"objective": Anchored(0.1 * i)} for i in range(3)],
+    "row-by-row": lambda task: [{"objective": Normed()}] * 3,
+}
+FLOAT32 = {"rtol": 1e-4, "atol": 1e-5}
+FLOAT64 = {"rtol": 1e-12, "atol": 1e-12}
+
+
+def quadratic(devices=4):
+    rng = np.random.default_rng(0)
+    return Quadratic(rng.uniform(0.5, 2, (devices, 3)), rng.normal(size=(devices, 3)), np.ones(3), [3] * devices)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_and_objective_agrees_with_sequential(model, objective):
+    task = classification(model)
+    settings = OBJECTIVES[objective](task)
+    lrs = (0.01, 0.05, 0.02)
+    assert_agree(task, [training(task, i, lr=lrs[i], **s) for i, s in enumerate(settings)], **FLOAT32)
+    assert_agree(task, [gradient(task, i, **s) for i, s in enumerate(settings)], **FLOAT32)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_quadratics_agree_to_the_last_digits(objective):
+    task = quadratic()
+    settings = OBJECTIVES[objective](task)
+    assert_agree(task, [training(task, i, lr=0.1 + 0.1 * i, **s) for i, s in enumerate(settings)], **FLOAT64)
+    assert_agree(task, [gradient(task, i, **s) for i, s in enumerate(settings)], **FLOAT64)
+    pooled = [training(task, device, steps=2, size=1, **settings[0]) for device in (POOLED, 0, POOLED)]
+    assert_agree(task, pooled, **FLOAT64)
+
+
+def test_images_with_three_channels_agree():
+    task = classification("lenet5", shape=(3, 16, 16))
+    assert_agree(task, [training(task, i, lr=0.01) for i in range(3)], **FLOAT32)
+
+
+def test_batch_normalisation_statistics_are_trained_together(monkeypatch):
+    class Normalised(nn.Sequential):
+        def __init__(self, shape, classes):
+            super().__init__(
+                nn.Conv2d(shape[0], 4, 5), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 24 * 24, classes)
+            )
+
+    monkeypatch.setitem(MODELS, "normalised", Normalised)
+    task = classification("normalised")
+    jobs = [training(task, i, lr=0.01) for i in range(3)]
+    assert_agree(task, jobs, **FLOAT32)
+    trained = results("batched", task, jobs)
+    assert all(not torch.equal(t.model[-8:], job.start[-8:]) for t, job in zip(trained, jobs, strict=True))
+
+
+def test_start_vectors_are_left_alone_and_results_stand_alone():
+    task = quadratic()
+    start = task.initial_model(0)
+    trained = results("batched", task, [training(task, i, start=start) for i in range(3)])
+    assert torch.equal(start, torch.ones(3, dtype=torch.float64))
+    assert all(t.model.untyped_storage().nbytes() == 3 * 8 for t in trained)  # not a view of the group's matrix
+
+
+def test_a_smaller_last_mini_batch_groups_with_its_equals_only(monkeypatch):
+    calls = Calls(monkeypatch)
+    task = classification(sizes=(23, 20, 23, 20, 16))
+    jobs = [training(task, i) for i in range(5)]
+    together = results("batched", task, jobs)
+    assert calls.groups == [[0, 2], [1, 3]]  # the last device has no equal: it is computed alone
+    for one, other in zip(results("sequential", task, jobs), together, strict=True):
+        torch.testing.assert_close(one.model, other.model, **FLOAT32)
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 30))
+def test_the_sizes_of_mini_batches_are_known_beforehand(samples, size, steps):
+    drawn = [len(batch) for batch in batches(samples, size, steps, stream(0, "test"))]
+    assert batch_sizes(samples, size, steps) == tuple(drawn)
+
+
+def test_grouping_takes_the_earliest_due_of_equal_shape(monkeypatch):
+    calls = Calls(monkeypatch)
+    task = quadratic(8)
+    monkeypatch.setattr(executors, "STEP_SAMPLES", 9)  # three jobs of one step with three samples
+    jobs = [training(task, i, size=3, decay=0.1 * (i == 6)) for i in range(8)]
+    results("batched", task, jobs, due=[5, 1, 9, 2, 8, 3, 0, 4])
+    # job 0 is wanted first and takes 1 and 3 along; then 2 takes 5 and 7; 6 has another weight decay
+    assert calls.groups == [[0, 1, 3], [2, 5, 7]]
+
+
+def test_untaken_results_are_bounded(monkeypatch):
+    calls = Calls(monkeypatch)
+    task = quadratic(10)
+    monkeypatch.setattr(executors, "RESULT_BYTES", 5 * 4 * task.dimension)
+    with make_executor("batched", task) as ex:
+        tickets = [ex.submit(training(task, i), float(i)) for i in range(10)]
+        ex.result(tickets[0])
+        assert calls.groups == [[0, 1, 2, 3, 4]]
+        assert sum(ticket.done for ticket in tickets[1:]) == 4
+        ex.result(tickets[9])  # four wait to be taken: there is room for this one alone
+        assert calls.groups == [[0, 1, 2, 3, 4]]
+        for ticket in tickets[1:9]:
+            ex.result(ticket)
+    assert calls.groups == [[0, 1, 2, 3, 4], [5, 6, 7, 8]]
+
+
+@pytest.mark.parametrize("model", ["looking", "random"])
+def test_a_network_that_cannot_be_vectorised_is_trained_alone_with_one_warning(monkeypatch, model):
+    class Looking(nn.Module):
+        def __init__(self, shape, classes):
+            super().__init__()
+            self.layer = nn.Linear(28 * 28, classes)
+
+        def forward(self, images):
+            logits = self.layer(images.flatten(1))
+            return logits if float(logits.detach().sum()) > 0 else 2 * logits
+
+    class Random(nn.Sequential):
+        def __init__(self, shape, classes):
+            super().__init__(nn.Flatten(), nn.Dropout(1e-12), nn.Linear(28 * 28, classes))
+
+    monkeypatch.setitem(MODELS, "looking", Looking)
+    monkeypatch.setitem(MODELS, "random", Random)
+    calls = Calls(monkeypatch)
+    task = classification(model)
+    jobs = [training(task, i % 3, trigger=i) for i in range(9)] + [gradient(task, i) for i in range(3)]
+    jobs += [training(task, i, objective=Proximal(0.1)) for i in range(3)]
+    with pytest.warns(UserWarning, match="computes jobs one by one: RuntimeError: vmap: ") as caught:
+        together = results("batched", task, jobs)
+    assert len(caught) == 1
+    assert len(calls.groups) == 3  # one attempt for each kind of job
+    for one, other in zip(results("sequential", task, jobs), together, strict=True):
+        name = "model" if hasattr(one, "model") else "gradient"
+        assert torch.equal(getattr(one, name), getattr(other, name))
+
+
+def test_an_objective_that_cannot_be_vectorised_is_named_and_the_others_go_on(monkeypatch):
+    calls = Calls(monkeypatch)
+    task = classification()
+    jobs = [training(task, i % 3, objective=Looking(), trigger=i) for i in range(6)]
+    jobs += [training(task, i) for i in range(3)]
+    with pytest.warns(
+        UserWarning, match="one by one: RuntimeError: vmap: It looks like you're calling .item"
+    ) as caught:
+        together = results("batched", task, jobs)
+    assert len(caught) == 1
+    assert calls.groups == [[0, 1, 2, 0, 1, 2], [0, 1, 2]]
+    for one, other in zip(results("sequential", task, jobs[:6]), together, strict=False):
+        assert torch.equal(one.model, other.model)
+
+
+def test_a_task_that_offers_no_vectorised_training_says_so_once():
+    class Plain:
+        def __init__(self):
+            task = quadratic()
+            self.workspace, self.dimension = task.workspace, task.dimension
+
+    task = quadratic()
+    jobs = [LossJob(torch.ones(3), 0, 1), *(training(task, i) for i in range(4))]
+    with pytest.warns(UserWarning, match="jobs one by one: Plain has no batched_workspace$") as caught:
+        loss, *together = results("batched", Plain(), jobs)
+    assert len(caught) == 1
+    assert loss == results("sequential", task, jobs[:1])[0]
+    for one, other in zip(results("sequential", task, jobs[1:]), together, strict=True):
+        assert torch.equal(one.model, other.model)
+
+
+def test_an_error_in_a_job_is_raised_by_its_result_and_harms_no_other():
+    task = quadratic()
+    good = [training(task, i) for i in range(2)]
+    wrong = [training(task, i, start=torch.zeros(7, dtype=torch.float64)) for i in range(2)]
+    absent = [training(task, 0), training(task, 1)]
+    absent[1].device = 99
+    with warnings.catch_warnings(), make_executor("batched", task) as ex:
+        warnings.simplefilter("error")
+        tickets = [ex.submit(job, 0.0) for job in (*good, *wrong, *absent)]
+        assert ex.result(tickets[0]).steps == 5
+        for ticket in tickets[2:4]:
+            with pytest.raises(RuntimeError, match="shape|size"):
+                ex.result(ticket)
+        assert ex.result(tickets[4]).steps == 5
+        with pytest.raises(IndexError):
+            ex.result(tickets[5])
+        assert ex.result(tickets[1]).steps == 5
+
+
+def test_losses_and_evaluations_are_the_ordinary_ones():
+    task = classification("lenet5")
+    jobs = [LossJob(task.initial_model(0), 1, 9), EvaluateJob(task.initial_model(0), 50)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert results("batched", task, jobs) == results("sequential", task, jobs)
+
+
+@pytest.mark.parametrize(
+    "task", [classification("lenet5", sizes=(20,) * 6), quadratic(6)], ids=["lenet5", "quadratic"]
+)
+def test_a_whole_run_agrees_with_sequential_and_repeats_itself(task, monkeypatch):
+    def run(executor):
+        return Simulation(
+            task,
+            World(devices=6),
+            FedAsync(concurrency=4, rho=0.1),
+            training=LocalTraining(lr=0.05, batch_size=8),
+            budget=Budget(updates=20),
+            evaluation=Evaluation(every_updates=5, train_samples=50),
+        ).run(executor)
+
+    reference = run("sequential")
+    calls = Calls(monkeypatch)
+    vectorised = run("batched")
+    assert max(map(len, calls.groups)) > 1
+    tolerance = FLOAT64 if isinstance(task, Quadratic) else {"rtol": 1e-3, "atol": 1e-4}
+    torch.testing.assert_close(vectorised.model, reference.model, **tolerance)
+    assert vectorised.updates["device"] == reference.updates["device"]
+    np.testing.assert_allclose(
+        vectorised.evaluations["train_loss"], reference.evaluations["train_loss"], rtol=tolerance["rtol"]
+    )
+    assert run("batched") == vectorised

@@ -1,0 +1,769 @@
+"""What goes wrong, on timelines that are worked out by hand; nothing hangs, and every task is accounted for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import fl_core
+from fl_core.algorithms import Algorithm, FedAsync, FedAvg
+from fl_core.cli import app
+from fl_core.errors import SpecError
+from fl_core.experiments.spec import RunSpec
+from fl_core.runtime import Budget, LocalTraining, Simulation
+from fl_core.runtime.history import History
+from fl_core.tasks import Quadratic
+from fl_core.world import FAULTS, ConstantCompute, Network, TraceCompute, World
+from fl_core.world.triggers import TRIGGERS, BlockedRounds, Contributors, Timed
+
+ALWAYS = 1.0
+KINDS = ["corrupted", "crash", "delayed", "duplicated", "lost", "server_restart", "unavailable"]
+
+
+def simulate(
+    algorithm: Algorithm, world: World, seed: int = 0, task: Quadratic | None = None, **budget: Any
+) -> tuple[Simulation, History]:
+    task = task or Quadratic([[1.0, 1.0]] * world.devices, [[0.0, 0.0]] * world.devices, [1.0, 2.0])
+    run = Simulation(
+        task, world, algorithm, budget=Budget(**budget), training=LocalTraining(lr=0.5, steps=1), seed=seed
+    )
+    history = run.run("sequential")
+    check_conservation(history)
+    return run, history
+
+
+def check_conservation(history: History) -> None:
+    outcomes = history.outcomes
+    ended = sum(outcomes[name] for name in ("applied", "discarded", "rejected", "lost", "in_flight"))
+    assert outcomes["dispatched"] == ended, outcomes
+    assert outcomes["applied"] == len(history.updates["version"])
+
+
+def world(*faults: dict[str, Any], seconds: tuple[float, ...] = (2.0,), **fields: Any) -> World:
+    compute = TraceCompute(seconds_per_step=seconds)
+    return World(devices=len(seconds), compute=compute, faults=faults, **fields)
+
+
+def rows(history: History) -> list[tuple[float, int, int, int]]:
+    return list(zip(*(history.updates[c] for c in ("seconds", "version", "device", "staleness")), strict=True))
+
+
+def faults(history: History) -> list[tuple[float, int, int, str]]:
+    return list(zip(*(history.faults[c] for c in ("seconds", "device", "task", "fault")), strict=True))
+
+
+def outcomes(history: History) -> dict[str, int]:
+    return {name: count for name, count in history.outcomes.items() if count}
+
+
+class Replace(FedAsync):
+    """The last arrival is the model; one device after the other."""
+
+    alpha: float = 1.0
+    concurrency: int = 1
+
+
+class Ask(Algorithm):
+    """Devices train, ask for a fresh model, and train again; every arrival makes a version."""
+
+    async def scheduler(self, server):
+        await server.keep_busy(len(server.devices))
+
+    async def updater(self, server):
+        await server.receive()
+        server.commit(server.model + 0)
+
+    async def device(self, device):
+        first = await device.download()
+        await device.train(first.model)
+        fresh = await device.download()
+        device.state.setdefault("answers", []).append((device.now, fresh.version))
+        trained = await device.train(fresh.model)
+        await device.upload(model=trained.model, based_on=first)
+
+
+class Hold(Algorithm):
+    """Versions from K uploads, whose devices wait for it."""
+
+    count: int = 2
+
+    async def scheduler(self, server):
+        await Contributors().turn(server)
+
+    async def updater(self, server):
+        uploads = await server.receive(self.count)
+        server.commit(torch.stack([upload.model for upload in uploads]).mean(0))
+
+
+def test_a_lost_upload_costs_its_time_and_changes_nothing():
+    """Download 0.5 s, training 2 s, upload 0.5 s: the first task ends at 3 s without a trace, the second at 6 s."""
+    lost = {"kind": "lost", "probability": ALWAYS, "stop_seconds": 1}
+    _, history = simulate(Replace(), world(lost, network=Network(latency_seconds=0.5)), updates=2)
+    assert rows(history) == [(6, 1, 0, 0), (9, 2, 0, 0)]
+    assert [row[1:] for row in faults(history)] == [(0, 1, "lost")]
+    assert outcomes(history) == {"dispatched": 3, "applied": 2, "lost": 1}
+    assert history.model.tolist() == [0.25, 0.5]  # two tasks, each halves it
+    assert history.evaluations["models_received"][-1] == 2
+
+
+@pytest.mark.parametrize("down", [0.0, 3.0])
+def test_a_crashed_device_comes_back_without_its_work(down):
+    crash = {
+        "kind": "crash",
+        "probability": ALWAYS,
+        "stop_seconds": 1e-9,
+        "down_seconds": down,
+    }  # only the first task
+    _, history = simulate(Replace(), world(crash), updates=2)
+    [(crashed, device, task, kind)] = faults(history)
+    assert (device, task, kind) == (0, 1, "crash")
+    assert 0 < crashed < 2  # in mid-training
+    assert rows(history) == [(crashed + down + 2, 1, 0, 0), (crashed + down + 4, 2, 0, 0)]
+    assert outcomes(history) == {"dispatched": 3, "applied": 2, "lost": 1}
+    assert history.model.tolist() == [0.25, 0.5]
+
+
+def test_while_a_device_is_down_others_take_its_place():
+    """Two devices, one task at a time; device d is down for 100 s from its crash on."""
+    crash = {"kind": "crash", "probability": ALWAYS, "devices": [0], "down_seconds": 100}
+    run, history = simulate(Replace(), world(crash, seconds=(2.0, 2.0)), seed=1, updates=20)
+    crashes = [row[0] for row in faults(history)]
+    assert {row[2] for row in rows(history)} == {1}
+    assert len(crashes) == 1
+    assert history.outcomes["lost"] == 1
+    assert 0 not in run.server.idle
+
+
+def test_a_paused_device_goes_on_where_it_stopped():
+    pause = {"kind": "unavailable", "probability": ALWAYS, "stop_seconds": 1, "mean_seconds": 5}
+    _, plain = simulate(Replace(), world(), updates=2)
+    _, history = simulate(Replace(), world(pause), updates=2)
+    (first, *_), (second, *_) = rows(history)
+    assert first > 2
+    assert second == first + 2
+    assert [row[1:] for row in faults(history)] == [(0, 1, "unavailable")]
+    assert outcomes(history) == {"dispatched": 2, "applied": 2}
+    assert history.model.equal(plain.model)
+
+
+def test_a_delayed_upload_keeps_its_sender_busy_and_gets_stale():
+    """Device 0 sends at 1 s what arrives at 1 s plus the delay; device 1 commits every 2 s meanwhile."""
+    delay = {"kind": "delayed", "probability": ALWAYS, "devices": [0], "stop_seconds": 1, "mean_seconds": 20}
+    _, history = simulate(Replace(concurrency=2), world(delay, seconds=(1.0, 2.0)), updates=40)
+    of_zero = [row for row in rows(history) if row[2] == 0]
+    arrived = of_zero[0][0]
+    assert arrived > 2
+    assert of_zero[0][3] == arrived // 2  # device 1's commits since then
+    assert of_zero[1][0] == pytest.approx(arrived + 1)
+    assert faults(history) == [(1.0, 0, 1, "delayed")]
+    assert history.outcomes["lost"] == 0
+
+
+@pytest.mark.parametrize("mean", [0.0, 3.0])
+def test_a_duplicate_is_applied_once(mean):
+    double = {"kind": "duplicated", "probability": ALWAYS, "mean_seconds": mean}
+    _, plain = simulate(Replace(), world(), updates=10)
+    _, history = simulate(Replace(), world(double), seconds=1000)
+    assert rows(history)[:10] == rows(plain) == [(2.0 * t, t, 0, 0) for t in range(1, 11)]
+    assert history.outcomes["applied"] == 500
+    assert faults(history) == [(2.0 * task, 0, task, "duplicated") for task in range(1, 501)]
+    assert 500 - 10 <= history.outcomes["duplicates"] <= 500  # the last few copies may still be on their way
+    _, short = simulate(Replace(), world(double), updates=10)
+    assert short.model.equal(plain.model)
+    received = history.evaluations["models_received"][-1]
+    assert received == 500
+    assert history.evaluations["bytes_up"][-1] == 16 * (500 + history.outcomes["duplicates"])
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [("nan", "not finite"), ("inf", "not finite"), ("length", "length 1 instead of 2")],
+)
+def test_an_unusable_upload_is_rejected_and_the_model_stays_bit_for_bit(how, reason):
+    wrong = {"kind": "corrupted", "probability": ALWAYS, "how": how, "start_seconds": 2, "stop_seconds": 6}
+    _, before = simulate(Replace(), world(), updates=1)
+    run, during = simulate(Replace(), world(wrong), seconds=7)
+    assert rows(during) == [(2, 1, 0, 0)]
+    assert faults(during) == [
+        (4, 0, 2, "corrupted"), (4, 0, 2, f"rejected: {reason}"),
+        (6, 0, 3, "corrupted"), (6, 0, 3, f"rejected: {reason}"),
+    ]  # fmt: skip
+    assert during.model.numpy().tobytes() == before.model.numpy().tobytes()
+    assert run.server.version == 1
+    assert outcomes(during) == {"dispatched": 4, "applied": 1, "rejected": 2, "in_flight": 1}
+    _, after = simulate(Replace(), world(wrong), updates=2)
+    assert rows(after)[1] == (8, 2, 0, 0)
+
+
+def test_a_scaled_upload_is_applied_because_nobody_can_tell():
+    wrong = {"kind": "corrupted", "probability": ALWAYS, "how": "scaled", "factor": -3.0, "stop_seconds": 1}
+    _, history = simulate(Replace(), world(wrong), updates=1)
+    assert history.model.tolist() == [-1.5, -3.0]  # -3 times half of (1, 2)
+    assert faults(history) == [(2, 0, 1, "corrupted")]
+    assert outcomes(history) == {"dispatched": 1, "applied": 1}
+
+
+def test_a_restart_loses_the_buffer_and_keeps_the_version():
+    """Two uploads make a version; tasks take 2, 2 and 3 s.
+
+    Devices 0 and 1 make version 1 at 2 s. The upload of device 2 waits from 3 s on and is lost at 3.5 s; those of
+    devices 0 and 1 arrive at 4 s, while the server is down. It is up at 4.5 s and triggers all three.
+    """
+    restart = {"kind": "server_restart", "at_seconds": [3.5], "down_seconds": 1}
+    run, history = simulate(Hold(), world(restart, seconds=(2.0, 2.0, 3.0)), updates=2)
+    assert faults(history) == [(3.5, -1, -1, "server_restart")]
+    assert rows(history) == [(2, 1, 0, 0), (2, 1, 1, 0), (6.5, 2, 0, 0), (6.5, 2, 1, 0)]
+    assert outcomes(history) == {"dispatched": 8, "applied": 4, "lost": 3, "in_flight": 1}
+    assert run.server.version == 2
+
+
+def test_a_restart_without_down_time_loses_only_what_waits():
+    """Device 0's upload of 1 s is lost at 1.5 s and its next one of 2.5 s is used with device 1's of 3 s."""
+    restart = {"kind": "server_restart", "at_seconds": [1.5]}
+    _, history = simulate(Hold(), world(restart, seconds=(1.0, 3.0)), updates=1)
+    assert rows(history) == [(3, 1, 0, 0), (3, 1, 1, 0)]
+    assert outcomes(history) == {"dispatched": 3, "applied": 2, "lost": 1}
+
+
+def test_an_arrival_at_the_instant_of_a_restart_is_lost_and_one_when_it_is_up_is_not():
+    restart = {"kind": "server_restart", "at_seconds": [2], "down_seconds": 2}
+    _, history = simulate(Replace(concurrency=2), world(restart, seconds=(2.0, 4.0)), updates=1)
+    assert rows(history) == [(4, 1, 1, 0)]
+    assert outcomes(history) == {"dispatched": 3, "applied": 1, "lost": 1, "in_flight": 1}
+
+
+def test_what_an_algorithm_keeps_survives_a_restart():
+    class OneByOne(Hold):
+        async def updater(self, server):
+            [upload] = await server.receive()
+            kept = server.state.setdefault("kept", [])
+            kept.append(upload.model)
+            if len(kept) == self.count:
+                server.commit(torch.stack(kept).mean(0))
+                server.state["kept"] = []
+
+    restart = {"kind": "server_restart", "at_seconds": [1.5], "down_seconds": 1}
+    _, history = simulate(OneByOne(), world(restart, seconds=(1.0, 3.0)), updates=1)
+    assert rows(history) == [(3, 1, 0, 0), (3, 1, 1, 0)]
+    assert outcomes(history) == {"dispatched": 2, "applied": 2}
+
+
+def test_ticks_that_were_due_happen_once_when_the_server_is_up():
+    """Ticks at 0, 1, 2, ...; down from 0.5 s to 3.25 s: the next ones are at 3.25, 4, 5, ... s."""
+
+    class Ticking(Replace):
+        async def scheduler(self, server):
+            await server.every(1.0)
+            server.state.setdefault("ticks", []).append(server.now)
+
+        async def updater(self, server):
+            await server.receive()
+
+    class Sleeping(Ticking):
+        async def scheduler(self, server):
+            await server.sleep(1.0)
+            server.state.setdefault("ticks", []).append(server.now)
+
+    restart = {"kind": "server_restart", "at_seconds": [0.5], "down_seconds": 2.75}
+    run, _ = simulate(Ticking(), world(restart), seconds=6.5)
+    assert run.server.state["ticks"] == [0, 3.25, 4, 5, 6]
+    run, _ = simulate(Sleeping(), world(restart), seconds=6.5)
+    assert run.server.state["ticks"] == [3.25, 4.25, 5.25, 6.25]
+
+
+def test_a_period_that_ends_while_the_server_is_down_is_closed_when_it_is_up():
+    class Periodic(Replace):
+        async def updater(self, server):
+            uploads = await server.receive(until=2.0 * (server.version + 1))
+            server.state.setdefault("periods", []).append((server.now, len(uploads)))
+            server.commit(server.model + 0)
+
+    restart = {"kind": "server_restart", "at_seconds": [3.5], "down_seconds": 1}
+    run, _ = simulate(Periodic(), world(restart, seconds=(1.0,)), seconds=8.5)
+    # 3 s: in the buffer, lost; 4 s: lost on arrival; triggered again at 4.5 s
+    assert run.server.state["periods"] == [(2, 2), (4.5, 0), (6, 1), (8, 2)]
+
+
+def test_a_timed_trigger_misses_no_tick_after_a_restart():
+    class Ticking(Replace):
+        async def scheduler(self, server):
+            await Timed(period_seconds=5, per_tick=1, concurrency=1).turn(server)
+
+    restart = {"kind": "server_restart", "at_seconds": [4], "down_seconds": 2}
+    _, history = simulate(Ticking(), world(restart), updates=3)
+    assert [row[0] for row in rows(history)] == [2, 8, 12]  # triggered at 0, 6, 10
+
+
+@pytest.mark.parametrize(
+    ("at", "answered"),
+    [([1], 4.0), ([1, 2.5], 5.5)],
+    ids=["one restart", "a second one before the first is over"],
+)
+def test_a_device_that_asks_for_a_fresh_model_waits_until_the_server_is_up(at, answered):
+    restart = {"kind": "server_restart", "at_seconds": at, "down_seconds": 3}
+    run, history = simulate(Ask(), world(restart), updates=1)
+    assert run.device_state[0]["answers"] == [(answered, 0)]
+    assert rows(history) == [(answered + 2, 1, 0, 0)]
+
+
+def test_a_round_goes_on_without_those_who_fail():
+    """In round 1 one upload is lost and one rejected; in round 2 all are lost, and the model stays."""
+    lost = {"kind": "lost", "probability": ALWAYS, "devices": [1], "stop_seconds": 1}
+    wrong = {"kind": "corrupted", "probability": ALWAYS, "devices": [2], "stop_seconds": 1}
+    all_lost = {"kind": "lost", "probability": ALWAYS, "start_seconds": 5, "stop_seconds": 6}
+    _, history = simulate(FedAvg(clients_per_round=3), world(lost, wrong, all_lost, seconds=(2, 3, 5)), updates=3)
+    assert rows(history) == [(5, 1, 0, 0), (15, 3, 0, 0), (15, 3, 1, 0), (15, 3, 2, 0)]
+    assert outcomes(history) == {"dispatched": 9, "applied": 4, "rejected": 1, "lost": 4}
+    assert history.model.tolist() == [0.25, 0.5]
+
+
+def test_a_round_begins_with_those_who_are_not_down():
+    crash = {"kind": "crash", "probability": ALWAYS, "devices": [1], "stop_seconds": 1, "down_seconds": 11}
+    _, history = simulate(FedAvg(clients_per_round=2), world(crash, seconds=(5.0, 3.0)), updates=5)
+    [(crashed, *_)] = faults(history)
+    back = next(t for t in (5.0, 10.0, 15.0, 20.0) if t >= crashed + 11)
+    assert [row[0] for row in rows(history) if row[2] == 1] == [t for t in (5.0, 10, 15, 20, 25) if t > back]
+
+
+class Wanted(Algorithm):
+    """The updater triggers two devices and asks for one upload of each."""
+
+    async def updater(self, server):
+        server.dispatch([device for device in (0, 1) if device in server.idle])
+        uploads = await server.receive(from_=[1, 0])
+        server.state.setdefault("from", []).append([upload.device for upload in uploads])
+        server.commit(server.model + 0)
+
+
+def test_who_was_lost_and_is_free_again_is_not_waited_for():
+    lost = {"kind": "lost", "probability": ALWAYS, "devices": [0], "start_seconds": 3, "stop_seconds": 4}
+    run, history = simulate(Wanted(), world(lost, seconds=(2.0, 3.0)), updates=3)
+    assert run.server.state["from"] == [[1, 0], [1], [1, 0]]
+    assert rows(history) == [(3, 1, 1, 0), (3, 1, 0, 0), (6, 2, 1, 0), (9, 3, 1, 0), (9, 3, 0, 0)]
+
+
+def test_blocked_rounds_go_on_without_a_lost_upload():
+    class Blocked(Hold):
+        async def scheduler(self, server):
+            await BlockedRounds().turn(server)
+
+        async def updater(self, server):
+            await server.receive()
+            server.commit(server.model + 0)
+
+    lost = {"kind": "lost", "probability": ALWAYS, "devices": [1], "stop_seconds": 1}
+    _, history = simulate(Blocked(), world(lost, seconds=(2.0, 3.0, 5.0)), updates=5)
+    assert rows(history) == [(2, 1, 0, 0), (5, 2, 2, 1), (7, 3, 0, 0), (8, 4, 1, 1), (10, 5, 2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (0, [(5, 1, 1, 0), (5, 1, 2, 0), (8, 2, 0, 0), (8, 2, 1, 0), (10, 3, 2, 1)]),
+        (2, [(3, 1, 0, 0), (3, 1, 1, 0), (8, 2, 0, 0), (8, 2, 1, 0), (10, 3, 2, 1)]),
+    ],
+)
+def test_a_blocked_round_takes_fewer_when_nobody_else_can_come(device, expected):
+    """Two at a time of three; in the first round one of them is lost."""
+
+    class Blocked(Hold):
+        async def scheduler(self, server):
+            await BlockedRounds().turn(server)
+
+        async def updater(self, server):
+            if await server.receive_round(most=2):
+                server.commit(server.model + 0)
+
+    lost = {"kind": "lost", "probability": ALWAYS, "devices": [device], "stop_seconds": 1}
+    _, history = simulate(Blocked(), world(lost, seconds=(2.0, 3.0, 5.0)), updates=3)
+    assert rows(history) == expected
+
+
+@pytest.mark.parametrize("kind", ["corrupted", "crash", "delayed", "duplicated", "lost", "unavailable"])
+def test_a_fault_strikes_as_often_as_its_probability_says(kind):
+    _, history = simulate(Replace(), world({"kind": kind, "probability": 0.2}), seed=7, seconds=3000)
+    tasks = history.outcomes["dispatched"]
+    assert tasks > 800
+    struck = len({row[2] for row in faults(history)})
+    assert abs(struck - 0.2 * tasks) < 4 * np.sqrt(tasks * 0.2 * 0.8)
+    expected = {"corrupted": "rejected", "crash": "lost", "lost": "lost"}.get(kind)
+    if expected:
+        assert struck - 1 <= history.outcomes[expected] <= struck
+    else:
+        assert history.outcomes["rejected"] == history.outcomes["lost"] == 0
+
+
+def test_drawn_times_have_the_declared_means():
+    """Exponential: the standard deviation of one draw is its mean; the moment of a crash is uniform."""
+    for kind in ("delayed", "unavailable"):
+        _, history = simulate(Replace(), world({"kind": kind, "probability": ALWAYS, "mean_seconds": 3}), updates=900)
+        lengths = np.diff([0.0, *history.updates["seconds"]]) - 2
+        assert lengths.min() > 0
+        assert abs(lengths.mean() - 3) < 4 * 3 / np.sqrt(900)
+    _, history = simulate(Replace(), world({"kind": "crash", "probability": ALWAYS}), seconds=900)
+    moments = np.diff([0.0, *history.faults["seconds"]])
+    assert moments.max() < 2
+    assert abs(moments.mean() - 1) < 4 * 2 / np.sqrt(12 * len(moments))
+
+
+def test_a_fault_can_be_kept_to_some_devices_and_to_an_interval():
+    fault = {"kind": "lost", "probability": ALWAYS, "devices": [0, 2], "start_seconds": 4, "stop_seconds": 8}
+    _, history = simulate(Replace(concurrency=3), world(fault, seconds=(2.0, 2.0, 2.0)), updates=30)
+    assert faults(history) == [(time, device, task, "lost") for time, device, task in (
+        (6.0, 0, 7), (6.0, 2, 9), (8.0, 0, 10), (8.0, 2, 12),
+    )]  # fmt: skip
+
+
+def struck(history: History, kind: str) -> set[int]:
+    return {task for _, _, task, fault in faults(history) if fault == kind}
+
+
+def test_every_fault_has_its_own_draws_whatever_else_is_declared():
+    """Duplicates and lies cost no time, so that the tasks are the same with and without them."""
+    lost = {"kind": "lost", "probability": 0.3}
+    double = {"kind": "duplicated", "probability": 0.3, "mean_seconds": 0}
+    scaled = {"kind": "corrupted", "probability": 0.3, "how": "scaled", "factor": 1.0}
+    alone = struck(simulate(Replace(), world(lost), seconds=600)[1], "lost")
+    assert len(alone) > 50
+    for others in ([double, scaled, lost], [lost, double], [{**scaled, "devices": [0]}, lost]):
+        assert struck(simulate(Replace(), world(*others), seconds=600)[1], "lost") == alone
+    [first, second] = (
+        struck(simulate(Replace(), world({**double, "probability": p}, lost), seconds=600)[1], "duplicated")
+        for p in (0.3, 0.6)
+    )
+    assert len(second) > len(first)
+    _, twice = simulate(Replace(), world(lost, lost), seconds=600)
+    assert len(struck(twice, "lost")) > len(alone)  # a second fault of the same kind draws for itself
+
+
+def test_faults_of_the_same_kind_add_up():
+    """Two duplications make four messages of which one counts."""
+    double = {"kind": "duplicated", "probability": ALWAYS, "mean_seconds": 0}
+    _, history = simulate(Replace(), world(double, double), updates=5)
+    assert rows(history) == [(2.0 * t, t, 0, 0) for t in range(1, 6)]
+    assert history.outcomes["duplicates"] == 3 * 5
+
+
+def test_what_did_not_happen_any_more_is_not_recorded():
+    """No pause after a crash, and no delay or second copy of what is lost."""
+    crash, pause = {"kind": "crash", "probability": ALWAYS}, {"kind": "unavailable", "probability": ALWAYS}
+    _, history = simulate(Replace(), world(crash, pause), seconds=2000)
+    pauses, crashes = len(struck(history, "unavailable")), len(struck(history, "crash"))
+    assert abs(pauses - crashes / 2) < 4 * np.sqrt(crashes / 4) + 1  # the earlier of two uniform moments
+    _, history = simulate(Replace(), world(crash, crash), seconds=100)
+    assert len(faults(history)) == history.outcomes["lost"]
+    lost, delay = {"kind": "lost", "probability": ALWAYS}, {"kind": "delayed", "probability": ALWAYS}
+    _, history = simulate(Replace(), world(lost, delay), seconds=10)
+    assert {row[3] for row in faults(history)} == {"lost"}
+
+
+@pytest.mark.parametrize("down", [0.0, 2.0])
+def test_a_sampled_timeline_goes_on_when_uploads_are_lost(down):
+    sampled = World(devices=3, max_staleness=4, faults=[{"kind": "crash", "probability": 0.5, "down_seconds": down}])
+    _, history = simulate(Replace(), sampled, updates=150)
+    assert history.outcomes["lost"] > 50
+    assert max(history.updates["staleness"]) <= 3
+    assert list(history.updates["version"]) == list(range(1, 151))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_run_that_diverges_ends_and_says_why(sampled):
+    """The step size makes every local model infinite at the second version; no upload after it can be used."""
+    place = World(devices=3, max_staleness=4) if sampled else World(devices=3, compute=ConstantCompute())
+    task = Quadratic([[1.0]] * 3, [[0.0]] * 3, [1.0])
+    run = Simulation(
+        task, place, FedAsync(concurrency=3), budget=Budget(updates=10_000),
+        training=LocalTraining(lr=1e200, steps=1),
+    )  # fmt: skip
+    history = run.run("sequential")
+    check_conservation(history)
+    assert history.ended == "rejected"
+    assert bool(torch.isfinite(history.model).all())
+    assert history.outcomes["rejected"] == 1000
+    assert set(history.faults["fault"]) == {"rejected: not finite"}
+    assert History.from_dict(json.loads(json.dumps(history.to_dict()))).ended == "rejected"
+
+
+FAULT = st.one_of(
+    st.fixed_dictionaries({"kind": st.sampled_from(["lost", "delayed", "unavailable"])}),
+    st.fixed_dictionaries({"kind": st.just("duplicated"), "mean_seconds": st.sampled_from([0.0, 2.0])}),
+    st.fixed_dictionaries({"kind": st.just("crash"), "down_seconds": st.sampled_from([0.0, 3.0])}),
+    st.fixed_dictionaries({"kind": st.just("corrupted"), "how": st.sampled_from(["nan", "inf", "length"])}),
+)
+RESTART = st.fixed_dictionaries({
+    "kind": st.just("server_restart"),
+    "at_seconds": st.lists(st.sampled_from([1.0, 2.0, 3.5, 4.0, 8.0]), min_size=1, max_size=3, unique=True),
+    "down_seconds": st.sampled_from([0.0, 1.0, 2.5]),
+})  # fmt: skip
+ALGORITHMS = {
+    "fedasync": lambda n: Replace(concurrency=n),
+    "fedavg": lambda n: FedAvg(clients_per_round=n),
+    "hold": lambda n: Hold(count=n),
+    "ask": lambda n: Ask(),
+    "from": lambda n: Wanted(),
+}
+
+
+class Choosy(Replace):
+    """Discards what is stale."""
+
+    async def updater(self, server):
+        [upload] = await server.receive()
+        if upload.staleness > 1:
+            server.discard(upload)
+        else:
+            server.commit(upload.model)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_every_trigger_ends_in_exactly_one_way(data):
+    """Conservation, whatever is declared: no task is forgotten, none is counted twice, and nothing hangs."""
+    devices = data.draw(st.integers(2, 6))
+    clusters = data.draw(st.sampled_from([None, {"servers": 2}]))
+    name = data.draw(st.sampled_from(["choosy", *ALGORITHMS] if clusters is None else ["choosy", "fedasync", "hold"]))
+    most = max(1, devices // 2) if clusters else devices
+    algorithm = Choosy(concurrency=most) if name == "choosy" else ALGORITHMS[name](data.draw(st.integers(1, most)))
+    declared = [
+        fault | {"probability": data.draw(st.sampled_from([0.1, 0.5]))}
+        for fault in data.draw(st.lists(FAULT, max_size=4))
+    ]
+    speeds = data.draw(st.lists(st.sampled_from([0.5, 1.0, 1.5]), min_size=devices, max_size=devices))
+    place = World(
+        devices=devices,
+        compute=TraceCompute(seconds_per_step=tuple(speeds)),
+        network=Network(latency_seconds=data.draw(st.sampled_from([0.0, 0.25]))),
+        faults=[*declared, *data.draw(st.lists(RESTART, max_size=1))],
+        clusters=clusters,
+    )
+    budget = data.draw(st.sampled_from([{"updates": 15, "seconds": 60.0}, {"seconds": 12.0}]))
+    run, history = simulate(algorithm, place, seed=data.draw(st.integers(0, 99)), **budget)
+    times = history.updates["seconds"]
+    assert times == sorted(times)
+    rejections = [row for row in faults(history) if row[3].startswith("rejected")]
+    assert len(rejections) == history.outcomes["rejected"]
+    assert history.evaluations["models_received"][-1] == sum(
+        server.counters["models_received"] for server in run.servers
+    )
+
+
+def test_the_kinds_of_faults_and_triggers():
+    assert sorted(FAULTS) == KINDS
+    assert sorted(TRIGGERS) == ["blocked_rounds", "continuous", "contributors", "rounds", "sampled", "timed"]
+
+
+DECLARED = [
+    {"kind": "lost", "probability": 0.2},
+    {"kind": "crash", "devices": [1, 2], "down_seconds": 3.0, "start_seconds": 1.0, "stop_seconds": 9.0},
+    {"kind": "server_restart", "at_seconds": [5.0, 8.0]},
+]
+
+
+def spec(*declared: dict[str, Any]) -> RunSpec:
+    return RunSpec(algorithm="fedasync", world={"faults": declared})
+
+
+def test_faults_are_part_of_the_specification_and_of_its_hash():
+    some = spec(*DECLARED)
+    assert RunSpec.from_json(some.to_json()) == some
+    assert RunSpec.from_json(some.to_json()).hash == some.hash
+    variants = [
+        spec(),
+        spec(DECLARED[0]),
+        spec({"kind": "lost"}),
+        spec({"kind": "delayed"}),
+        spec(*DECLARED[::-1]),
+        some,
+    ]
+    assert len({one.hash for one in variants}) == len(variants)
+    assert spec({"kind": "lost", "probability": 0.1}).hash == spec({"kind": "lost"}).hash
+    assert spec().hash == RunSpec(algorithm="fedasync").hash
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ({"kind": "lots"}, "world.faults[0].kind = 'lots' is not valid; did you mean 'lost'? (valid: corrupted,"),
+        ({"probability": 0.2}, "world.faults[0].kind is missing (valid: corrupted, crash, "),
+        ({"kind": "lost", "probability": 2}, "world.faults[0].probability = 2 is not valid: it should be a number"),
+        ({"kind": "crash", "down": 1}, "unknown field 'world.faults[0].down' of kind 'crash'; did you mean 'down_"),
+        ({"kind": "crash", "down_seconds": -1}, "world.faults[0].down_seconds = -1 is not valid"),
+        ({"kind": "delayed", "mean_seconds": 0}, "world.faults[0].mean_seconds = 0 is not valid: it should be a "),
+        ({"kind": "corrupted", "how": "nann"}, "one of 'nan', 'inf', 'length', 'scaled'; did you mean 'nan'?"),
+        ({"kind": "corrupted", "factor": float("inf")}, "factor = inf is not valid: it should be a finite number"),
+        ({"kind": "lost", "devices": [100]}, "faults: there is no device 100 for devices = 100"),
+        ({"kind": "lost", "devices": []}, "devices = [] strikes nobody; leave it out for all devices"),
+        (
+            {"kind": "lost", "start_seconds": 5, "stop_seconds": 2},
+            "world.faults[0]: stop_seconds = 2 should be larger than start_seconds = 5",
+        ),
+        ({"kind": "server_restart"}, "world.faults[0].at_seconds is missing"),
+        ({"kind": "server_restart", "at_seconds": []}, "at_seconds = [] is no restart; give at least one time"),
+        (
+            {"kind": "server_restart", "at_seconds": [1], "probability": 0.5},
+            "probability does not apply to server_restart, which happens at at_seconds",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_fault_is_refused_with_what_would_be_valid(fault, message):
+    with pytest.raises(SpecError) as error:
+        spec(fault)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+TINY = [
+    *("run", "--algorithm", "fedasync", "--no-store", "--set", "model=linear", "--set", "world.devices=5"),
+    *("--set", "concurrency=2", "--set", "partition.samples_per_device=50", "--set", "budget.updates=5"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
+
+
+def test_faults_and_triggers_are_declared_on_the_command_line(tmp_path):
+    out = tmp_path / "run.json"
+    words = [
+        *("--set", 'world.faults=[{"kind":"lost","probability":0.5}]', "--out", str(out)),
+        *("--set", "world.trigger=timed(period_seconds=5, per_tick=2, concurrency=3)"),
+    ]
+    done = CliRunner().invoke(app, [*TINY, *words])
+    assert done.exit_code == 0, done.output
+    history = History.from_dict(json.loads(out.read_text())["history"])
+    check_conservation(history)
+    assert history.outcomes["lost"] == len(history.faults["task"]) > 0
+    printed = CliRunner().invoke(app, [*TINY, *words, "--force", "--print-spec"])
+    declared = json.loads(printed.stdout)["world"]
+    assert declared["trigger"] == {"kind": "timed", "period_seconds": 5, "per_tick": 2, "concurrency": 3}
+    assert declared["faults"][0]["probability"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("world.trigger=timd(period_seconds=5)", "world.trigger.kind = 'timd' is not valid; did you mean 'timed'?"),
+        ('world.faults=[{"kind":"lots"}]', "world.faults[0].kind = 'lots' is not valid; did you mean 'lost'?"),
+        ("world.faults=lost", "world.faults = 'lost' is not valid: it should be a list, each an object with a kind"),
+    ],
+)
+def test_the_command_line_says_what_is_wrong_in_one_line(setting, message):
+    done = CliRunner().invoke(app, [*TINY, "--set", setting])
+    assert done.exit_code == 2
+    [line] = done.stderr.splitlines()
+    assert message in line
+
+
+def test_a_run_that_diverges_is_explained_on_the_command_line():
+    done = CliRunner().invoke(app, [*TINY, "--set", "training.lr=1e38"])
+    assert done.exit_code == 0, done.output
+    assert "ended before its budget: no upload could be used any more (not finite)" in done.output
+
+
+NEW_FAULT = '''
+"""An upload of zeros."""
+
+from typing import Literal
+
+from fl_core.world.faults.base import Fault, Message
+
+
+class Erased(Fault):
+    """The upload is zero.
+
+    Attributes
+    ----------
+    but_first : int
+        Messages of which nothing is erased.
+    """
+
+    kind: Literal["erased"] = "erased"
+    but_first: int = 0
+
+    def send(self, messages, rng):
+        return [Message({n: 0 * v for n, v in m.payload.items()}, m.delay) for m in messages[self.but_first :]]
+'''
+
+NEW_TRIGGER = '''
+"""One device after the other."""
+
+from typing import Literal
+
+from fl_core.world.triggers.base import Trigger
+
+
+class Cyclic(Trigger):
+    """One device after the other, in the order of their numbers."""
+
+    kind: Literal["cyclic"] = "cyclic"
+
+    async def turn(self, server):
+        await server.idle_changed()
+        if not server.in_flight and server.idle:
+            last = server.state.get("last", -1)
+            device = next((d for d in server.idle if d > last), min(server.idle))
+            server.state["last"] = device
+            server.dispatch([device])
+'''
+
+PROGRAM = """
+import json
+from typer.testing import CliRunner
+import fl_core
+from fl_core.algorithms import FedAsync
+from fl_core.cli import app
+from fl_core.experiments.spec import RunSpec
+from fl_core.runtime import Budget, Simulation
+from fl_core.tasks import Quadratic
+from fl_core.world import FAULTS, TRIGGERS
+
+spec = RunSpec(
+    algorithm={"name": "fedasync", "concurrency": 3},
+    world={"devices": 3, "faults": [{"kind": "erased", "probability": 1}], "trigger": {"kind": "cyclic"}},
+    budget={"updates": 7},
+)
+assert RunSpec.from_json(spec.to_json()) == spec
+run = Simulation(Quadratic([[1.0]] * 3, [[0.0]] * 3, [1.0]), spec.world, FedAsync(alpha=0.5), budget=spec.budget)
+history = run.run("sequential")
+listed = {f"listed {what}": CliRunner().invoke(app, ["list", what]).stdout for what in ("faults", "triggers")}
+print(json.dumps(listed | {
+    "place": fl_core.__file__, "faults": sorted(FAULTS), "triggers": sorted(TRIGGERS),
+    "devices": history.updates["device"], "model": history.model.tolist(),
+}))
+"""
+
+
+def test_a_new_fault_and_a_new_trigger_are_one_file_each(tmp_path):
+    """Two files dropped into a copy of the package are found, checked and run, and nothing else has changed."""
+    copy = tmp_path / "fl_core"
+    shutil.copytree(Path(fl_core.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "world" / "faults" / "erased.py").write_text(NEW_FAULT)
+    (copy / "world" / "triggers" / "cyclic.py").write_text(NEW_TRIGGER)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert Path(found["place"]).parent == copy
+    assert set(found["faults"]) == {*KINDS, "erased"}
+    assert set(found["triggers"]) == {*TRIGGERS, "cyclic"}
+    assert found["devices"] == [0, 1, 2, 0, 1, 2, 0]
+    assert found["model"] == [0.5**7]
+    assert "but_first" in found["listed faults"]
+    assert "cyclic" in found["listed triggers"]

@@ -1,0 +1,426 @@
+"""Every way to trigger devices, on timelines that are worked out by hand (reference traces of the specifications)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fl_core.algorithms import Algorithm, FedAsync, FedAvg
+from fl_core.errors import SpecError
+from fl_core.experiments.spec import RunSpec
+from fl_core.runtime import Budget, LocalTraining, Simulation
+from fl_core.runtime.history import History
+from fl_core.streams import stream
+from fl_core.tasks import Quadratic
+from fl_core.world import ConstantCompute, TraceCompute, UniformCompute, World
+from fl_core.world.triggers import BlockedRounds, Contributors, Rounds, Sampled, Timed
+
+TOY = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=(10, 20, 30))
+"""Toy B of the baselines' specification; its tasks take 2, 3 and 5 seconds."""
+
+UNIFORM_MEAN = (0.335416666667, 0.39625)
+"""Its first synchronous round with equal weights."""
+
+
+def simulate(
+    algorithm: Algorithm, world: World, task: Quadratic | None = None, **budget: Any
+) -> tuple[Simulation, History]:
+    task = task or Quadratic([[1.0]] * world.devices, [[0.0]] * world.devices, [1.0])
+    run = Simulation(task, world, algorithm, budget=Budget(**budget))
+    return run, run.run("sequential")
+
+
+def toy(algorithm: Algorithm, **budget: Any) -> tuple[Simulation, History]:
+    world = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.5, 2.5)))
+    run = Simulation(TOY, world, algorithm, budget=Budget(**budget), training=LocalTraining(lr=0.1, steps=2))
+    return run, run.run("sequential")
+
+
+def fixed(*seconds: float) -> World:
+    return World(devices=len(seconds), compute=TraceCompute(seconds_per_step=seconds))
+
+
+def rows(history: History) -> list[tuple[float, int, int, int]]:
+    """Time, version, device and staleness of every upload that was used."""
+    return list(zip(*(history.updates[c] for c in ("seconds", "version", "device", "staleness")), strict=True))
+
+
+def numbered(trace: list[tuple[float, list[tuple[int, int]]]], first: int = 1) -> list[tuple[float, int, int, int]]:
+    """Write a trace, (time, [(device, staleness), ...]) of each commit, in rows; its devices count from `first`."""
+    return [
+        (seconds, version, device - first, staleness)
+        for version, (seconds, used) in enumerate(trace, 1)
+        for device, staleness in used
+    ]
+
+
+class Deltas(Algorithm):
+    """Devices upload their updates."""
+
+    server_lr: float = 1.0
+
+    async def device(self, device):
+        snapshot = await device.download()
+        trained = await device.train(snapshot.model)
+        await device.upload(delta=trained.model - snapshot.model, based_on=snapshot)
+
+    def step(self, server, uploads):
+        server.state.setdefault("tasks", []).append([(upload.device, upload.task) for upload in uploads])
+        change = sum((upload.delta for upload in uploads), torch.zeros_like(server.model))
+        server.commit(server.model + self.server_lr * change / max(1, len(uploads)))
+
+
+class Buffered(Deltas):
+    """All devices always busy, a commit for every K arrivals (FedBuff without its weights)."""
+
+    count: int = 2
+
+    async def scheduler(self, server):
+        await server.keep_busy(3)
+
+    async def updater(self, server):
+        self.step(server, await server.receive(self.count))
+
+
+class Hold(Buffered):
+    """The same, but a device waits until its upload is used (K-asynchronous)."""
+
+    order: str = "arrival"
+
+    async def scheduler(self, server):
+        await Contributors(order=self.order).turn(server)
+
+
+class HoldOneByOne(Hold):
+    """The same, written with one receive for each upload."""
+
+    async def updater(self, server):
+        uploads = []
+        for _ in range(self.count):
+            uploads += await server.receive()
+        self.step(server, uploads)
+
+
+class Periodic(Hold):
+    """Use what has arrived at the end of every period; only contributors get the new model."""
+
+    order: str = "id"
+    period: float = 1.0
+
+    async def updater(self, server):
+        self.step(server, await server.receive(until=(server.version + 1) * self.period))
+
+
+class GSGM(Algorithm):
+    """Blocked rounds with momentum (BL-3.17, BL-3.18)."""
+
+    momentum: float = 0.9
+
+    async def scheduler(self, server):
+        await BlockedRounds().turn(server)
+
+    async def updater(self, server):
+        left = server.state.get("left", 3)
+        uploads = await server.receive(min(2, left))
+        moved = server.state.get("momentum", torch.zeros_like(server.model))
+        step = torch.stack([upload.gradient for upload in uploads]).mean(0) + self.momentum * moved
+        total = server.state.get("total", torch.zeros_like(step)) + len(uploads) * step
+        left -= len(uploads)
+        if not left:
+            server.state["momentum"] = total / 3
+        server.state["left"] = left or 3
+        server.state["total"] = total if left else torch.zeros_like(step)
+        server.commit(server.model - 0.1 * step)
+
+    async def device(self, device):
+        snapshot = await device.download()
+        found = await device.gradient(snapshot.model)
+        await device.upload(gradient=found.gradient, based_on=snapshot)
+
+
+def close(model: torch.Tensor, expected: tuple[float, ...]) -> None:
+    np.testing.assert_allclose(model.numpy(), expected, rtol=1e-9)
+
+
+def test_per_arrival_is_trace_i():
+    _, history = toy(FedAsync(concurrency=3, alpha=0.6), updates=12)
+    assert rows(history) == numbered([
+        (2, [(1, 0)]), (3, [(2, 1)]), (4, [(1, 1)]), (5, [(3, 3)]), (6, [(2, 2)]), (6, [(1, 2)]),
+        (8, [(1, 0)]), (9, [(2, 2)]), (10, [(3, 4)]), (10, [(1, 2)]), (12, [(2, 2)]), (12, [(1, 1)]),
+    ])  # fmt: skip
+    close(toy(FedAsync(concurrency=3, alpha=0.6), updates=6)[1].model, (0.35677778, 0.401222624))
+
+
+def test_every_two_arrivals_with_nobody_held_is_trace_f():
+    _, history = toy(Buffered(server_lr=0.7), updates=6)
+    assert rows(history) == numbered([
+        (3, [(1, 0), (2, 0)]), (5, [(1, 1), (3, 1)]), (6, [(2, 1), (1, 1)]),
+        (9, [(1, 0), (2, 1)]), (10, [(3, 2), (1, 1)]), (12, [(2, 1), (1, 0)]),
+    ])  # fmt: skip
+    close(history.model, (0.068703123617, 0.323125297507))
+
+
+def test_the_first_two_with_contributors_held_is_trace_h():
+    _, history = toy(Hold(), updates=4)
+    assert rows(history) == numbered(
+        [(3, [(1, 0), (2, 0)]), (5, [(3, 1), (1, 0)]), (7, [(2, 1), (1, 0)]), (10, [(1, 0), (3, 1)])]
+    )
+
+
+def test_all_arrivals_held_are_synchronous_rounds():
+    _, history = toy(Hold(count=3), updates=3)
+    assert rows(history) == numbered([(5 * r, [(1, 0), (2, 0), (3, 0)]) for r in (1, 2, 3)])
+    close(toy(Hold(count=3), updates=1)[1].model, UNIFORM_MEAN)
+    torch.testing.assert_close(
+        history.model, toy(FedAvg(clients_per_round=3), updates=3)[1].model, rtol=1e-12, atol=0
+    )
+
+
+def test_a_period_of_two_and_a_half_seconds_is_trace_p():
+    _, history = toy(Periodic(period=2.5), updates=4)
+    long = [(2, 1), (1, 0), (3, 1)]
+    assert rows(history) == numbered([(2.5, [(1, 0)]), (5, long), (7.5, [(1, 0)]), (10, long)])
+
+
+def test_a_period_of_one_second_with_an_empty_one_is_trace_p1():
+    _, history = toy(Periodic(period=1.0), updates=5)
+    assert rows(history) == numbered(
+        [(1, []), (2, [(1, 1)]), (3, [(2, 2)]), (4, [(1, 1)]), (5, [(3, 4)])]
+    )  # fmt: skip
+    assert history.evaluations["version"][-1] == 5
+
+
+def test_a_period_as_long_as_the_slowest_task_is_a_synchronous_round():
+    _, history = toy(Periodic(period=5.0), updates=2)
+    assert rows(history) == numbered([(5, [(1, 0), (2, 0), (3, 0)]), (10, [(1, 0), (2, 0), (3, 0)])])
+    close(toy(Periodic(period=5.0), updates=1)[1].model, UNIFORM_MEAN)
+
+
+@pytest.mark.parametrize(("momentum", "expected"), [(0.9, (0.065, 0.055)), (0.0, (0.23, 0.16))])
+def test_blocked_rounds_are_trace_g(momentum, expected):
+    world = fixed(2, 3, 5)
+    run = Simulation(TOY, world, GSGM(momentum=momentum), budget=Budget(updates=4))
+    history = run.run("sequential")
+    assert rows(history) == numbered(
+        [(3, [(1, 0), (2, 0)]), (5, [(3, 1)]), (8, [(1, 0), (2, 0)]), (10, [(3, 1)])]
+    )  # fmt: skip
+    close(history.model, expected)
+
+
+def test_the_first_two_of_four_are_the_trace_of_wkafl():
+    """Oracle O11, which lists arrivals of the same instant by device; the kernel has them in order of dispatch."""
+    _, history = simulate(Hold(count=2), fixed(1.0, 1.5, 2.5, 4.2), updates=6)
+    expected = numbered([
+        (1.5, [(0, 0), (1, 0)]), (2.5, [(0, 0), (2, 1)]), (3.5, [(1, 1), (0, 0)]),
+        (4.5, [(3, 3), (0, 0)]), (5.0, [(1, 1), (2, 2)]), (6.5, [(0, 1), (1, 0)]),
+    ], first=0)  # fmt: skip
+    tied = {2: sorted, 5: sorted}
+    found = rows(history)
+    for version in range(1, 7):
+        order = tied.get(version, list)
+        assert order(r for r in found if r[1] == version) == [r for r in expected if r[1] == version]
+
+
+def test_more_arrivals_at_one_instant_than_are_waited_for_open_the_next_version():
+    _, history = simulate(Hold(count=2), fixed(1.0, 1.0, 1.0), updates=4)
+    assert rows(history) == numbered(
+        [(1, [(0, 0), (1, 0)]), (2, [(2, 1), (0, 0)]), (3, [(1, 1), (2, 0)]), (4, [(0, 1), (1, 0)])], first=0
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("order", "second"), [("arrival", [1, 2, 0]), ("id", [0, 1, 2])])
+def test_contributors_are_triggered_in_order_of_arrival_or_of_their_numbers(order, second):
+    run, _ = simulate(Hold(count=3, order=order), fixed(3.0, 1.0, 2.0), updates=2)
+    first, again = run.server.state["tasks"]
+    assert first == [(1, 2), (2, 3), (0, 1)]
+    by_task = [device for device, _ in sorted(again, key=lambda used: used[1])]
+    assert by_task == second
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 10**6))
+def test_receiving_one_by_one_is_receiving_all_at_once(devices, count, seed):
+    count = min(devices, count)
+    world = World(devices=devices, compute=UniformCompute(fastest=1.0, slowest=5.0), jitter=0.3)
+    task = Quadratic([[1.0]] * devices, [[0.0]] * devices, [1.0])
+    together, singly = (
+        Simulation(task, world, algorithm(count=count), budget=Budget(updates=12), seed=seed).run("sequential")
+        for algorithm in (Hold, HoldOneByOne)
+    )
+    assert rows(singly) == rows(together)
+
+
+def test_synchronous_rounds_last_as_long_as_their_slowest_device():
+    _, history = toy(FedAvg(clients_per_round=3, weighting="samples"), updates=3)
+    assert rows(history) == numbered([(5 * r, [(1, 0), (2, 0), (3, 0)]) for r in (1, 2, 3)])
+    close(history.model, (0.0401625540726, 0.173326107964))
+    _, history = toy(FedAvg(clients_per_round=2), updates=60)
+    now, lengths = 0.0, {(0, 1): 3.0, (0, 2): 5.0, (1, 2): 5.0}
+    drawn = Counter()
+    for version in range(1, 61):
+        devices = tuple(row[2] for row in rows(history) if row[1] == version)
+        now += lengths[devices]  # a KeyError if they are not two, in order of their numbers
+        drawn[devices] += 1
+        assert all(row[0] == now and row[3] == 0 for row in rows(history) if row[1] == version)
+    assert min(drawn.values()) >= 8  # 20 each, standard deviation 3.7
+
+
+class TwoParts(FedAsync):
+    """Devices ask for a fresh model half-way (FedASMU)."""
+
+    async def device(self, device):
+        first = await device.download()
+        await device.train(first.model, steps=1)
+        fresh = await device.download()
+        asked = device.state.setdefault("asked", [])
+        asked.append((device.now, first.version, fresh.version))
+        trained = await device.train(fresh.model, steps=1)
+        await device.upload(model=trained.model, based_on=first)
+
+
+def test_timed_triggering_is_the_trace_of_fedasmu():
+    world = World(
+        devices=2,
+        compute=TraceCompute(seconds_per_step=(1.0, 1.5)),
+        trigger={"kind": "timed", "period_seconds": 1, "per_tick": 2, "concurrency": 2},
+    )
+    run, history = simulate(TwoParts(concurrency=2), world, updates=5)
+    assert rows(history) == numbered([(2, [(1, 0)]), (3, [(2, 1)]), (4, [(1, 1)]), (6, [(2, 1)]), (6, [(1, 1)])])
+    assert run.device_state[0]["asked"] == [(1, 0, 0), (3, 1, 2), (5, 3, 3)]
+    assert run.device_state[1]["asked"] == [(1.5, 0, 0), (4.5, 2, 3)]
+
+
+def test_timed_triggering_keeps_to_the_cap_and_to_the_number_per_tick():
+    """Tasks of 2.5 s, a tick every second, two per tick, three at once.
+
+    Tick 0 triggers two (tasks 1 and 2), tick 1 one more (3), tick 2 nobody. At 2.5 s two are back, so tick 3 triggers
+    two (4, 5); at 3.5 s the third is back, and tick 4 triggers one (6); tick 5 nobody; and so on.
+    """
+    world = World(devices=5, compute=ConstantCompute(seconds_per_step=2.5))
+
+    class Ticking(FedAsync):
+        async def scheduler(self, server):
+            await Timed(period_seconds=1, per_tick=2, concurrency=3).turn(server)
+
+        async def updater(self, server):
+            [upload] = await server.receive()
+            row = (server.now, upload.task, upload.base_version, upload.staleness)
+            server.state.setdefault("used", []).append(row)
+            server.commit(server.model + 0)
+
+    run, _ = simulate(Ticking(concurrency=3), world, updates=9)
+    assert run.server.state["used"] == [
+        (2.5, 1, 0, 0), (2.5, 2, 0, 1), (3.5, 3, 0, 2), (5.5, 4, 2, 1), (5.5, 5, 2, 2), (6.5, 6, 3, 2),
+        (8.5, 7, 5, 1), (8.5, 8, 5, 2), (9.5, 9, 6, 2),
+    ]  # fmt: skip
+
+
+def test_a_tick_with_nobody_idle_triggers_nobody_and_a_tick_draws_uniformly():
+    busy = World(devices=1, compute=ConstantCompute(seconds_per_step=3.5))
+
+    class Ticking(FedAsync):
+        async def scheduler(self, server):
+            await Timed(period_seconds=1, per_tick=1, concurrency=1).turn(server)
+
+    _, history = simulate(Ticking(concurrency=1), busy, updates=3)
+    assert rows(history) == [(3.5, 1, 0, 0), (7.5, 2, 0, 0), (11.5, 3, 0, 0)]
+    _, history = simulate(Ticking(concurrency=1), World(devices=4, compute=ConstantCompute()), updates=400)
+    counts = np.bincount(history.updates["device"])
+    assert abs(counts - 100).max() < 4.5 * np.sqrt(400 * 0.25 * 0.75)
+
+
+@pytest.mark.parametrize("limit", [1, 4])
+def test_sampled_staleness_is_the_loop_of_the_specification(limit):
+    """FedAsync specification, section 2.6, with the run's own draws: epoch t at second t."""
+    task = Quadratic([[1.0], [2.0], [4.0]], [[1.0], [-1.0], [3.0]], [5.0])
+    run = Simulation(
+        task, World(devices=3, max_staleness=limit), FedAsync(alpha=0.6), budget=Budget(updates=60),
+        training=LocalTraining(lr=0.1, steps=1), seed=5,
+    )  # fmt: skip
+    history = run.run("sequential")
+    pool, expected = [5.0], []
+    for epoch in range(1, 61):
+        rng = stream(5, "sampled-staleness", epoch)
+        pooled = min(epoch, limit)
+        version, device = epoch - pooled + int(rng.integers(pooled)), int(rng.integers(3))
+        a, c = float(task.curvature[device]), float(task.centre[device])
+        local = pool[version] - 0.1 * a * (pool[version] - c)
+        pool.append(0.4 * pool[-1] + 0.6 * local)
+        expected.append((float(epoch), epoch, device, epoch - 1 - version))
+    assert rows(history) == expected
+    assert float(history.model) == pytest.approx(pool[-1], rel=1e-12)
+
+
+def test_a_trigger_of_the_world_replaces_the_number_of_devices_in_flight():
+    task = fixed(1.0, 1.0, 1.0)
+    one = task.model_copy(update={"trigger": Timed(period_seconds=5, per_tick=1, concurrency=1)})
+    assert [row[0] for row in rows(simulate(FedAsync(concurrency=3), one, updates=3)[1])] == [1, 6, 11]
+    drawn = task.model_copy(update={"trigger": Sampled(max_staleness=2)})
+    named = task.model_copy(update={"max_staleness": 2})
+    assert simulate(FedAsync(), drawn, updates=30)[1] == simulate(FedAsync(), named, updates=30)[1]
+
+
+def test_rounds_begin_with_those_that_are_free():
+    """A trigger of rounds with an updater that takes the first: whoever is slow is not asked again meanwhile."""
+
+    class First(Deltas):
+        async def scheduler(self, server):
+            await Rounds(devices=2).turn(server)
+
+        async def updater(self, server):
+            self.step(server, await server.receive())
+
+    _, history = simulate(First(), fixed(1.0, 10.0), updates=11)
+    assert [row[:3] for row in rows(history)] == [(float(min(t, 10)), t, int(t == 10)) for t in range(1, 12)]
+    assert [row[3] for row in rows(history)] == [0] * 9 + [9, 1]
+
+
+def spec(**world: Any) -> RunSpec:
+    return RunSpec(algorithm={"name": "fedasync", "concurrency": 2}, world={"devices": 20, **world})
+
+
+def test_a_trigger_is_part_of_the_specification_and_of_its_hash():
+    timed = spec(trigger={"kind": "timed", "period_seconds": 5})
+    assert RunSpec.from_json(timed.to_json()) == timed
+    others = [spec(), spec(trigger={"kind": "timed"}), spec(trigger={"kind": "rounds"}), timed]
+    assert all(a.hash != b.hash for a, b in pairwise(others))
+    assert spec(trigger={"kind": "timed", "period_seconds": 10.0}).hash == spec(trigger={"kind": "timed"}).hash
+
+
+@pytest.mark.parametrize(
+    ("trigger", "message"),
+    [
+        (
+            {"kind": "timd"},
+            "world.trigger.kind = 'timd' is not valid; did you mean 'timed'? (valid: blocked_rounds, ",
+        ),
+        (
+            {"kind": "timed", "period": 3},
+            "unknown field 'world.trigger.period' of kind 'timed'; did you mean 'period_",
+        ),
+        (
+            {"kind": "timed", "period_seconds": 0},
+            "world.trigger.period_seconds = 0 is not valid: it should be a number",
+        ),
+        (
+            {"kind": "rounds", "devices": 2.5},
+            "world.trigger.devices = 2.5 is not valid: it should be an integer >= 1",
+        ),
+        (
+            {"kind": "continuous", "concurrency": 21},
+            "trigger wants 21 devices at once, but the world has devices = 20",
+        ),
+        ({"period_seconds": 3}, "world.trigger.kind is missing (valid: blocked_rounds, "),
+    ],
+)
+def test_a_wrong_trigger_is_refused_with_what_would_be_valid(trigger, message):
+    with pytest.raises(SpecError) as error:
+        spec(trigger=trigger)
+    assert message in str(error.value)
