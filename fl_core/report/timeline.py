@@ -11,10 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fl_core.report.style import BLUE, ORANGE, SKY
+from fl_core.report.style import BLACK, BLUE, ORANGE, PURPLE, SKY
 from fl_core.runtime import History
 
-COLOURS = {"download": SKY, "train": BLUE, "upload": ORANGE}
+WORK = {"download": SKY, "train": BLUE, "upload": ORANGE}
+COLOURS = {**WORK, "down": PURPLE}
 IDLE = "#ECECEC"
 
 
@@ -34,7 +35,7 @@ def plot_timelines(histories: Mapping[str, History], until: float, devices: int)
     -------
     Figure
         One row a device. A bar is an activity, grey is idle, the number in a training bar is the staleness with
-        which its result was used, and the dotted lines are new versions of the global model.
+        which its result was used, a cross is a fault, and the dotted lines are new versions of the global model.
     """
     height = 0.7 + 0.28 * (devices + 1) * len(histories) + 0.35 * len(histories)
     figure, axes = plt.subplots(len(histories), 1, figsize=(5.4, height), sharex=True, squeeze=False)
@@ -67,6 +68,9 @@ def draw_timeline(axis: Axes, history: History, until: float, devices: int) -> N
     for trained, device, staleness in zip(used["trained"], used["device"], used["staleness"], strict=True):
         place = (trained - 0.01 * until, device)
         axis.text(*place, str(staleness), ha="right", va="center", fontsize=8, color="white", zorder=4)
+    faults = history.fault_frame()
+    faults = faults[(faults["seconds"] <= until) & (faults["device"] >= 0)]
+    axis.plot(faults["seconds"], faults["device"], "x", color=BLACK, ms=6, mew=1.8, zorder=5)
     commits = sorted({s for s in history.updates["seconds"] if s <= until})
     axis.vlines(commits, -0.6, devices - 0.4, color="#444444", lw=0.8, ls=":")
     axis.set(xlim=(0, until), ylim=(devices - 0.4, -0.6), yticks=range(devices))
@@ -77,21 +81,44 @@ def draw_timeline(axis: Axes, history: History, until: float, devices: int) -> N
 
 
 def arrivals(history: History) -> pd.DataFrame:
-    """Return, for each upload that was used, when its device had trained, when it arrived, and its staleness.
+    """Return, for each upload that was used, the task that it came from and what became of it.
 
-    Columns: ``device``, ``trained`` and ``arrived`` (virtual seconds), ``staleness`` when it was used.
+    Columns: ``task``, ``device``; ``trained``, ``arrived`` and ``used`` (virtual seconds); the ``version`` made with
+    it, its ``staleness`` then, and its ``weight``. A task that took no time left no trace: its number is -1 and
+    its times are NaN.
     """
     spans = history.span_frame()
-    trained = spans[spans["activity"] == "train"].set_index("task")["end"]
-    tasks = spans.groupby("task").agg({"device": "first", "end": "max"}).sort_values("end")
+    spans = spans[spans["activity"].isin(WORK)]
+    trained = spans[spans["activity"] == "train"].groupby("task")["end"].max()
+    tasks = spans.groupby("task").agg(device=("device", "first"), base=("base_version", "first"), end=("end", "max"))
+    open_tasks: dict[int, list[tuple[float, int, int]]] = {}
+    for task, device, base, end in zip(tasks.index, tasks["device"], tasks["base"], tasks["end"], strict=True):
+        open_tasks.setdefault(device, []).append((end, task, base))
     rows = []
-    for device, used, staleness in zip(
-        *(history.updates[c] for c in ("device", "seconds", "staleness")), strict=True
-    ):
-        done = tasks[(tasks["device"] == device) & (tasks["end"] <= used)]
-        task = done.index[-1]
-        rows.append((device, trained[task], done["end"].iloc[-1], staleness))
-    return pd.DataFrame(rows, columns=["device", "trained", "arrived", "staleness"])
+    used = ("device", "seconds", "version", "staleness", "weight")
+    # Backwards, so that each use takes the latest delivery that no later use has taken.
+    for use in reversed(list(zip(*(history.updates[column] for column in used), strict=True))):
+        device, seconds, version, staleness, _ = use
+        delivered = [entry for entry in open_tasks.get(device, []) if entry[0] <= seconds]
+        same_base = [entry for entry in delivered if entry[2] == version - 1 - staleness]
+        arrived, task = np.nan, -1
+        if delivered:
+            chosen = max(same_base or delivered)
+            open_tasks[device].remove(chosen)
+            arrived, task = chosen[:2]
+        rows.append((task, trained.get(task, arrived), arrived, *use))
+    columns = ["task", "trained", "arrived", "device", "used", "version", "staleness", "weight"]
+    return pd.DataFrame(rows[::-1], columns=columns)
+
+
+def state_at(history: History, seconds: float) -> tuple[int, int]:
+    """Return the global version and the number of tasks in flight right after the events of a virtual time."""
+    updates, spans = history.update_frame(), history.span_frame()
+    spans = spans[spans["activity"].isin(WORK)]
+    tasks = spans.groupby("task").agg(start=("start", "min"), end=("end", "max"))
+    version = updates.loc[updates["seconds"] <= seconds, "version"].max()
+    flying = (tasks["start"] <= seconds) & (seconds < tasks["end"])
+    return (0 if pd.isna(version) else int(version)), int(flying.sum())
 
 
 def schedule_summary(histories: Mapping[str, History], until: float, devices: int) -> pd.DataFrame:
@@ -103,6 +130,7 @@ def schedule_summary(histories: Mapping[str, History], until: float, devices: in
     rows = {}
     for title, history in histories.items():
         spans, updates = history.span_frame(), history.update_frame()
+        spans = spans[spans["activity"].isin(WORK)]
         busy = (spans["end"].clip(upper=until) - spans["start"]).clip(lower=0).sum()
         used = updates[updates["seconds"] <= until]
         rows[title] = {

@@ -10,7 +10,7 @@ mpl.use("agg")
 
 from fl_core.algorithms import FedAsync, FedAvg
 from fl_core.report.overview import plot_accuracy, plot_staleness
-from fl_core.report.timeline import COLOURS, arrivals, plot_timelines, schedule_summary
+from fl_core.report.timeline import WORK, arrivals, plot_timelines, schedule_summary, state_at
 from fl_core.runtime import Budget, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import Network, TraceCompute, World
@@ -51,10 +51,22 @@ def test_arrivals_know_when_training_ended(histories):
     assert (table["arrived"] - table["trained"]).tolist() == [0.5] * 6
 
 
+def test_state_counts_versions_and_tasks_right_after_the_events_of_a_moment(histories):
+    # the fast device delivers at 2, 4, 6, ... s and starts again at once; rounds end at 4, 8, 12 s
+    assert [state_at(histories["sync"], t) for t in (0.0, 1.9, 2.0, 4.0, 5.0)] == [
+        (0, 2),
+        (0, 2),
+        (0, 1),
+        (1, 2),
+        (1, 2),
+    ]
+    assert [state_at(histories["async"], t) for t in (1.9, 2.0, 4.0)] == [(0, 2), (1, 2), (3, 2)]
+
+
 def test_the_drawing_has_a_bar_for_every_activity_and_a_number_for_every_result(histories):
     figure = plot_timelines(histories, 12.0, 2)
     colours = [mpl.colors.to_hex(bar.get_facecolor()).upper() for bar in figure.axes[0].patches]
-    assert {activity: colours.count(colour) for activity, colour in COLOURS.items()} == {
+    assert {activity: colours.count(colour) for activity, colour in WORK.items()} == {
         "download": 6, "train": 6, "upload": 6,
     }  # fmt: skip
     assert [text.get_text() for text in figure.axes[0].texts] == ["0"] * 6
