@@ -38,8 +38,8 @@ class Door(TyperGroup):
                     raise
                 typer.echo(f"fl-core: error: {error}", err=True)
                 raise typer.Exit(2) from None
-            except KeyboardInterrupt:
-                kept = KEPT.get(ctx.invoked_subcommand or "", "nothing was changed")
+            except KeyboardInterrupt as interruption:
+                kept = str(interruption) or KEPT.get(ctx.invoked_subcommand or "", "nothing was changed")
                 typer.echo(f"\nfl-core: interrupted; {kept}", err=True)
                 raise typer.Exit(130) from None
 
@@ -98,9 +98,19 @@ def run(
         typer.Option("--set", "-s", metavar="NAME=VALUE", help=SETTING),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Determines every random number.")] = None,
-    executor: Annotated[str, typer.Option(help="threads or sequential; the numbers are the same.")] = "threads",
+    executor: Annotated[
+        str | None,
+        typer.Option(help="threads, sequential or batched (on an accelerator; equal up to rounding)."),
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="Worker threads; by default one per core.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Record what every device does when.")] = False,
+    checkpoint_every: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Keep the state of the run in data/cache so often: 60s, 5m, 1h."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint, if there is one; implies 60s.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Write specification, provenance and history here.")
     ] = None,
@@ -115,14 +125,15 @@ def run(
     Without a file, every field that is not set has its default. Values are numbers, JSON, 'none', or text such as
     hinge(a=10, b=4) for anything that has a kind.
     """
-    from fl_core.cli.commands import Keep, run_one
+    from fl_core.cli.commands import Keep, run_checkpoints, run_one
     from fl_core.cli.settings import build_spec
 
     chosen = build_spec(spec, algorithm, settings or [], seed)
     if print_spec:
         typer.echo(chosen.to_json())
     else:
-        run_one(chosen, executor, threads, trace, Keep(store, out, force), typer.echo)
+        checkpoints = run_checkpoints(chosen, checkpoint_every, resume, trace, typer.echo)
+        run_one(chosen, executor, threads, trace, Keep(store, out, force), typer.echo, checkpoints)
 
 
 @app.command(
@@ -220,25 +231,42 @@ def doctor() -> None:
 
 @app.command(epilog=examples.BENCH)
 def bench(
-    updates: Annotated[int, typer.Option(help="Local tasks of 600 images on each side.")] = 300,
-    pairs: Annotated[int, typer.Option(help="Measurements of both sides, alternating.")] = 5,
+    parts: Annotated[
+        list[str] | None, typer.Argument(metavar="PART", help=f"{', '.join(examples.PARTS)}; by default all.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes: does it run? The numbers mean little.")
+    ] = False,
+    pairs: Annotated[
+        int | None, typer.Option(help="Repetitions, sides alternating; by default 5, or 1 if quick.")
+    ] = None,
     threads: Annotated[int, typer.Option(help="Worker threads of ours; the bare loop has one.")] = 2,
-    quick: Annotated[bool, typer.Option("--quick", help="20 updates, one pair.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="Keep the report, with machine, load, versions, commit and date."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let --out replace a file.")] = False,
 ) -> None:
-    """Measure throughput against a bare PyTorch loop.
+    """Measure speed and memory, and compare with targets.
 
-    FedAsync with LeNet-5 on Fashion-MNIST, 100 devices, 10 in flight; the loop has one thread, the same mini-batches,
-    and neither devices nor a server. Both sides are timed as a whole, including four
-    evaluations on 10,000 images. Other work on the machine distorts the ratio.
+    reference, synchronous and small race against a bare PyTorch loop on one thread over the same mini-batches. The
+    others measure what the runtime adds to training (overhead), its events per second when training is free
+    (kernel), memory against devices, throughput against threads (scaling), the batched executor, and the distance to
+    what the hardware could do (limit). Other work on the machine distorts them all. Targets are for two free cores.
     """
     import json
 
-    from fl_core.cli.bench import measure
+    from fl_core.benchmarks import Effort, circumstances, measure
+    from fl_core.cli.commands import Keep
+    from fl_core.experiments.store import write_atomically
 
-    size = (20, 1) if quick else (updates, pairs)
-    report = measure(*size, threads, lambda line: typer.echo(line, err=as_json))
-    typer.echo(json.dumps(report.to_dict(), indent=1) if as_json else report.text())
+    Keep(store=False, out=out, force=force).check()
+    report = measure(parts or [], Effort(quick, pairs, threads), lambda text: typer.echo(text, err=as_json))
+    content = json.dumps(report, indent=1, allow_nan=False)
+    if out is not None:
+        write_atomically(out, f"{content}\n".encode())
+    typer.echo(content if as_json else circumstances(report))
 
 
 def main() -> None:

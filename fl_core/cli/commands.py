@@ -15,6 +15,7 @@ from fl_core.errors import SpecError, unknown
 if TYPE_CHECKING:
     from fl_core.experiments.run import Result
     from fl_core.experiments.spec import RunSpec
+    from fl_core.runtime import Checkpoints
 
 Echo = Callable[[str], object]
 
@@ -68,13 +69,47 @@ class Keep:
             write_atomically(self.out, json.dumps(content, allow_nan=False).encode())
 
 
-def run_one(spec: RunSpec, executor: str, threads: int | None, trace: bool, keep: Keep, echo: Echo) -> Result:
+def run_checkpoints(spec: RunSpec, every: str | None, resume: bool, trace: bool, echo: Echo) -> Checkpoints | None:
+    """Return where the state of the run is kept, or None if that is not wanted.
+
+    Raises
+    ------
+    SpecError
+        If `every` is no duration, or if there is a checkpoint of the same run that is not to be resumed.
+    """
+    from fl_core.cli.settings import read_duration
+    from fl_core.experiments.store import default_store
+
+    if every is None and not resume:
+        return None
+    place = default_store().checkpoints(spec, trace, read_duration("--checkpoint-every", every or "60s"))
+    found = any(place.folder.glob("*.safetensors"))
+    if found and not resume:
+        raise SpecError(
+            f"there is a checkpoint of this run in {place.folder}; add --resume to go on from it, "
+            "or delete that folder to begin again"
+        )
+    if resume:
+        echo(f"resuming from {place.folder}" if found else "there is no checkpoint of this run: it begins anew")
+    return place
+
+
+def run_one(
+    spec: RunSpec,
+    executor: str | None,
+    threads: int | None,
+    trace: bool,
+    keep: Keep,
+    echo: Echo,
+    checkpoints: Checkpoints | None = None,
+) -> Result:
     """Run `spec`, with a progress bar on a terminal, keep the result, and print its table of evaluations."""
     from tqdm import tqdm
 
     from fl_core.experiments.run import run
-    from fl_core.runtime.executors import EXECUTORS
+    from fl_core.runtime.executors import EXECUTORS, default_executor
 
+    executor = executor or default_executor()
     if executor not in EXECUTORS:
         raise unknown("executor", executor, EXECUTORS)
     keep.check()
@@ -84,11 +119,26 @@ def run_one(spec: RunSpec, executor: str, threads: int | None, trace: bool, keep
         def progress(part: float) -> None:
             bar.update(part - bar.n)
 
-        result = run(spec, executor=executor, threads=threads, trace=trace, progress=progress)
+        try:
+            result = run(
+                spec, executor=executor, threads=threads, trace=trace, progress=progress, checkpoints=checkpoints
+            )
+        except KeyboardInterrupt:
+            if checkpoints is None or not checkpoints.written:
+                raise
+            raise KeyboardInterrupt("the same command with --resume goes on from the last checkpoint") from None
     keep.save(result)
+    if checkpoints is not None:
+        checkpoints.clear()
     wall = result.provenance["wall_seconds"]
     echo(evaluation_table(result))
     echo(f"\nrun {spec.hash}: {spec.dataset} ({result.provenance['data']} data), seed {spec.seed}, {wall:.1f} s")
+    if result.history.ended == "rejected":
+        reason = result.history.faults["fault"][-1].removeprefix("rejected: ")
+        echo(
+            f"ended before its budget: no upload could be used any more ({reason}), as when training diverges; "
+            "try a smaller training.lr"
+        )
     if keep.out is not None:
         echo(f"written to {keep.out}")
     return result

@@ -45,13 +45,21 @@ Examples:
 
 BENCH = """\b
 Examples:
-  fl-core bench                   the reference workload, about three minutes
-  fl-core bench --quick           does it run? (the numbers mean little)
-  fl-core bench --json > bench.json
+  fl-core bench                   everything, about fifteen minutes
+  fl-core bench reference kernel  only these
+  fl-core bench --quick           does it run?
+  fl-core bench --out data/benchmarks/laptop.json
 """
 
+PARTS = (
+    *("reference", "synchronous", "overhead", "small", "kernel"),
+    *("memory", "scaling", "batched", "limit"),
+)
+"""What ``fl-core bench`` can measure; :mod:`fl_core.benchmarks` has the same."""
+
 KINDS = (
-    *("algorithms", "weights", "models", "datasets", "partitions", "worlds"),
+    *("algorithms", "weights", "models", "datasets", "partitions"),
+    *("worlds", "compute", "availability", "graphs", "triggers", "faults"),
     *("artifacts", "profiles", "executors", "notebooks", "fields"),
 )
 """What ``fl-core list`` can show; :mod:`fl_core.cli.catalogue` has the same."""

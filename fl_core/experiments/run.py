@@ -15,7 +15,7 @@ from typing import Any
 
 from fl_core.datasets import load_dataset
 from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import History
+from fl_core.runtime import Checkpoints, History
 from fl_core.runtime.executors import usable_cores
 
 
@@ -43,6 +43,7 @@ def run(
     threads: int | None = None,
     trace: bool = False,
     progress: Callable[[float], None] | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Result:
     """Run `spec` and return its history with provenance.
 
@@ -50,24 +51,28 @@ def run(
     ----------
     spec : RunSpec
     executor : str
-        ``"threads"`` or ``"sequential"``; the numbers are the same.
+        ``"threads"`` or ``"sequential"``: the numbers are the same; ``"batched"``: equal up to rounding.
     threads : int, optional
         Workers of the ``threads`` executor; one per core by default.
     trace : bool
         Whether to record the event trace.
     progress : callable, optional
         Called with the part of the budget that is used.
+    checkpoints : Checkpoints, optional
+        Where the state of the run is kept, and from where it goes on.
     """
     commit()  # of the code that runs, not of what the checkout holds when it has finished
     simulation = spec.simulation(trace)
     started = time.perf_counter()
-    history = simulation.run(executor, threads, progress)
-    return Result(spec, history, provenance(spec, executor, time.perf_counter() - started))
+    history = simulation.run(executor, threads, progress, checkpoints)
+    seconds = simulation.wall_before + time.perf_counter() - started
+    return Result(spec, history, provenance(spec, executor, seconds, resumed=simulation.wall_before > 0))
 
 
-def provenance(spec: RunSpec, executor: str, wall_seconds: float) -> dict[str, Any]:
-    """Return where, when and with what a run was made."""
+def provenance(spec: RunSpec, executor: str, wall_seconds: float, resumed: bool = False) -> dict[str, Any]:
+    """Return where, when and with what a run was made; `wall_seconds` counts all parts of a resumed one."""
     return {
+        **({"resumed": True} if resumed else {}),
         "commit": commit(),
         "versions": {name: metadata.version(name) for name in ("fl-core", "torch", "numpy")},
         "python": platform.python_version(),

@@ -27,7 +27,7 @@ from fl_core.datasets import data_folder
 from fl_core.errors import DataError, FlCoreError
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import History
+from fl_core.runtime import Checkpoints, History
 
 FORMAT = 1
 """Of the record; a file with another number is not read."""
@@ -97,6 +97,11 @@ class Store:
                 except DataError as error:
                     warnings.warn(f"{error}; it is ignored", stacklevel=2)
 
+    def checkpoints(self, spec: RunSpec, trace: bool = False, every_seconds: float = 60.0) -> Checkpoints:
+        """Return the place in the cache where the state of a run of `spec` is kept while it goes on."""
+        suffix = "-traced" if trace else ""
+        return Checkpoints(self.cache / "checkpoints" / (spec.hash + suffix), every_seconds, spec.to_json() + suffix)
+
     def _folders(self) -> Iterable[Path]:
         return dict.fromkeys((self.published, self.cache))
 
@@ -112,15 +117,17 @@ def default_store() -> Store:
 def encode(result: Result) -> bytes:
     """Return the record of `result`; equal results give equal bytes.
 
-    The event trace is kept only if there is one. Of the final model the record keeps the SHA-256 of its bytes
-    (``provenance["model_sha256"]``), so that claims of bitwise equality can be judged on stored runs.
+    The event trace and the table of faults are kept only if they hold something. Of the final model the record keeps
+    the SHA-256 of its bytes (``provenance["model_sha256"]``), so that claims of bitwise equality can be judged on
+    stored runs.
     """
     provenance = dict(result.provenance)
     if result.history.model is not None:
         provenance["model_sha256"] = hashlib.sha256(result.history.model.numpy().tobytes()).hexdigest()
     history = result.history.to_dict()
-    if not history["spans"]["task"]:
-        del history["spans"]
+    for table in ("spans", "faults"):
+        if not history[table]["task"]:
+            del history[table]
     content = {"spec": result.spec.to_dict(), "provenance": provenance, "history": history}
     text = json.dumps({"format": FORMAT, "sha256": _digest(content), "content": content}, separators=(",", ":"))
     return gzip.compress(text.encode(), 9, mtime=0)

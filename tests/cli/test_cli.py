@@ -186,7 +186,7 @@ def test_a_file_may_leave_the_algorithm_to_the_command_line():
         (["-a", "fedasync", "--seed", "-1"], "seed = -1 is not valid"),
         (
             [*TINY, "--executor", "thread"],
-            "unknown executor 'thread'; did you mean 'threads'? (valid: sequential, thr",
+            "unknown executor 'thread'; did you mean 'threads'? (valid: batched, sequential, thr",
         ),
         ([*TINY, "--threads", "0"], "threads = 0 must be at least 1"),
         ([*TINY, "--out", "no/where.json"], "cannot write no/where.json: the folder"),

@@ -1,0 +1,209 @@
+"""One workload, done twice: by the simulator, and by plain PyTorch over the very same mini-batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fl_core.benchmarks.timing import Stopwatch, intraop_threads
+from fl_core.datasets import Split
+from fl_core.experiments.spec import RunSpec
+from fl_core.models import FlatModel, build_network
+from fl_core.runtime import History, Simulation
+from fl_core.tasks import Classification, Task
+
+EVALUATION_BATCH = 500
+
+
+class Plain:
+    """The loop that anyone would write for one machine: tensors in memory, one network, ``torch.optim.SGD``.
+
+    No data loader, no federation, no clock; which samples make a mini-batch is known beforehand.
+    """
+
+    def __init__(self, task: Classification, lr: float) -> None:
+        self.lr = lr
+        self.network = build_network(task.model, task.dataset.shape, len(task.dataset.classes))
+        self.optimiser = torch.optim.SGD(self.network.parameters(), lr=lr)
+
+    def gather(self, split: Split, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mini-batch of `index` ``[b]``."""
+        return split.images.index_select(0, index), split.labels.index_select(0, index)
+
+    def slice(self, split: Split, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return the samples `start`..`stop`."""
+        return split.images[start:stop], split.labels[start:stop]
+
+    def clear(self) -> None:
+        """Forget the last gradient."""
+        self.optimiser.zero_grad()
+
+    def step(self) -> None:
+        """Descend."""
+        self.optimiser.step()
+
+
+class Floor(Plain):
+    """The same loop with the simulator's memory layout and its step: what is left above it is the runtime's."""
+
+    def __init__(self, task: Classification, lr: float) -> None:
+        super().__init__(task, lr)
+        self.flat = FlatModel(self.network)
+
+    def gather(self, split: Split, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mini-batch, channels last."""
+        return split.select(index)
+
+    def slice(self, split: Split, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return the samples, channels last."""
+        return split.slice(start, stop)
+
+    def clear(self) -> None:
+        """Set the flat gradient to zero."""
+        self.flat.gradient.zero_()
+
+    def step(self) -> None:
+        """Descend along the flat gradient."""
+        self.flat.parameters.add_(self.flat.gradient, alpha=-self.lr)
+
+
+class Workload:
+    """A run specification with everything that both sides need.
+
+    Parameters
+    ----------
+    spec : RunSpec
+    test_samples : int, optional
+        Measure the global model on only so many test images; on all by default.
+
+    Attributes
+    ----------
+    task : Classification
+    batches : list of Tensor
+        Indices ``[b]`` of every mini-batch that the run trains on, in the order in which its results are used.
+    evaluations, samples : int
+        How often the run measures the global model, and how many samples it trains on.
+    """
+
+    def __init__(self, spec: RunSpec, test_samples: int | None = None) -> None:
+        self.spec, self.task, self.test_samples = spec, spec.task(), test_samples
+        test = self.task.dataset.test
+        test = Split(test.images[:test_samples], test.labels[:test_samples])
+        self.task.dataset = replace(self.task.dataset, test=test)
+        recorder = Recorder(self.task)
+        history = self._simulation(recorder).run("sequential")
+        self.batches = recorder.batches
+        self.evaluations = len(history.evaluations["version"])
+        self.samples = sum(len(batch) for batch in self.batches)
+
+    def simulate(self, executor: str, threads: int | None = None) -> tuple[Stopwatch, History]:
+        """Return the time of the simulation, evaluations included, and its history."""
+        simulation = self._simulation(self.task)
+        watch = Stopwatch()
+        history = simulation.run(executor, threads)
+        return watch.stop(), history
+
+    def loop(self, kind: type[Plain] = Plain) -> Stopwatch:
+        """Return the time of a loop on one thread over the same mini-batches, with as many evaluations.
+
+        Its laps are ``gather``, ``forward``, ``backward``, ``step`` and ``evaluation``.
+        """
+        train, test = self.task.dataset.train, self.task.dataset.test
+        loop = kind(self.task, self.spec.training.lr)
+        period = -(-len(self.batches) // max(1, self.evaluations - 1))
+        with intraop_threads(1):
+            watch = Stopwatch()
+            for number, index in enumerate(self.batches):
+                if number % period == 0:
+                    evaluate(loop, test)
+                    watch.lap("evaluation")
+                images, labels = loop.gather(train, index)
+                watch.lap("gather")
+                loop.clear()
+                loss = F.cross_entropy(loop.network(images), labels)
+                watch.lap("forward")
+                loss.backward()
+                watch.lap("backward")
+                loop.step()
+                watch.lap("step")
+            evaluate(loop, test)
+            watch.lap("evaluation")
+            return watch.stop()
+
+    def warm_up(self, threads: int) -> None:
+        """Run both sides once, unmeasured and short."""
+        short = Workload(self.spec.changed(**{"budget.updates": 1}), self.test_samples)
+        short.simulate("threads", threads)
+        short.loop()
+
+    def _simulation(self, task: Task) -> Simulation:
+        spec = self.spec
+        return Simulation(
+            task,
+            spec.world,
+            spec.algorithm,
+            training=spec.training,
+            budget=spec.budget,
+            evaluation=spec.evaluation,
+            seed=spec.seed,
+        )
+
+
+def evaluate(loop: Plain, split: Split) -> tuple[float, float]:
+    """Return accuracy in [0, 1] and mean loss on `split`, as plain PyTorch would compute them."""
+    right, loss = 0, 0.0
+    with torch.inference_mode():
+        for start in range(0, len(split), EVALUATION_BATCH):
+            images, labels = loop.slice(split, start, start + EVALUATION_BATCH)
+            logits = loop.network(images)
+            loss += float(F.cross_entropy(logits, labels, reduction="sum"))
+            right += int((logits.argmax(1) == labels).sum())
+    return right / len(split), loss / len(split)
+
+
+class Recorder:
+    """A task that writes down the mini-batches it is asked to train on, and its own workspace.
+
+    Training takes no part in the timeline, so the run visits the same mini-batches as one that trains.
+    """
+
+    def __init__(self, task: Classification) -> None:
+        self.task, self.dimension = task, 1
+        self.batches: list[Tensor] = []
+        self.vector = self.parameters = self.gradient = torch.zeros(1)
+
+    def initial_model(self, seed: int) -> Tensor:
+        """Return a vector of one zero."""
+        return torch.zeros(1)
+
+    def num_samples(self, device: int) -> int:
+        """Return how many samples `device` really has."""
+        return self.task.num_samples(device)
+
+    def workspace(self) -> Recorder:
+        """Return the task itself."""
+        return self
+
+    def load(self, model: Tensor) -> None:
+        """Do nothing."""
+
+    def snapshot(self) -> Tensor:
+        """Return the one vector there is."""
+        return self.vector
+
+    def backward(self, device: int, batch: np.ndarray) -> Tensor:
+        """Write down the mini-batch; return a loss of zero."""
+        self.batches.append(self.task.indices(device)[torch.from_numpy(batch)])
+        return torch.zeros(())
+
+    def loss(self, model: Tensor, device: int, samples: int) -> float:
+        """Return zero."""
+        return 0.0
+
+    def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
+        """Measure nothing."""
+        return {}

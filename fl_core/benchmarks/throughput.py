@@ -1,0 +1,190 @@
+"""Parts that compare whole runs with plain PyTorch, and executors with one another."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from fl_core.benchmarks.loops import Floor, Workload
+from fl_core.benchmarks.part import Effort, Outcome, Row, Target, part
+from fl_core.benchmarks.timing import Stopwatch, alternate
+from fl_core.errors import RunError
+from fl_core.experiments.spec import RunSpec
+from fl_core.runtime import History
+from fl_core.runtime.executors import usable_cores
+
+
+def reference_spec(updates: int) -> RunSpec:
+    """Return the reference workload: FedAsync on Fashion-MNIST with LeNet-5, 100 devices, 10 in flight."""
+    return RunSpec(
+        algorithm={"name": "fedasync", "alpha": 0.6, "concurrency": 10},
+        dataset="fashion-mnist",
+        model="lenet5",
+        partition={"kind": "iid"},
+        world={"devices": 100},
+        training={"lr": 0.03, "batch_size": 50, "epochs": 1},
+        budget={"updates": updates},
+        evaluation={"every_updates": 100},
+    )
+
+
+@part(
+    "FedAsync, LeNet-5, Fashion-MNIST, 100 devices, 10 in flight, 300 updates of 12 mini-batches of 50, against a "
+    "bare PyTorch loop on one thread",
+    Target("ratio", ">=", 1.85),
+)
+def reference(effort: Effort) -> Outcome:
+    """Measure the workload that most chapters resemble."""
+    return against_plain(reference_spec(effort.pick(300, 8)), effort)
+
+
+@part("Its synchronous twin: FedAvg, 10 of 100 devices in each of 30 rounds, against the same bare loop")
+def synchronous(effort: Effort) -> Outcome:
+    """Measure rounds: a barrier after every ten tasks."""
+    spec = reference_spec(effort.pick(30, 2)).changed(
+        algorithm={"name": "fedavg", "clients_per_round": 10}, **{"evaluation.every_updates": 10}
+    )
+    return against_plain(spec, effort)
+
+
+@part(
+    "Many tiny tasks: 1,000 devices of 60 samples, 50 in flight, 3,000 updates of 6 mini-batches of 10, against the "
+    "same bare loop",
+    Target("ratio", ">=", 1.7),
+)
+def small(effort: Effort) -> Outcome:
+    """Measure work that consists mostly of overhead."""
+    spec = reference_spec(effort.pick(3000, 50)).changed(
+        **{"world.devices": 1000, "algorithm.concurrency": 50, "training.batch_size": 10},
+        **{"evaluation.every_updates": 1000},
+    )
+    return against_plain(spec, effort, pairs=min(effort.repetitions, 3))
+
+
+def against_plain(spec: RunSpec, effort: Effort, pairs: int | None = None) -> Outcome:
+    """Compare the ``threads`` executor with the bare loop, in alternating pairs (as many as the effort says)."""
+    work = Workload(spec, effort.test_samples)
+    work.warm_up(effort.threads)
+    histories: list[History] = []
+
+    def ours() -> Stopwatch:
+        watch, history = work.simulate("threads", effort.threads)
+        histories.append(history)
+        return watch
+
+    sides = alternate({"ours": ours, "bare": work.loop}, pairs or effort.repetitions)
+    same(histories)
+    rows = []
+    names = {"ours": f"simulator, {_threads(effort.threads)}", "bare": "bare loop, 1 thread"}
+    for side, name in names.items():
+        rows.append(Row(name, "samples/s", [work.samples / watch.wall for watch in sides[side]]))
+    rows.append(Row("ratio", "×", [b.wall / a.wall for a, b in zip(sides["ours"], sides["bare"], strict=True)]))
+    for side, name in names.items():
+        microseconds = [1e6 * watch.cpu / work.samples for watch in sides[side]]
+        rows.append(Row(f"{name}: processor time", "µs/sample", microseconds))
+    accuracy = histories[0].evaluations["test_accuracy"][-1]
+    return Outcome(rows, f"{work.samples:,} samples; history identical in all runs, final accuracy {accuracy:.3f}")
+
+
+@part(
+    "Processor time beyond forward, backward and step, as a share of these three: one thread, executor sequential, "
+    "the same memory layout and the same step in both loops",
+    Target("overhead", "<=", 5, size=50),
+    Target("overhead", "<=", 12, size=10),
+    sizes="batch size",
+)
+def overhead(effort: Effort) -> Outcome:
+    """Measure what the runtime costs, in many short pairs; evaluations are small and taken out of both sides."""
+    rows = []
+    for batch, full in ((50, 30), (10, 10)):
+        spec = reference_spec(effort.pick(full, 2)).changed(**{"training.batch_size": batch})
+        work = Workload(spec, test_samples=50)
+        work.warm_up(1)
+        rows += _overhead(work, batch, 3 * effort.repetitions)
+    return Outcome(rows)
+
+
+@part("The reference workload on 1, 2, … threads, up to one per core", sizes="threads")
+def scaling(effort: Effort) -> Outcome:
+    """Measure throughput against the number of workers."""
+    cores = usable_cores()
+    counts = sorted({min(2**power, cores) for power in range(cores.bit_length() + 1)})
+    work = Workload(reference_spec(effort.pick(150, 8)), effort.test_samples)
+    work.warm_up(cores)
+    histories: list[History] = []
+
+    def run(count: int) -> Stopwatch:
+        watch, history = work.simulate("threads", count)
+        histories.append(history)
+        return watch
+
+    sides = alternate({count: partial(run, count) for count in counts}, effort.repetitions)
+    same(histories)
+    rows = []
+    for count in counts:
+        watches = sides[count]
+        rows.append(Row("throughput", "samples/s", [work.samples / watch.wall for watch in watches], count))
+        gains = [one.wall / watch.wall for one, watch in zip(sides[1], watches, strict=True)]
+        rows.append(Row("gain over one thread", "×", gains, count))
+    return Outcome(rows, "history identical with every number of threads")
+
+
+@part("The reference workload with devices in flight trained together, executor batched, against the other executors")
+def batched(effort: Effort) -> Outcome:
+    """Measure vectorisation over devices."""
+    cuda = torch.cuda.is_available()
+    work = Workload(reference_spec(effort.pick(300 if cuda else 40, 4)), test_samples=500)
+    models: dict[str, Tensor] = {}
+
+    def run(executor: str) -> Stopwatch:
+        watch, history = work.simulate(executor, effort.threads if executor == "threads" else None)
+        assert history.model is not None
+        models[executor] = history.model
+        return watch
+
+    names = ("batched", "threads", "sequential")
+    run("batched")  # warm up: libraries and kernels are loaded on first use
+    sides = alternate({name: partial(run, name) for name in names}, effort.repetitions)
+    rows = [Row(name, "samples/s", [work.samples / watch.wall for watch in sides[name]]) for name in names]
+    for other in names[1:]:
+        gains = [o.wall / b.wall for b, o in zip(sides["batched"], sides[other], strict=True)]
+        rows.append(Row(f"batched over {other}", "×", gains))
+    difference = float((models["batched"] - models["sequential"]).abs().max())
+    where = torch.cuda.get_device_name() if cuda else "the processor, where it is not meant to win"
+    return Outcome(rows, f"batched ran on {where}; largest difference of a parameter at the end {difference:.1e}")
+
+
+def _overhead(work: Workload, batch: int, repetitions: int) -> list[Row]:
+    sides = alternate(
+        {"ours": lambda: work.simulate("sequential")[0], "floor": lambda: work.loop(Floor)}, repetitions
+    )
+    total, gather, step = [], [], []
+    for ours, floor in zip(sides["ours"], sides["floor"], strict=True):
+        core = sum(floor.laps[what] for what in ("forward", "backward", "step"))
+        training = ours.cpu - floor.laps["evaluation"]
+        total.append(100 * (training / core - 1))
+        gather.append(100 * floor.laps["gather"] / core)
+        step.append(1e6 * training / len(work.batches))
+    return [
+        Row("overhead", "%", total, batch),
+        Row("of which gathering batches", "%", gather, batch),
+        Row("simulator", "µs/step", step, batch),
+    ]
+
+
+def same(histories: list[History]) -> None:
+    """Check that all runs gave the same history, bit for bit.
+
+    Raises
+    ------
+    RunError
+        If they did not: a fast wrong answer is no answer.
+    """
+    if any(history != histories[0] for history in histories):
+        raise RunError("runs of one specification gave different histories; their times cannot be compared")
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' if count > 1 else ''}"
