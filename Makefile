@@ -37,7 +37,7 @@ format: $(STAMP) ## rewrite sources as ruff formats them, and execute and normal
 	$(BIN)/python -m ruff format .
 	$(BIN)/python -m fl_core.bookbuild.notebooks refresh
 
-bench: $(STAMP) ## measure throughput against a bare PyTorch loop
+bench: $(STAMP) ## measure speed and memory against targets (about 15 minutes)
 	@$(BIN)/fl-core bench
 
 clean: ## remove built books and caches, keep .venv and data

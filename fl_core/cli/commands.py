@@ -124,7 +124,7 @@ def run_one(
                 spec, executor=executor, threads=threads, trace=trace, progress=progress, checkpoints=checkpoints
             )
         except KeyboardInterrupt:
-            if checkpoints is None or not checkpoints.written:
+            if checkpoints is None or not any(checkpoints.folder.glob("*.safetensors")):
                 raise
             raise KeyboardInterrupt("the same command with --resume goes on from the last checkpoint") from None
     keep.save(result)

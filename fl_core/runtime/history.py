@@ -31,16 +31,18 @@ class History:
         ``test_accuracy`` in [0, 1]; ``test_loss``, ``train_loss``: mean cross entropy (NaN if not measured).
     updates : dict of lists
         One row per upload that a version was made from. ``seconds``: virtual time of the commit; ``version``: the
-        version made; ``device``; ``staleness``: versions made between dispatch and use (0: fresh); ``weight``: what
-        the algorithm logged as its mixing weight (NaN if nothing); ``steps``: local mini-batch steps; ``loss``:
+        version made, counted over all servers; ``device``; ``staleness``: versions made between dispatch and use, by
+        all servers (0: fresh); ``weight``: what the algorithm logged as its mixing weight (NaN if nothing); ``steps``: local mini-batch steps; ``loss``:
         mean local training loss.
     spans : dict of lists
         Event trace, filled when the run was asked to trace. ``task``: dispatch sequence number; ``activity``:
-        ``"download"``, ``"train"`` or ``"upload"`` (those that take time); ``start``, ``end``: virtual seconds, the
-        end after the run's own end for tasks still in flight; ``base_version``: version the task began with.
+        ``"download"``, ``"train"``, ``"upload"`` (those that take time) or ``"down"`` (crashed or away in the middle
+        of one); ``start``, ``end``: virtual seconds, the end after the run's own end for tasks still in flight;
+        ``base_version``: version the task began with.
     faults : dict of lists
-        One row per thing that went wrong. ``seconds``: virtual time at which it shows; ``device``, ``task``: whom it
-        struck (-1: the server); ``fault``: the kind of the declared fault, or ``"rejected: ..."`` with the reason.
+        One row per thing that went wrong, in the order in which it became certain. ``seconds``: virtual time at which
+        it shows (a pause is certain when training begins, so later rows may be earlier); ``device``, ``task``: whom
+        it struck (-1: the server); ``fault``: the kind of the declared fault, or ``"rejected: ..."`` with the reason.
     outcomes : dict of int
         How the ``dispatched`` tasks ended: ``applied`` in a version, ``discarded`` by the algorithm (too stale),
         ``rejected`` (not finite, or of the wrong length), ``lost`` (crashed, lost on the way or at a server that was

@@ -1,18 +1,38 @@
-"""The example in README.md runs as it is printed, only shorter."""
+"""The example in README.md runs as it is printed, only shorter; its commands are accepted and its links lead on."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 
+import pytest
+from typer.testing import CliRunner
+
 from fl_core.bookbuild.chapters import ROOT
+from fl_core.cli import app
+
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+RUNS = re.findall(r"^    fl-core (run .*)$", TEXT, re.MULTILINE)
 
 
 def test_the_example_algorithm_runs():
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (example,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     shorter = example.replace('"updates": 50', '"updates": 2')
     assert shorter != example
     done = subprocess.run([sys.executable, "-c", shorter], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert 0 <= float(done.stdout) <= 1
+
+
+@pytest.mark.parametrize("words", RUNS)
+def test_every_run_is_accepted(words):
+    done = CliRunner().invoke(app, [*shlex.split(words, comments=True), "--print-spec"])
+    assert done.exit_code == 0, done.output
+
+
+def test_links_lead_to_files():
+    links = re.findall(r"\]\(([^)#]+)\)", TEXT)
+    assert links
+    assert [link for link in links if not (ROOT / link).is_file()] == []
