@@ -13,7 +13,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -94,33 +93,35 @@ def endure(algorithm: str, kills: int = KILLS, commands: int = COMMANDS, seed: i
     spec.task()  # the data is loaded once, before the forks
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        life = _wait(_forked(spec, folder / "alone", stored=False), None)
+        _wait(_forked(spec, folder / "alone", stored=False), None)
         expected = _ending(spec, folder / "alone")
-        stored = _wait(_forked(spec, folder / "timed"), None)
-        while verdict.kills < kills - commands:
-            place = folder / str(verdict.runs)
-            _until_the_end(lambda: _forked(spec, place), place, spec, verdict, lambda: rng.uniform(0, stored / 3))
-            verdict.identical += _ending(spec, place) == expected
-        while verdict.commands < commands:
-            place, before = folder / str(verdict.runs), verdict.kills
-            left = commands - verdict.commands
-            moments = iter([rng.uniform(0, 5 + life) for _ in range(left)])
-            _until_the_end(lambda: _called(spec, place), place, spec, verdict, lambda: next(moments, None))
-            verdict.commands += verdict.kills - before
-            verdict.identical += _ending(spec, place) == expected
-    verdict.seconds = round(time.perf_counter() - started, 1)
+        for start, limit in ((_forked, kills - commands), (_called, commands)):
+            life = _wait(start(spec, folder / start.__name__), None) if limit else 0.0
+            limit += verdict.kills
+            while verdict.kills < limit:
+                place = folder / str(verdict.runs)
+                verdict.runs += 1
+                _until_the_end(start, spec, place, verdict, lambda: rng.uniform(0, life), limit)  # noqa: B023
+                verdict.identical += _ending(spec, place) == expected
+    verdict.commands, verdict.seconds = commands, round(time.perf_counter() - started, 1)
     return verdict
 
 
 def _until_the_end(
-    start: Callable[[], int], place: Path, spec: RunSpec, verdict: Verdict, moment: Callable[[], float | None]
+    start: Callable[[RunSpec, Path], int],
+    spec: RunSpec,
+    place: Path,
+    verdict: Verdict,
+    moment: Callable[[], float],
+    limit: int,
 ) -> None:
-    """Start a process again and again, each killed at a new moment of its life, until the run has ended."""
-    verdict.runs += 1
+    """Start a process again and again, killed at a new moment of its life each time, until the run has ended."""
+    torn = set()
     while not _result(spec, place).exists():
-        if _wait(start(), moment()) < 0:
+        if _wait(start(spec, place), moment() if verdict.kills < limit else None) < 0:
             verdict.kills += 1
-            verdict.writing += any(place.rglob(f"{CURRENT}.new"))
+            torn |= {path.stat().st_mtime_ns for path in place.rglob(f"{CURRENT}.new")}
+    verdict.writing += len(torn)
 
 
 def _wait(process: int, moment: float | None) -> float:
@@ -167,8 +168,8 @@ def _called(spec: RunSpec, place: Path) -> int:
     (place / "spec.json").write_text(spec.to_json())
     options = ["--checkpoint-every", "0s", "--resume", "--out", str(place / "out.json"), "--force"]
     command = [sys.executable, "-m", "fl_core.cli", "run", str(place / "spec.json"), *options]
-    environment = {**os.environ, ENVIRONMENT: str(place)}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL).pid
+    silent = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    return os.posix_spawn(sys.executable, command, {**os.environ, ENVIRONMENT: str(place)}, file_actions=silent)
 
 
 def _result(spec: RunSpec, place: Path) -> Path:

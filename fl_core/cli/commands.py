@@ -139,6 +139,8 @@ def run_one(
             f"ended before its budget: no upload could be used any more ({reason}), as when training diverges; "
             "try a smaller training.lr"
         )
+    elif result.history.ended == "lost":
+        echo("ended before its budget: no upload arrived any more; look at world.faults")
     if keep.out is not None:
         echo(f"written to {keep.out}")
     return result

@@ -58,10 +58,10 @@ DTYPES = {
 """What safetensors calls them."""
 
 SERVER_FIELDS = (
-    "version", "in_flight", "up_at", "rejected_in_a_row", "changes", "_answered", "_committed_at", "_failed", "_missed",
-    "_down",
+    "version", "in_flight", "up_at", "failed_in_a_row", "changes", "_answered", "_committed_at", "_failed",
+    "_missed", "_down",
 )  # fmt: skip
-RUN_FIELDS = ("version", "dispatched", "waits")
+RUN_FIELDS = ("version", "dispatched", "waits", "quiet")
 RESULTS: dict[str, Any] = {"trained": Trained, "gradient": Gradient, "snapshot": Snapshot}
 NAMES = {kind: name for name, kind in RESULTS.items()}
 
@@ -79,6 +79,12 @@ class Checkpoints:
         What must be equal for a checkpoint to be used: the canonical specification of the run.
     when : callable, optional
         Instead of the time: told the number of events so far, says whether to write.
+
+    Notes
+    -----
+    States may hold numbers, text, tensors, arrays, random generators, and lists, tuples, sets, deques and
+    dictionaries of them; what was one object stays one object. A set comes back with its members, but may be iterated
+    over in another order: sort them where the order matters.
     """
 
     def __init__(
@@ -471,7 +477,7 @@ class Stored:
         handle = DeviceHandle(run, run.servers[server], device, trigger, task, snapshot, seconds, reserved)
         handle._journal = list(map(tuple, journal))
         # Results belong to the program, which may change them; global models are everybody's.
-        replay = (tuple(v if type(v) is Snapshot else copy.deepcopy(v) for v in entry) for entry in journal)
+        replay: Any = (tuple(v if type(v) is Snapshot else copy.deepcopy(v) for v in entry) for entry in journal)
         handle._replay, handle._resuming = deque(replay), True
         process = run.launch(handle)
         kernel._ready.pop()

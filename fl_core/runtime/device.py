@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -106,7 +107,7 @@ class DeviceHandle:
     _sent = False
     _struck: Sequence[tuple[Fault, np.random.Generator]] = ()
     # What a resumed run needs to bring a new coroutine to where this one waits: see fl_core.runtime.checkpoint.
-    _journal: list[tuple[float, Any]]
+    _journal: list[tuple[Any, ...]]
     _replay: Sequence[tuple[float, Any]] = ()
     _resuming = False
     _state_before: dict[str, Any] | None = None
@@ -416,11 +417,16 @@ class DeviceHandle:
     def _record(self, value: Any = None) -> None:
         """Keep what the program has just been given, and when."""
         if self._run.checkpointing:
-            self._journal.append((self._run.kernel.now, value))
+            kept = value if type(value) is Snapshot else deepcopy(value)
+            state = None if self._reserved else self._run.copy_of_state(self.id)
+            self._journal.append((self._run.kernel.now, kept, state))
 
     def _replayed(self) -> Any:
         """Return what the next effect of a resumed task gave, and set the clock to when that was."""
-        self._run.kernel.now, value = self._replay.popleft()  # type: ignore[attr-defined]
+        self._run.kernel.now, value, state = self._replay.popleft()  # type: ignore[attr-defined]
+        if not self._reserved:
+            self.state.clear()
+            self.state.update(state or {})
         return value
 
     def _log(self, fault: Fault, seconds: float) -> None:

@@ -31,9 +31,9 @@ class History:
         ``test_accuracy`` in [0, 1]; ``test_loss``, ``train_loss``: mean cross entropy (NaN if not measured).
     updates : dict of lists
         One row per upload that a version was made from. ``seconds``: virtual time of the commit; ``version``: the
-        version made, counted over all servers; ``device``; ``staleness``: versions made between dispatch and use, by
-        all servers (0: fresh); ``weight``: what the algorithm logged as its mixing weight (NaN if nothing); ``steps``: local mini-batch steps; ``loss``:
-        mean local training loss.
+        version made, counted over all servers; ``device``; ``staleness``: versions made between dispatch and use,
+        by all servers (0: fresh); ``weight``: what the algorithm logged as its mixing weight (NaN if nothing);
+        ``steps``: local mini-batch steps; ``loss``: mean local training loss.
     spans : dict of lists
         Event trace, filled when the run was asked to trace. ``task``: dispatch sequence number; ``activity``:
         ``"download"``, ``"train"``, ``"upload"`` (those that take time) or ``"down"`` (crashed or away in the middle
@@ -49,7 +49,8 @@ class History:
         down), or still ``in_flight`` (on a device or waiting at the server). The five add up to the first.
         ``duplicates``: second copies that were recognised.
     ended : str
-        Why the run ended: ``"budget"``, or ``"rejected"`` when nothing but unusable uploads arrived any more.
+        Why the run ended: ``"budget"``, or ``"rejected"`` or ``"lost"`` when no usable upload arrived any more; the
+        word says how the last task failed.
     model : Tensor or None
         ``[d]``, the last global model.
     """

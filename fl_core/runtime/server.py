@@ -112,7 +112,7 @@ class ServerHandle:
         self.up_at = 0.0
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
-        self.rejected_in_a_row = 0
+        self.failed_in_a_row = 0
         self.changes = 1
         self._triggers: dict[int, int] = {}
         self._inbox: deque[Upload] = deque()
@@ -393,10 +393,8 @@ class ServerHandle:
         if problem:
             self._run.log_fault(upload.device, upload.task, f"rejected: {problem}")
             self._drop("rejected", upload.device)
-            self.rejected_in_a_row += 1
-            self._run.rejected(self.rejected_in_a_row)
             return
-        self.rejected_in_a_row = 0
+        self.failed_in_a_row = 0
         self._inbox.append(upload)
         self._offer()
 
@@ -515,6 +513,9 @@ class ServerHandle:
     def _drop(self, outcome: str, device: int) -> None:
         self.outcomes[outcome] += 1
         self._failed.add(device)
+        if not self._down:
+            self.failed_in_a_row += 1
+            self._run.failed(outcome, self.failed_in_a_row)
         if self._released is not None and device in self.idle:
             self._release(device)
 

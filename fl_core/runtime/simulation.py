@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from fl_core.algorithms.base import Algorithm
     from fl_core.runtime.checkpoint import Checkpoints
 
-MOST_REJECTED = 1000
-"""So many unusable uploads in a row, and none between them that is usable, end a run."""
+MOST_FAILED = 1000
+"""So many tasks in a row that bring no usable upload, although the server is up, end a run."""
 
 YOUNG_OBJECTS = 50_000
 """Objects that are made between two searches for cyclic garbage."""
@@ -90,6 +90,7 @@ class Simulation:
         self.checkpointing = self.plain = False
         self.version = self.dispatched = self.waits = 0
         self.wall_before = 0.0
+        self.quiet = [0, 0]
         self.device_state: dict[int, dict[str, Any]] = {}
         self.running: dict[int, Process] = {}
         self.programs: dict[tuple[int, str], Program] = {}
@@ -189,10 +190,10 @@ class Simulation:
         if period and version % period == 0:
             self._evaluate()
 
-    def rejected(self, in_a_row: int) -> None:
-        """End the run if nothing usable arrives any more: training has diverged, or every device lies."""
-        if in_a_row >= MOST_REJECTED:
-            self.history.ended = "rejected"
+    def failed(self, outcome: str, in_a_row: int) -> None:
+        """End the run if nothing usable arrives any more: training has diverged, or everything gets lost."""
+        if in_a_row >= MOST_FAILED:
+            self.history.ended = outcome
             raise StopRun
 
     def global_model(self) -> Tensor:
@@ -304,7 +305,21 @@ class Simulation:
     def _on_stop(self) -> None:
         raise StopRun
 
+    def _stand_still(self) -> None:
+        """End a run in which only clocks go on and nobody reacts to them: evaluations, devices that come and go."""
+        if self.running or self.dispatched != self.quiet[1]:
+            self.quiet = [0, self.dispatched]
+        self.quiet[0] += 1
+        if self.quiet[0] > (0 if self.devices.always_available else 100 * (1 + len(self.devices))):
+            self.quiet[0] = 0
+            clocks = sum(key[0] in ("evaluate", "leaves", "available") for key in self.timers)
+            if len(self.kernel._queue) <= clocks:
+                raise RunError(
+                    f"nothing is left to happen at t = {self.kernel.now:g} s, but the run has not reached its budget"
+                )
+
     def _on_evaluate(self, count: int) -> None:
+        self._stand_still()
         self._evaluate()
         assert self.evaluation.every_seconds is not None
         self.timer((count + 1) * self.evaluation.every_seconds, Kind.EVALUATION, 0, "evaluate", count + 1)
@@ -332,6 +347,7 @@ class Simulation:
             self._server_of(device).free(device)
 
     def _on_leaves(self, device: int) -> None:
+        self._stand_still()
         self.away.add(device)
         self._server_of(device).leave(device)
         self.timer(
@@ -339,6 +355,7 @@ class Simulation:
         )
 
     def _on_available(self, device: int) -> None:
+        self._stand_still()
         if ("back", device) not in self.timers:
             self.away.discard(device)
             if not self._busy(device):

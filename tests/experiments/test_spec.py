@@ -118,7 +118,8 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
     )
     assert message(partition={}) == "partition.kind is missing (valid: dirichlet, iid)"
     assert (
-        "did you mean 'uniform'? (valid: constant, exponential, gap, lognormal, ratio, trace, uniform, uniform_per_task)"
+        "did you mean 'uniform'? "
+        "(valid: constant, exponential, gap, lognormal, ratio, trace, uniform, uniform_per_task)"
         in message(world={"compute": {"kind": "unifrm"}})
     )
     assert message(partition={"kind": "iid", "alpha": 1}) == (

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 import fl_core
 from fl_core.algorithms import Algorithm, FedAsync, FedAvg
 from fl_core.cli import app
-from fl_core.errors import SpecError
+from fl_core.errors import RunError, SpecError
 from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import Budget, LocalTraining, Simulation
+from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.runtime.history import History
 from fl_core.tasks import Quadratic
 from fl_core.world import FAULTS, ConstantCompute, Network, TraceCompute, World
@@ -767,3 +767,32 @@ def test_a_new_fault_and_a_new_trigger_are_one_file_each(tmp_path):
     assert found["model"] == [0.5**7]
     assert "but_first" in found["listed faults"]
     assert "cyclic" in found["listed triggers"]
+
+
+def test_a_run_in_which_everything_gets_lost_ends_and_says_so():
+    _, history = simulate(
+        FedAsync(concurrency=2), world({"kind": "lost", "probability": 1.0}, seconds=(1.0, 2.0)), updates=5
+    )
+    assert history.ended == "lost"
+    assert history.outcomes["lost"] == 1000
+    assert history.updates["version"] == []
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_a_run_that_waits_for_more_than_can_come_ends_although_clocks_go_on(windows):
+    class Greedy(Algorithm):
+        async def scheduler(self, server):
+            await server.new_version()
+            server.dispatch(list(server.idle)[:1])
+
+        async def updater(self, server):
+            await server.receive(count=2)
+            server.commit(server.model)
+
+    window = {"kind": "periodic", "period_seconds": 4.0, "available": 0.5, "phase": "zero"} if windows else None
+    run = Simulation(
+        Quadratic([[1.0]] * 2, [[0.0]] * 2, [1.0]), world(seconds=(1.0, 1.0), availability=window), Greedy(),
+        budget=Budget(updates=3), evaluation=Evaluation(every_seconds=1.0),
+    )  # fmt: skip
+    with pytest.raises(RunError, match="nothing is left to happen at t = "):
+        run.run()

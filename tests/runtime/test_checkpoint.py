@@ -1,0 +1,657 @@
+"""Checkpoints: a run that goes on from one ends exactly as it would have ended, and damage is never used."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import struct
+import warnings
+from collections import defaultdict, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fl_core.algorithms import ALGORITHMS, SGD, Algorithm, FedAsync, FedAvg
+from fl_core.errors import RunError
+from fl_core.experiments.spec import RunSpec
+from fl_core.formulas.fedasync import mix
+from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation
+from fl_core.runtime import checkpoint as checkpoint_module
+from fl_core.streams import stream, torch_stream
+from fl_core.tasks import Quadratic
+from fl_core.world import World
+
+RNG = np.random.default_rng(0)
+TASK = Quadratic(RNG.uniform(0.5, 2, (8, 3)), RNG.normal(size=(8, 3)), [5.0, 5.0, 5.0], samples=range(1, 9))
+FAULTS = [
+    {"kind": "crash", "probability": 0.15, "down_seconds": 2},
+    {"kind": "lost"},
+    {"kind": "duplicated", "probability": 0.3},
+    {"kind": "delayed", "probability": 0.3},
+    {"kind": "corrupted"},
+    {"kind": "corrupted", "how": "scaled", "factor": 1.5},
+    {"kind": "unavailable", "probability": 0.3},
+    {"kind": "server_restart", "at_seconds": [3.0, 3.5, 11.0], "down_seconds": 1.5},
+]
+NETWORK = {"down_bits_per_second": 500.0, "up_bits_per_second": 300.0, "latency_seconds": 0.1}
+WORLDS = {
+    "plain": {},
+    "network": {"network": NETWORK, "jitter": 0.3},
+    "sampled": {"max_staleness": 4},
+    "faulty": {"faults": FAULTS, "network": NETWORK},
+    "timed": {"faults": FAULTS, "trigger": {"kind": "timed", "period_seconds": 2, "per_tick": 3, "concurrency": 5}},
+    "contributors": {"faults": FAULTS, "trigger": {"kind": "contributors"}},
+    "clustered": {"clusters": {"servers": 2}, "faults": FAULTS[:3], "network": NETWORK},
+    "windows": {"availability": {"kind": "periodic", "period_seconds": 7, "available": 0.6}, "faults": FAULTS},
+}
+
+
+class Everything(Algorithm):
+    """All that programs may do: fresh models in mid-training, gradients, losses, and state of every kind."""
+
+    buffer: int = 3
+
+    async def scheduler(self, server):
+        await server.keep_busy(4)
+
+    async def updater(self, server):
+        if "buffer" not in server.state:
+            server.state.update(
+                buffer=[], seen=set(), last=deque(maxlen=4), momentum=torch.zeros(3, dtype=torch.float64),
+                counts=np.zeros((2, 3), dtype=np.uint16), draws=stream(1, "a test"), coins=torch_stream(1, "a test"),
+            )  # fmt: skip
+            server.state["again"] = server.state["buffer"]
+        [upload] = await server.receive()
+        state = server.state
+        if upload.staleness > 6:
+            server.discard(upload)
+            return
+        state["buffer"].append(upload.delta)
+        state["seen"].add(upload.device)
+        state["last"].append(upload.note)
+        state["counts"][0, upload.device % 3] += 1
+        if len(state["again"]) < self.buffer:
+            return
+        step = torch.stack(state["buffer"]).mean(0)
+        state["momentum"].mul_(0.5).add_(step)
+        state["buffer"].clear()
+        nudge = state["draws"].normal() + float(torch.rand(1, generator=state["coins"])) + server.rng.normal()
+        nudge += len(state["seen"]) + sum(state["last"]) + int(state["counts"].sum())
+        server.commit(server.model + 0.3 * state["momentum"] + 1e-3 * nudge, weight=nudge)
+
+    async def device(self, device):
+        state = device.state
+        if not state:
+            state.update(visits=0, trail=np.zeros(3), versions=[], generator=stream(2, "a device", device.id))
+        start = await device.download()
+        state["visits"] += 1
+        trained = await device.train(start.model, steps=2)
+        fresh = await device.download()
+        state["versions"].append(fresh.version)
+        slope = await device.gradient(fresh.model)
+        value = await device.loss(trained.model)
+        state["trail"] += slope.gradient.numpy()
+        trained.model.sub_(start.model).add_(slope.gradient, alpha=-0.01 * state["generator"].random())
+        note = state["visits"] + float(state["trail"].sum()) * 1e-3 + device.rng.random()
+        await device.upload(delta=trained.model, note=note, based_on=fresh)
+        state["visits"] += value
+        await device.loss(fresh.model)
+        state["visits"] -= value
+
+
+class Patient(Algorithm):
+    """Waits for times and for certain devices in turn; a round that has several waits."""
+
+    async def scheduler(self, server):
+        await server.sleep(1.5)
+        server.dispatch(list(server.idle)[:3])
+
+    async def updater(self, server):
+        uploads = await server.receive(until=server.now + 2.0)
+        if len(server.idle) and server.version % 2:
+            server.dispatch([server.idle.draw(server.rng)])
+            uploads += await server.receive(from_=server.devices[:2])
+        for upload in uploads[1:]:
+            server.discard(upload)
+        if uploads:
+            server.commit(mix(server.model, uploads[0].model, 0.4))
+
+
+def algorithm_for(algorithm: str, world: str) -> Algorithm:
+    """A sampled timeline goes on with each version only, so there one upload makes one."""
+    return Everything(buffer=1) if (algorithm, world) == ("everything", "sampled") else PROGRAMS[algorithm]
+
+
+PROGRAMS = {
+    "fedasync": FedAsync(concurrency=4, rho=0.1, weight={"kind": "polynomial"}),
+    "fedavg": FedAvg(clients_per_round=3, weighting="samples"),
+    "sgd": SGD(block=2),
+    "everything": Everything(),
+    "patient": Patient(),
+}
+CASES = [
+    (algorithm, world)
+    for algorithm in PROGRAMS
+    for world in WORLDS
+    if world not in ("sampled", "timed", "contributors") or algorithm in ("fedasync", "everything")
+]
+
+
+def simulation(algorithm: Algorithm, world: dict[str, Any] | None = None, updates: int = 12) -> Simulation:
+    evaluation = Evaluation(every_updates=5, every_seconds=4.0)
+    return Simulation(
+        TASK, World(devices=8, **(world or {})), algorithm, budget=Budget(updates=updates),
+        training=LocalTraining(lr=0.1, steps=2), evaluation=evaluation, seed=3, trace=True,
+    )  # fmt: skip
+
+
+class Every(Checkpoints):
+    """Keeps a copy of each checkpoint of a run."""
+
+    def write(self, run):
+        super().write(run)
+        shutil.copytree(self.folder, self.folder.parent / "kept" / f"{run.kernel.events}")
+
+
+class Killed(Exception):
+    pass
+
+
+def never(events: int) -> bool:
+    return False
+
+
+def killed_at(event: int) -> Callable[[int], bool]:
+    """Write at every event until the process dies."""
+
+    def when(events: int) -> bool:
+        if events == event:
+            raise Killed
+        return True
+
+    return when
+
+
+def start(folder: Path, updates: int = 12, at: int = 15, algorithm: Algorithm | None = None) -> History:
+    """Leave two checkpoints of a run in `folder`, and return how that run ends."""
+    algorithm = algorithm or FedAsync(concurrency=4)
+    with pytest.raises(Killed):
+        simulation(algorithm, updates=updates).run(checkpoints=Checkpoints(folder, when=killed_at(at)))
+    return simulation(algorithm, updates=updates).run()
+
+
+def test_every_registered_algorithm_is_resumed_in_these_tests():
+    assert {name for name in ALGORITHMS if ALGORITHMS[name].__module__.startswith("fl_core.")} <= set(PROGRAMS)
+
+
+@pytest.mark.parametrize(("algorithm", "world"), CASES)
+def test_a_run_resumed_at_any_event_ends_bit_for_bit_as_if_it_had_not_stopped(algorithm, world, tmp_path):
+    program, settings = algorithm_for(algorithm, world), WORLDS[world]
+    reference_run = simulation(program, settings)
+    reference = reference_run.run()
+    events = reference_run.kernel.events
+    stride = max(1, events // 12)
+    kept = Every(tmp_path / "c", when=lambda event: event % stride == 0 or event % stride == stride // 2)
+    assert simulation(program, settings).run(checkpoints=kept) == reference  # to be watched changes nothing
+    folders = sorted((tmp_path / "kept").iterdir())
+    assert len(folders) >= min(10, events // 3)
+    for folder in folders:
+        again = simulation(program, settings)
+        assert again.run(checkpoints=Checkpoints(folder, when=never)) == reference, folder.name
+        assert again.kernel.events == events
+
+
+@pytest.mark.parametrize("algorithm", ["fedasync", "everything"])
+def test_a_run_may_be_killed_and_resumed_again_and_again_with_any_executor(algorithm, tmp_path):
+    program, settings = PROGRAMS[algorithm], WORLDS["windows"]
+    reference = simulation(program, settings).run()
+    attempts = [("threads", 2), ("sequential", None), ("threads", 1), ("threads", 3), ("sequential", None)]
+    for event, (executor, threads) in zip((4, 11, 12, 40, 60), attempts, strict=True):
+        checkpoints = Checkpoints(tmp_path, when=killed_at(event))
+        with pytest.raises(Killed):
+            simulation(program, settings).run(executor, threads, checkpoints=checkpoints)
+    assert simulation(program, settings).run("threads", 2, checkpoints=Checkpoints(tmp_path, when=never)) == reference
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "model"),
+    [("fedasync", "lenet5"), ("fedavg", "linear"), ("sgd", "linear"), ("fedasync", "linear")],
+)
+def test_fashion_mnist_goes_on_bit_for_bit_with_other_threads(algorithm, model, tmp_path):
+    spec = RunSpec(
+        algorithm={"name": algorithm, **({"clients_per_round": 3} if algorithm == "fedavg" else {})},
+        model=model,
+        world={"devices": 10, "faults": FAULTS[:3], "jitter": 0.2},
+        training={"steps": 1, "lr": 0.1, "batch_size": 20},
+        partition={"kind": "dirichlet", "alpha": 0.5},
+        budget={"updates": 5},
+        evaluation={"every_updates": None, "train_samples": 100},
+    )
+    reference = spec.simulation(trace=True).run()
+    with pytest.raises(Killed):
+        spec.simulation(trace=True).run("threads", 2, checkpoints=Checkpoints(tmp_path, when=killed_at(6)))
+    for executor, threads in (("sequential", None), ("threads", 3)):
+        again = spec.simulation(trace=True).run(executor, threads, checkpoints=Checkpoints(tmp_path, when=never))
+        assert again == reference
+
+
+def test_the_wall_time_of_all_parts_is_added_up(tmp_path):
+    start(tmp_path)
+    again = simulation(FedAsync(concurrency=4))
+    assert again.wall_before == 0
+    again.run(checkpoints=Checkpoints(tmp_path, when=never))
+    assert again.wall_before > 0
+
+
+def current(folder: Path) -> Path:
+    return folder / checkpoint_module.CURRENT
+
+
+def previous(folder: Path) -> Path:
+    return folder / checkpoint_module.PREVIOUS
+
+
+def resumed(folder: Path, **options: Any) -> History:
+    checkpoints = Checkpoints(folder, when=never, **options)
+    return simulation(FedAsync(concurrency=4)).run(checkpoints=checkpoints)
+
+
+def damage(path: Path, how: str) -> None:
+    content = bytearray(path.read_bytes())
+    size = len(content)
+    match how:
+        case "empty":
+            content.clear()
+        case "truncated":
+            del content[size // 2 :]
+        case "one byte short":
+            del content[-1:]
+        case "one byte long":
+            content.append(0)
+        case _:
+            content[int(float(how) * (size - 1))] ^= 0x10
+    path.write_bytes(content)
+
+
+DAMAGES = ["empty", "truncated", "one byte short", "one byte long", *map(str, np.linspace(0, 1, 25))]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_the_checkpoint_before_a_damaged_one_is_used(how, tmp_path):
+    reference = start(tmp_path)
+    damage(current(tmp_path), how)
+    with pytest.warns(
+        UserWarning, match=r"checkpoint.safetensors is damaged .*; the run goes on from the one before"
+    ):
+        assert resumed(tmp_path) == reference
+
+
+def test_two_damaged_checkpoints_are_refused_and_the_error_says_what_to_do(tmp_path):
+    start(tmp_path)
+    damage(current(tmp_path), "0.5")
+    damage(previous(tmp_path), "truncated")
+    with pytest.raises(RunError, match=rf"damaged.*; .*damaged.*; delete {tmp_path} to begin again"):
+        resumed(tmp_path)
+
+
+def test_a_damaged_checkpoint_does_not_take_the_place_of_the_good_one_before_it(tmp_path):
+    start(tmp_path)
+    good = previous(tmp_path).read_bytes()
+    damage(current(tmp_path), "0.5")
+    checkpoints = Checkpoints(tmp_path, when=killed_at(14))
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(Killed):
+        simulation(FedAsync(concurrency=4)).run(checkpoints=checkpoints)
+    assert checkpoints.written == 1
+    assert previous(tmp_path).read_bytes() == good
+    assert resumed(tmp_path) == simulation(FedAsync(concurrency=4)).run()
+
+
+def test_an_interruption_between_the_two_renames_loses_nothing(tmp_path):
+    reference = start(tmp_path)
+    current(tmp_path).replace(previous(tmp_path))
+    (tmp_path / "checkpoint.safetensors.new").write_bytes(b"half a checkpo")
+    assert resumed(tmp_path) == reference
+
+
+def test_a_write_that_was_interrupted_is_ignored_and_cleared_away(tmp_path):
+    reference = start(tmp_path)
+    (tmp_path / "checkpoint.safetensors.new").write_bytes(b"half a checkpo")
+    assert resumed(tmp_path) == reference
+    Checkpoints(tmp_path).clear()
+    assert not tmp_path.exists()
+
+
+def rewritten(path: Path, old: bytes, new: bytes) -> None:
+    """Change a whole checkpoint into another whole one."""
+    content = path.read_bytes()[: -checkpoint_module.CHECKSUM_BYTES]
+    assert content.count(old) == 1
+    assert len(old) == len(new)
+    content = content.replace(old, new)
+    digest = checkpoint_module.hashlib.blake2b(content, digest_size=checkpoint_module.CHECKSUM_BYTES)
+    path.write_bytes(content + digest.digest())
+
+
+def test_another_format_is_refused_and_the_error_says_so(tmp_path):
+    start(tmp_path)
+    for path in (current(tmp_path), previous(tmp_path)):
+        rewritten(path, b'"format": "1"', b'"format": "7"')
+    with pytest.raises(
+        RunError, match="has format 7, but this version reads format 1: finish the run with the version"
+    ):
+        resumed(tmp_path)
+
+
+def test_another_run_is_refused(tmp_path):
+    start(tmp_path)
+    with pytest.raises(RunError, match="belongs to another run"):
+        resumed(tmp_path, identity="another specification")
+
+
+def test_another_version_of_pytorch_is_warned_of(tmp_path):
+    reference = start(tmp_path)
+    version = torch.__version__.encode()
+    for path in (current(tmp_path), previous(tmp_path)):
+        rewritten(path, b'"torch": "' + version + b'"', b'"torch": "' + b"0" * len(version) + b'"')
+    with pytest.warns(UserWarning, match="was written with PyTorch 000"):
+        assert resumed(tmp_path) == reference
+
+
+def test_the_file_is_an_ordinary_safetensors_file_with_aligned_numbers(tmp_path):
+    from safetensors.torch import load_file
+
+    start(tmp_path, algorithm=Everything(), at=40)
+    assert load_file(current(tmp_path))["checksum"].shape == (16,)
+    content = current(tmp_path).read_bytes()
+    [size] = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + size])
+    assert size % 8 == 0
+    widths = {"F64": 8, "I64": 8, "U64": 8, "U8": 1}
+    entries = [entry for name, entry in header.items() if name != "__metadata__"]
+    assert all(entry["data_offsets"][0] % widths[entry["dtype"]] == 0 for entry in entries)
+
+
+def test_a_folder_that_cannot_be_made_ends_the_run_with_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError, match=r"cannot write a checkpoint to .*file/folder \(Not a directory\)"):
+        simulation(FedAsync(concurrency=4)).run(checkpoints=Checkpoints(tmp_path / "file" / "folder", 0.0))
+
+
+def test_a_full_disk_ends_the_run_and_what_was_stored_before_is_used(tmp_path, monkeypatch):
+    reference = start(tmp_path)
+    before = current(tmp_path).read_bytes()
+    write = checkpoint_module._write
+
+    def full(file, metadata, tensors):
+        write(file, metadata, tensors[:3])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_module, "_write", full)
+        with pytest.raises(RunError, match=r"cannot write a checkpoint to .* \(No space left on device\); what was"):
+            simulation(FedAsync(concurrency=4)).run(checkpoints=Checkpoints(tmp_path, 0.0))
+    assert current(tmp_path).read_bytes() == before
+    assert not (tmp_path / "checkpoint.safetensors.new").exists()  # the room that it took is free again
+    assert resumed(tmp_path) == reference
+
+
+def test_a_folder_that_disappears_is_made_again(tmp_path):
+    folder = tmp_path / "c"
+
+    def when(events):
+        if events == 9:
+            shutil.rmtree(folder)
+        return True
+
+    history = simulation(FedAsync(concurrency=4)).run(checkpoints=Checkpoints(folder, when=when))
+    assert history == simulation(FedAsync(concurrency=4)).run()
+    assert current(folder).is_file()
+
+
+class Keeps(Algorithm):
+    """Keeps what it is told to keep."""
+
+    what: Any = None
+    where: str = "server"
+
+    async def scheduler(self, server):
+        await server.keep_busy(2)
+
+    async def updater(self, server):
+        [upload] = await server.receive()
+        if self.where == "server":
+            server.state["outer"] = [0, {"inner": self.what}]
+        server.commit(upload.model)
+
+    async def device(self, device):
+        snapshot = await device.download()
+        if self.where == "device":
+            device.state["x"] = self.what
+        extra = {"x": self.what} if self.where == "upload" else {}
+        trained = await device.train(snapshot.model)
+        await device.upload(model=trained.model, based_on=snapshot, **extra)
+
+
+def cycle() -> list[Any]:
+    loop: list[Any] = [1]
+    loop.append(loop)
+    return loop
+
+
+class Number(int):
+    pass
+
+
+KEPT: dict[str, Callable[[], Any]] = {
+    "tensor": lambda: torch.tensor([1.5, float("nan"), -0.0]),
+    "half precision": lambda: torch.tensor([1.5, 2.5], dtype=torch.bfloat16),
+    "no numbers": lambda: torch.zeros(0, 3),
+    "one number": lambda: torch.tensor(3),
+    "truth": lambda: torch.tensor([True, False]),
+    "transposed": lambda: torch.arange(6.0).reshape(2, 3).t(),
+    "part of a tensor": lambda: torch.arange(6.0)[2:4],
+    "array": lambda: np.arange(6).reshape(2, 3),
+    "Fortran order": lambda: np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "unsigned array": lambda: np.array([[2**64 - 1]], dtype=np.uint64),
+    "complex array": lambda: np.array([1j, 2.0]),
+    "words": lambda: np.array(["a", "bc"]),
+    "empty array": lambda: np.zeros((0, 2)),
+    "scalar": lambda: np.float32(0.1),
+    "text": lambda: {"!": "sur\ud800rogate", "b": None},
+    "numbers": lambda: [0.1, float("inf"), float("nan"), -0.0, 2**70, True],
+    "long list": lambda: [*map(float, range(50))],
+    "huge numbers": lambda: [2**80] * 40,
+    "keys": lambda: {1: "a", "1": "b", (2, 3): {}, 0.5: None},
+    "sets": lambda: {3, 1, 2, "a", (4, 5)},
+    "frozen": lambda: (frozenset({1}), (), ((1,),)),
+    "bounded": lambda: deque([1, 2], maxlen=2),
+    "unbounded": lambda: deque([1, 2]),
+    "generator": lambda: np.random.Generator(np.random.MT19937(1)),
+    "PCG": lambda: np.random.default_rng(1),
+    "PyTorch's generator": lambda: torch.Generator().manual_seed(1),
+    "the same twice": lambda: (lambda one: {"a": one, "b": [one], "c": one})([1]),
+    "a cycle": cycle,
+}
+
+
+def same(a: Any, b: Any) -> bool:
+    """Say whether two kept values are alike in type and in every bit."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, torch.Tensor):
+        return (a.dtype, a.stride(), a.shape) == (b.dtype, b.stride(), b.shape) and same(
+            a.contiguous().view(-1).view(torch.uint8).numpy(), b.contiguous().view(-1).view(torch.uint8).numpy()
+        )
+    if isinstance(a, np.ndarray | np.generic):
+        alike = a.dtype == b.dtype and a.shape == b.shape and a.flags.c_contiguous == b.flags.c_contiguous
+        return alike and a.tobytes() == b.tobytes()
+    if isinstance(a, np.random.Generator):
+        return a.random() == b.random()
+    if isinstance(a, torch.Generator):
+        return bool(torch.rand(1, generator=a) == torch.rand(1, generator=b))
+    if isinstance(a, deque):
+        return a == b and a.maxlen == b.maxlen
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return repr(a) == repr(b) if isinstance(a, float) else a == b
+
+
+@pytest.mark.parametrize("name", [name for name in KEPT if name not in ("a cycle",)])
+def test_plain_data_comes_back_with_its_types_and_bits(name, tmp_path):
+    writer = checkpoint_module._Writer()
+    text = writer.text([KEPT[name](), KEPT[name]()])
+    stored = tmp_path / "file"
+    with stored.open("wb") as file:
+        checkpoint_module._write(file, {}, writer.tensors)
+    checkpoint_module._verify(stored)
+    with checkpoint_module.safe_open(stored, "pt") as file:
+        tensors = [file.get_tensor(str(place)) for place in range(len(writer.tensors))]
+    first, second = checkpoint_module._Reader(tensors).full(json.loads(text))
+    assert same(first, KEPT[name]())
+    assert same(second, KEPT[name]())
+
+
+def test_what_is_the_same_object_stays_the_same_object():
+    writer = checkpoint_module._Writer()
+    array, tensor = np.zeros(2), torch.zeros(2)
+    shared = {"list": cycle(), "a": array, "b": [array], "c": tensor, "d": tensor, "e": tensor.data}
+    value = checkpoint_module._Reader(writer.tensors).full(json.loads(writer.text([shared, shared["list"]])))
+    assert value[0]["list"] is value[1]
+    assert value[1][1] is value[1]
+    assert value[0]["a"] is value[0]["b"][0]
+    assert value[0]["c"] is value[0]["d"]
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "function": (lambda: print, "builtin_function_or_method"),
+    "objects": (lambda: np.array([object()]), "array of object"),
+    "subclass of a number": (lambda: Number(3), "Number"),
+    "defaultdict": (lambda: defaultdict(list), "defaultdict"),
+    "sparse": (lambda: torch.eye(2).to_sparse(), "tensor of type torch.float32 on cpu with layout torch.sparse_coo"),
+    "parameter": (lambda: torch.nn.Parameter(torch.zeros(2)), "Parameter"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [
+        ("server", "server.state['outer'][1]['inner']"),
+        ("device", "device.state['x'] of device "),
+        ("upload", "the upload['x'] of device "),
+    ],
+)
+def test_what_cannot_be_stored_is_named_with_its_place(name, where, place, tmp_path):
+    make, kind = REFUSED[name]
+    if (name, where) == ("sparse", "upload"):
+        pytest.skip("refused when its bytes are counted")
+    world = {"server": {}, "device": {}, "upload": {"trigger": {"kind": "continuous", "concurrency": 8}}}[where]
+    algorithm = Holds(what=make()) if where == "upload" else Keeps(what=make(), where=where)
+    with pytest.raises(
+        RunError, match=re.escape(f"a checkpoint cannot hold {place}") + f".*a {re.escape(kind)}: keep"
+    ):
+        simulation(algorithm, world).run(checkpoints=Checkpoints(tmp_path, 0.0))
+
+
+class Holds(Keeps):
+    """Waits for two uploads, so that the first one waits too."""
+
+    where: str = "upload"
+
+    async def updater(self, server):
+        uploads = await server.receive(2)
+        server.commit(uploads[0].model)
+
+
+class Loops(Algorithm):
+    """Never at the beginning of a turn."""
+
+    async def scheduler(self, server):
+        await server.keep_busy(2)
+
+    async def updater(self, server):
+        while True:
+            [upload] = await server.receive()
+            server.commit(upload.model)
+
+
+def test_a_program_that_loops_inside_is_warned_of_and_the_run_goes_on(tmp_path):
+    with pytest.warns(
+        UserWarning, match="no checkpoint can be stored: the updater of .* did not wait at the"
+    ) as found:
+        history = simulation(Loops(), updates=80).run(checkpoints=Checkpoints(tmp_path, 0.0))
+    assert len(found) == 1
+    assert history == simulation(Loops(), updates=80).run()
+
+
+class Forgetful(Algorithm):
+    """Changes what it should only read before it waits."""
+
+    what: str
+
+    async def scheduler(self, server):
+        await server.keep_busy(2)
+
+    async def updater(self, server):
+        if self.what == "number":
+            server.state["turns"] = server.state.get("turns", 0) + 1
+        elif self.what == "tensor":
+            server.state.setdefault("sum", torch.zeros(1)).add_(1)
+        elif self.what == "rng":
+            server.rng.random()
+        [upload] = await server.receive()
+        server.commit(upload.model)
+
+
+@pytest.mark.parametrize("what", ["number", "tensor", "rng"])
+def test_a_program_that_acts_before_it_waits_is_warned_of_and_not_resumed_wrongly(what, tmp_path):
+    with (
+        pytest.warns(UserWarning, match="the updater of .* changes server.state, or draws from server.rng") as found,
+        pytest.raises(Killed),
+    ):
+        simulation(Forgetful(what=what)).run(checkpoints=Checkpoints(tmp_path, when=killed_at(20)))
+    assert len(found) == 1
+    with pytest.raises(RunError, match="the updater of .* cannot be resumed: it changes server.state"):
+        simulation(Forgetful(what=what)).run(checkpoints=Checkpoints(tmp_path, when=never))
+
+
+def test_well_behaved_programs_are_not_warned_of(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for place, (algorithm, world) in enumerate(CASES):
+            checkpoints = Checkpoints(tmp_path / str(place), when=lambda event: event % 25 == 0)
+            simulation(algorithm_for(algorithm, world), WORLDS[world], updates=8).run(checkpoints=checkpoints)
+
+
+class Moody(Algorithm):
+    """Its devices keep something outside their state."""
+
+    async def scheduler(self, server):
+        await server.keep_busy(2)
+
+    async def updater(self, server):
+        [upload] = await server.receive()
+        server.commit(upload.model)
+
+    async def device(self, device):
+        snapshot = await device.download()
+        trained = await device.train(snapshot.model, steps=next(STEPS))
+        await device.upload(model=trained.model, based_on=snapshot)
+
+
+STEPS = iter(range(1, 10**6))
+
+
+def test_a_device_program_that_does_something_else_the_second_time_is_refused(tmp_path):
+    with pytest.raises(Killed):
+        simulation(Moody()).run(checkpoints=Checkpoints(tmp_path, when=killed_at(15)))
+    with pytest.raises(
+        RunError, match=r"device \d cannot be resumed: it waited for .*belongs into server.state or dev"
+    ):
+        simulation(Moody()).run(checkpoints=Checkpoints(tmp_path, when=never))
