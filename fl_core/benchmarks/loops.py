@@ -107,6 +107,20 @@ class Workload:
         history = simulation.run(executor, threads)
         return watch.stop(), history
 
+    def simulate_steadily(self) -> Stopwatch:
+        """Return the time of the simulation on one thread; its laps are ``set-up`` (to the first event) and ``run``."""
+        simulation = self._simulation(self.task)
+        watch = Stopwatch()
+
+        def begin() -> None:
+            watch.lap("set-up")
+            simulation.kernel.boundary = None
+
+        simulation.kernel.boundary = begin
+        simulation.run("sequential")
+        watch.lap("run")
+        return watch.stop()
+
     def loop(self, kind: type[Plain] = Plain) -> Stopwatch:
         """Return the time of a loop on one thread over the same mini-batches, with as many evaluations.
 

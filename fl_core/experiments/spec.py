@@ -107,16 +107,12 @@ class RunSpec(BaseModel):
 
     @model_validator(mode="after")
     def _world_is_large_enough(self) -> RunSpec:
-        trigger = self.world.trigger
-        for name, need in (
-            (self.algorithm.name, self.algorithm.most_in_flight()),
-            (f"trigger {trigger.kind!r}", trigger.most_in_flight()) if trigger else ("", None),  # type: ignore[attr-defined]
-        ):
-            if need is not None and need > self.world.devices:
-                raise ValueError(
-                    f"{name} wants {need} devices in flight, but the world has devices = "
-                    f"{self.world.devices}; choose at most {self.world.devices}"
-                )
+        need = self.algorithm.most_in_flight()
+        if need is not None and need > self.world.devices:
+            raise ValueError(
+                f"{self.algorithm.name} wants {need} devices in flight, but the world has devices = "
+                f"{self.world.devices}; choose at most {self.world.devices}"
+            )
         return self
 
     def to_dict(self) -> dict[str, Any]:
