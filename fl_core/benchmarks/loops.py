@@ -108,7 +108,7 @@ class Workload:
         return watch.stop(), history
 
     def simulate_steadily(self) -> Stopwatch:
-        """Return the time of the simulation on one thread; its laps are ``set-up`` (to the first event) and ``run``."""
+        """Return the time of the simulation on one thread; laps: ``set-up``, to the first event, and ``run``."""
         simulation = self._simulation(self.task)
         watch = Stopwatch()
 
