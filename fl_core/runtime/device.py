@@ -200,11 +200,17 @@ class DeviceHandle:
             Step size; by default as the run's settings say.
         objective : Objective, optional
             A term added to the local loss.
+
+        Raises
+        ------
+        RunError
+            If the device has no training samples.
         """
-        settings = self._run.training
+        settings, samples = self._run.training, self.num_samples
+        if not samples:
+            raise self._no_samples()
         if steps is None and epochs is None:
             steps, epochs = settings.steps, settings.epochs
-        samples = self.num_samples
         per_epoch = -(-samples // settings.batch_size)
         steps = steps or (epochs or 1) * per_epoch
         lr = settings.lr if lr is None else lr
@@ -227,6 +233,8 @@ class DeviceHandle:
     async def gradient(self, model: Tensor, *, objective: Objective | None = None) -> Gradient:
         """Return the gradient ``[p]`` of one mini-batch at `model` ``[d]``, after the time of one local step."""
         settings, samples = self._run.training, self.num_samples
+        if not samples:
+            raise self._no_samples()
         self._calls += 1
         key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
         job = GradientJob(model, self.id, samples, settings.batch_size, settings.weight_decay, objective, key)
@@ -278,6 +286,9 @@ class DeviceHandle:
         )  # fmt: skip
         self._server.deliver(upload, size, sampled=self._seconds is not None)
         self._record()
+
+    def _no_samples(self) -> RunError:
+        return RunError(f"{self} has no training samples; choose a partition that gives every device some")
 
     async def _send(self, payload: dict[str, Any], seconds: float, size: int) -> dict[str, Any] | None:
         """Let the transfer pass, with what goes wrong; return what arrives, or None if that is nothing (any more)."""
@@ -355,7 +366,7 @@ class DeviceHandle:
             pauses.append(pause)
             self._log(fault, run.kernel.now + pause.after + sum(p.seconds for p in pauses[:-1]))
         finish = self._intervals(seconds, pauses)[-1][1]
-        ticket = None if crash else run.executor.submit(job, finish)
+        ticket = run.executor.submit(job, finish) if crash is None and finish < inf else None
         await self._pass("train", seconds, Kind.PROGRESS, pauses)
         if ticket is None:
             assert crash is not None

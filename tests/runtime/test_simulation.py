@@ -243,3 +243,13 @@ def test_what_a_task_used_is_free_as_soon_as_it_ends_without_garbage_collection(
     finally:
         gc.enable()
     assert len(alive) == run.outcomes()["in_flight"] == 2
+
+
+def test_a_device_without_training_samples_is_named():
+    spec = RunSpec(
+        algorithm={"name": "fedasync", "concurrency": 300}, model="linear", world={"devices": 300},
+        partition={"kind": "dirichlet", "alpha": 0.01, "min_samples": 0}, training={"steps": 1},
+        budget={"updates": 300},
+    )  # fmt: skip
+    with pytest.raises(RunError, match=r"device \d+ has no training samples; choose a partition that gives"):
+        spec.simulation().run()
