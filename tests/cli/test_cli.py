@@ -257,11 +257,20 @@ def test_an_interruption_is_exit_code_130_and_leaves_nothing(results: Path):
         "--out",
         "out.json",
     ]
-    running = subprocess.Popen([sys.executable, "-m", "fl_core.cli", *words], stderr=subprocess.PIPE, text=True)
-    while running.poll() is None and psutil.Process(running.pid).num_threads() < 10:  # until the workers are there
-        time.sleep(0.1)
-    running.send_signal(signal.SIGINT)
-    _, complaint = running.communicate(timeout=60)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "fl_core.cli", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        # Whoever starts the tests in the background of a script makes them, and their children, ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        while running.poll() is None and psutil.Process(running.pid).num_threads() < 10:  # workers to come
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        _, complaint = running.communicate(timeout=60)
+    finally:
+        running.kill()
     assert running.returncode == 130
     assert complaint.strip() == "fl-core: interrupted; nothing was written"
     assert not results.exists()
