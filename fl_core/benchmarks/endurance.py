@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def endure(algorithm: str, kills: int = KILLS, commands: int = COMMANDS, seed: i
             while verdict.kills < limit:
                 place = folder / str(verdict.runs)
                 verdict.runs += 1
-                _until_the_end(start, spec, place, verdict, lambda: rng.uniform(0, life), limit)  # noqa: B023
+                _until_the_end(start, spec, place, verdict, partial(rng.uniform, 0, life), limit)
                 verdict.identical += _ending(spec, place) == expected
     verdict.commands, verdict.seconds = commands, round(time.perf_counter() - started, 1)
     return verdict

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, Warmu
 from fl_core.streams import stream
 from fl_core.tasks import Classification
 from fl_core.world import World
+from fl_core.world.part import tagged
 
 FORMAT = 1
 """Part of every hash: raised when the same specification would give other numbers, e.g. a default was changed."""
@@ -234,13 +234,13 @@ def _essential_value(value: Any) -> Any:
 
 
 def _tagged(name: str, text: str) -> dict[str, Any]:
-    """Read ``"dirichlet(alpha=0.3)"`` as ``{"kind": "dirichlet", "alpha": 0.3}``."""
-    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", text)
-    pairs = [piece.partition("=") for piece in (match[2] or "").split(",") if piece.strip()] if match else []
+    """Read ``"dirichlet(alpha=0.3)"``; the error names the field."""
     try:
-        return {"kind": match[1], **{key.strip(): json.loads(value) for key, _, value in pairs}}  # type: ignore[index]
-    except (TypeError, ValueError):
-        raise SpecError(f"cannot read {name} = {text!r}; write for example 'kind' or 'kind(a=1, b=2)'") from None
+        if found := tagged(text):
+            return found
+    except ValueError:
+        pass
+    raise SpecError(f"cannot read {name} = {text!r}; write for example 'kind' or 'kind(a=1, b=2)'")
 
 
 def _known(kind: str, name: str, choices: Any) -> str:

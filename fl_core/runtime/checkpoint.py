@@ -24,7 +24,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -33,7 +32,7 @@ from fl_core.errors import RunError
 from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
 from fl_core.runtime.history import TABLES
 from fl_core.runtime.kernel import Event, Kind, Process
-from fl_core.runtime.local import Gradient, Trained
+from fl_core.runtime.plain import DTYPES, Owned, Reader, Writer
 from fl_core.runtime.server import Program, ServerHandle
 
 if TYPE_CHECKING:
@@ -43,27 +42,15 @@ FORMAT = 1
 """Raised when older checkpoints can no longer be read."""
 
 CURRENT, PREVIOUS = "checkpoint.safetensors", "previous.safetensors"
-LONG = 32
-"""A list with at least so many numbers of one type is stored as a tensor."""
 CHECKSUM_BYTES = 16
 PATIENCE = 100
 """After so many events at which a checkpoint was due and impossible, a warning says why."""
-
-DTYPES = {
-    torch.float64: "F64", torch.int64: "I64", torch.uint64: "U64", torch.complex64: "C64",
-    torch.float32: "F32", torch.int32: "I32", torch.uint32: "U32",
-    torch.float16: "F16", torch.bfloat16: "BF16", torch.int16: "I16", torch.uint16: "U16",
-    torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
-"""What safetensors calls them."""
 
 SERVER_FIELDS = (
     "version", "in_flight", "up_at", "failed_in_a_row", "changes", "_answered", "_committed_at", "_failed",
     "_missed", "_down",
 )  # fmt: skip
 RUN_FIELDS = ("version", "dispatched", "waits", "quiet")
-RESULTS: dict[str, Any] = {"trained": Trained, "gradient": Gradient, "snapshot": Snapshot}
-NAMES = {kind: name for name, kind in RESULTS.items()}
 
 
 class Checkpoints:
@@ -137,7 +124,7 @@ class Checkpoints:
             If the state holds something that cannot be stored, or if the file cannot be written.
         """
         run.collect()
-        writer = _Writer()
+        writer = Writer()
         text = writer.text(_state(run))
         metadata = {"format": str(FORMAT), "identity": self.identity, "torch": torch.__version__}
         fresh, current = self.folder / f"{CURRENT}.new", self.folder / CURRENT
@@ -211,7 +198,7 @@ class Checkpoints:
                 "the result may differ in the last bits from that of an uninterrupted run",
                 stacklevel=2,
             )
-        return Stored(_Reader(tensors).full(json.loads(state.numpy().tobytes())))
+        return Stored(Reader(tensors).full(json.loads(state.numpy().tobytes())))
 
 
 class _Unusable(ValueError):
@@ -273,8 +260,8 @@ class _Watched:
 
 def _fingerprint(server: ServerHandle) -> tuple[str, bytes]:
     """Return what tells two states of `server` apart, as far as a program may change it before it waits."""
-    writer = _Writer()
-    text = writer.text(_Part("server.state", server.state)) + writer.text(server.rng.bit_generator.state)
+    writer = Writer()
+    text = writer.text(Owned("server.state", server.state)) + writer.text(server.rng.bit_generator.state)
     digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
     for tensor in writer.tensors:
         digest.update(_buffer(tensor))
@@ -337,7 +324,7 @@ def _state(run: Simulation) -> dict[str, Any]:
         "timers": [[*key, *_event(event)] for key, event in run.timers.items()],
         "servers": [_server(server) for server in run.servers],
         "devices": {
-            device: _Part("device.state", state, f" of device {device}")
+            device: Owned("device.state", state, f" of device {device}")
             for device, state in run.device_state.items()
             if state
         },
@@ -353,7 +340,7 @@ def _server(server: ServerHandle) -> dict[str, Any]:
     return {
         **{name: getattr(server, name) for name in SERVER_FIELDS},
         "model": server.checked_model(),
-        "state": _Part("server.state", server.state),
+        "state": Owned("server.state", server.state),
         "rng": server.rng.bit_generator.state,
         "idle": server.idle.to_dict(),
         "counters": server.counters,
@@ -367,7 +354,7 @@ def _server(server: ServerHandle) -> dict[str, Any]:
 
 def _upload(upload: Upload) -> list[Any]:
     *numbers, payload = (getattr(upload, name) for name in UPLOAD_FIELDS)
-    return [*numbers, _Part("the upload", payload, f" of device {upload.device}")]
+    return [*numbers, Owned("the upload", payload, f" of device {upload.device}")]
 
 
 UPLOAD_FIELDS = ("device", "task", "base_version", "arrived_seconds", "num_samples", "steps", "loss", "payload")
@@ -375,7 +362,7 @@ UPLOAD_FIELDS = ("device", "task", "base_version", "arrived_seconds", "num_sampl
 
 def _task(process: Process) -> list[Any]:
     handle: DeviceHandle = process.name  # type: ignore[assignment]
-    state = _Part("device.state", handle._state_before, f" of device {handle.id}")
+    state = Owned("device.state", handle._state_before, f" of device {handle.id}")
     return [
         handle._server.number, handle.id, handle.trigger, handle._task, handle._trigger_snapshot, handle._seconds,
         handle._triggered_at, state, handle._journal, handle._sent, _event(process.pending), handle._reserved,
@@ -516,210 +503,3 @@ def _restored_server(run: Simulation, number: int, stored: dict[str, Any]) -> Se
     server._taken = [Upload(server, *fields) for fields in stored["taken"]]
     server._released = None if stored["released"] is None else dict.fromkeys(stored["released"])
     return server
-
-
-class _Part:
-    """A value that the user's code has made: what cannot be stored is searched for in it, and named."""
-
-    def __init__(self, name: str, value: Any, owner: str = "") -> None:
-        self.name, self.value, self.owner = name, value, owner
-
-
-class _Unstorable(Exception):
-    """Holds what cannot be stored, in words, and where it is."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.path = what, ""
-
-
-class _Writer:
-    """Turns a state into JSON and a list of tensors; what occurs twice is stored once."""
-
-    def __init__(self) -> None:
-        self.tensors: list[Tensor] = []
-        self._places: dict[int, int] = {}
-        self._objects: dict[int, int] = {}
-        self._kept: list[Any] = []
-
-    def text(self, value: Any) -> str:
-        """Return `value` as JSON text.
-
-        Raises
-        ------
-        RunError
-            If it holds something that is no plain data; names where that is.
-        """
-        try:
-            return json.dumps(self._plain(value))
-        except _Unstorable as error:
-            raise _refused(f"what a task has received, {error.path}," if error.path else "the state", error) from None
-        except RecursionError:
-            raise RunError("a checkpoint cannot hold a state that is nested so deeply") from None
-
-    def _plain(self, value: Any) -> Any:
-        kind = type(value)
-        if value is None or kind in (bool, str, int, float):
-            return value
-        if kind is Tensor:
-            return self._tensor(value)
-        if kind in NAMES:
-            fields = value if kind is Snapshot else [getattr(value, field) for field in kind.__annotations__]
-            return {"!": NAMES[kind], "v": [self._plain(field) for field in fields]}
-        if kind is tuple or kind is frozenset:
-            return {"!": kind.__name__, "v": self._items(value)}
-        if isinstance(value, np.generic):
-            return {"!": "scalar", **self._array(np.array(value))}
-        if kind is _Part:
-            try:
-                return self._plain(value.value)
-            except _Unstorable as error:
-                raise _refused(f"{value.name}{error.path}{value.owner}", error) from None
-        if id(value) in self._objects:
-            return {"!": "same", "v": self._objects[id(value)]}
-        self._objects[id(value)] = len(self._objects)
-        self._kept.append(value)  # an identity is unique only as long as its object lives
-        return self._mutable(kind, value)
-
-    def _mutable(self, kind: type, value: Any) -> Any:
-        if kind is dict:
-            if all(type(key) is str and key != "!" for key in value):
-                return dict(zip(value, self._items(value.values(), value), strict=True))
-            pairs = zip(self._items(value), self._items(value.values(), value), strict=True)
-            return {"!": "dict", "v": [list(pair) for pair in pairs]}
-        if kind is list:
-            if len(value) >= LONG and (dtype := _common(value)) is not None:
-                return {"!": "list", "v": self._place(torch.tensor(value, dtype=dtype))}
-            return self._items(value)
-        if kind is deque:
-            return {"!": "deque", "v": self._items(value), "n": value.maxlen}
-        if kind is set:
-            return {"!": "set", "v": self._items(value)}
-        if kind is np.ndarray and not value.dtype.hasobject:
-            return {"!": "array", **self._array(value)}
-        if kind is np.random.Generator:
-            return {"!": "generator", "v": self._plain(value.bit_generator.state)}
-        if kind is torch.Generator and value.device.type == "cpu":
-            return {"!": "torch_generator", "v": self._place(value.get_state())}
-        raise _Unstorable(f"array of {value.dtype}" if kind is np.ndarray else kind.__name__)
-
-    def _items(self, items: Any, keys: Any = None) -> list[Any]:
-        plain: list[Any] = []
-        try:
-            for item in items:
-                plain.append(self._plain(item))
-        except _Unstorable as error:
-            key = len(plain) if keys is None else list(keys)[len(plain)]
-            error.path = f"[{key!r}]{error.path}"
-            raise
-        return plain
-
-    def _array(self, array: np.ndarray) -> dict[str, Any]:
-        fortran = array.flags.f_contiguous and not array.flags.c_contiguous
-        flat = np.ascontiguousarray(array.ravel(order="F" if fortran else "C")).view(np.uint8)
-        order = {"o": "F"} if fortran else {}
-        return {"t": array.dtype.str, "s": list(array.shape), "v": self._place(torch.from_numpy(flat)), **order}
-
-    def _tensor(self, tensor: Tensor) -> dict[str, Any]:
-        if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.dtype not in DTYPES:
-            raise _Unstorable(f"tensor of type {tensor.dtype} on {tensor.device} with layout {tensor.layout}")
-        laid_out = {} if tensor.is_contiguous() or 0 in tensor.stride() else {"s": list(tensor.stride())}
-        return {"!": "tensor", "v": self._place(tensor), **laid_out}
-
-    def _place(self, tensor: Tensor) -> int:
-        if id(tensor) not in self._places:
-            self._places[id(tensor)] = len(self.tensors)
-            self._kept.append(tensor)
-            self.tensors.append(tensor.detach().contiguous())
-        return self._places[id(tensor)]
-
-
-def _refused(where: str, error: _Unstorable) -> RunError:
-    return RunError(
-        f"a checkpoint cannot hold {where}, a {error.what}: keep numbers, text, tensors, arrays, random generators, "
-        "and lists, tuples, sets or dictionaries of them"
-    )
-
-
-def _common(numbers: list[Any]) -> torch.dtype | None:
-    """Return the type of tensor that holds `numbers` exactly, if they are all of one type."""
-    kinds = set(map(type, numbers))
-    if kinds == {float}:
-        return torch.float64
-    return torch.int64 if kinds == {int} and min(numbers) >= -(2**63) and max(numbers) < 2**63 else None
-
-
-class _Reader:
-    """Rebuilds what a :class:`_Writer` took apart."""
-
-    def __init__(self, tensors: list[Tensor]) -> None:
-        self.tensors = tensors
-        self._objects: list[Any] = []
-
-    def full(self, value: Any) -> Any:
-        """Return the value that was stored."""
-        if isinstance(value, list):
-            items: list[Any] = self._made([])
-            items.extend(map(self.full, value))
-            return items
-        if not isinstance(value, dict):
-            return value
-        if "!" not in value:
-            fields: dict[Any, Any] = self._made({})
-            fields.update((key, self.full(item)) for key, item in value.items())
-            return fields
-        content = value["v"]
-        match value["!"]:
-            case "tensor" if "s" in value:  # the order of its numbers in memory is that of their summation
-                stored = self.tensors[content]
-                return torch.empty_strided(stored.shape, value["s"], dtype=stored.dtype).copy_(stored)
-            case "tensor":
-                return self.tensors[content]
-            case "list":
-                return self._made(self.tensors[content].tolist())
-            case "array":
-                return self._made(self._array(value))
-            case "scalar":
-                return self._array(value)[()]
-            case "same":
-                return self._objects[content]
-            case "dict":
-                pairs: dict[Any, Any] = self._made({})
-                keys = [self.full(key) for key, _ in content]
-                pairs.update(zip(keys, [self.full(item) for _, item in content], strict=True))
-                return pairs
-            case "deque":
-                queue: deque[Any] = self._made(deque(maxlen=value["n"]))
-                queue.extend(map(self.full, content))
-                return queue
-            case "set":
-                members: set[Any] = self._made(set())
-                members.update(map(self.full, content))
-                return members
-            case "generator":
-                return self._generator(content)
-            case "torch_generator":
-                generator: torch.Generator = self._made(torch.Generator())
-                return generator.set_state(self.tensors[content].clone())
-            case "tuple":
-                return tuple(map(self.full, content))
-            case "frozenset":
-                return frozenset(map(self.full, content))
-            case name:
-                return RESULTS[name](*map(self.full, content))
-
-    def _made(self, value: Any) -> Any:
-        self._objects.append(value)
-        return value
-
-    def _array(self, value: dict[str, Any]) -> np.ndarray:
-        flat = self.tensors[value["v"]].numpy().copy().view(value["t"])
-        return flat.reshape(value["s"], order=value.get("o", "C"))
-
-    def _generator(self, content: Any) -> np.random.Generator:
-        place = len(self._objects)
-        self._objects.append(None)
-        state = self.full(content)
-        generator = np.random.Generator(getattr(np.random, state["bit_generator"])())
-        generator.bit_generator.state = state
-        self._objects[place] = generator
-        return generator

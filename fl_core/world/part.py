@@ -41,13 +41,27 @@ def union(classes: dict[str, type[P]]) -> Any:
     return Annotated[Union[tuple(classes.values())], Field(discriminator="kind"), BeforeValidator(_from_text)]  # noqa: UP007
 
 
-def _from_text(value: Any) -> Any:
-    """Read ``"timed(period_seconds=5)"`` as ``{"kind": "timed", "period_seconds": 5}``; leave all else as it is."""
-    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", value) if isinstance(value, str) else None
+def tagged(text: str) -> dict[str, Any] | None:
+    """Read ``"timed(period_seconds=5)"`` as ``{"kind": "timed", "period_seconds": 5}``; None: it has another form.
+
+    Raises
+    ------
+    ValueError
+        If what stands after an equals sign is not JSON.
+    """
+    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", text)
     if match is None:
-        return value
+        return None
     pairs = [piece.partition("=") for piece in (match[2] or "").split(",") if piece.strip()]
+    return {"kind": match[1], **{key.strip(): json.loads(value) for key, _, value in pairs}}
+
+
+def _from_text(value: Any) -> Any:
+    """Read text; leave all else as it is."""
+    if not isinstance(value, str):
+        return value
     try:
-        return {"kind": match[1], **{key.strip(): json.loads(text) for key, _, text in pairs}}
+        return tagged(value) or value
     except ValueError:
-        raise ValueError(f"cannot read {value!r}; write for example {match[1]!r} or '{match[1]}(a=1, b=2)'") from None
+        kind = value.partition("(")[0].strip()
+        raise ValueError(f"cannot read {value!r}; write for example {kind!r} or '{kind}(a=1, b=2)'") from None

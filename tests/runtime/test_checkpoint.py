@@ -20,7 +20,7 @@ from fl_core.algorithms import ALGORITHMS, SGD, Algorithm, FedAsync, FedAvg
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.fedasync import mix
-from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation
+from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation, plain
 from fl_core.runtime import checkpoint as checkpoint_module
 from fl_core.streams import stream, torch_stream
 from fl_core.tasks import Quadratic
@@ -504,7 +504,7 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("name", [name for name in KEPT if name not in ("a cycle",)])
 def test_plain_data_comes_back_with_its_types_and_bits(name, tmp_path):
-    writer = checkpoint_module._Writer()
+    writer = plain.Writer()
     text = writer.text([KEPT[name](), KEPT[name]()])
     stored = tmp_path / "file"
     with stored.open("wb") as file:
@@ -512,16 +512,16 @@ def test_plain_data_comes_back_with_its_types_and_bits(name, tmp_path):
     checkpoint_module._verify(stored)
     with checkpoint_module.safe_open(stored, "pt") as file:
         tensors = [file.get_tensor(str(place)) for place in range(len(writer.tensors))]
-    first, second = checkpoint_module._Reader(tensors).full(json.loads(text))
+    first, second = plain.Reader(tensors).full(json.loads(text))
     assert same(first, KEPT[name]())
     assert same(second, KEPT[name]())
 
 
 def test_what_is_the_same_object_stays_the_same_object():
-    writer = checkpoint_module._Writer()
+    writer = plain.Writer()
     array, tensor = np.zeros(2), torch.zeros(2)
     shared = {"list": cycle(), "a": array, "b": [array], "c": tensor, "d": tensor, "e": tensor.data}
-    value = checkpoint_module._Reader(writer.tensors).full(json.loads(writer.text([shared, shared["list"]])))
+    value = plain.Reader(writer.tensors).full(json.loads(writer.text([shared, shared["list"]])))
     assert value[0]["list"] is value[1]
     assert value[1][1] is value[1]
     assert value[0]["a"] is value[0]["b"][0]
