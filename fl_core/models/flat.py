@@ -1,8 +1,9 @@
 """A network whose parameters are views of one flat vector.
 
 A model on the wire is one float32 vector ``[d]``: all parameters in the order of ``named_parameters()``, then
-all float buffers (batch-norm statistics) in the order of ``named_buffers()``. Integer buffers (a count of
-batches seen) are bookkeeping, not model, and stay behind.
+all persistent float buffers (batch-norm statistics) in the order of ``named_buffers()``. Integer buffers (a count of
+batches seen) are bookkeeping and buffers that are not persistent (a dropout mask) belong to one mini-batch: they are
+not model and stay behind.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Slot:
 
 
 class FlatModel:
-    """Tie the parameters, gradients and float buffers of `network` to flat vectors.
+    """Tie the parameters, gradients and persistent float buffers of `network` to flat vectors.
 
     Parameters
     ----------
@@ -52,7 +53,8 @@ class FlatModel:
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         parameters = list(network.named_parameters())
-        buffers = [(n, b) for n, b in network.named_buffers() if b.is_floating_point()]
+        persistent = network.state_dict().keys()
+        buffers = [(n, b) for n, b in network.named_buffers() if b.is_floating_point() and n in persistent]
         slots, start = [], 0
         for trainable, group in ((True, parameters), (False, buffers)):
             for name, tensor in group:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from fl_core.world.part import Duration, Part, Seconds
+from fl_core.part import Duration, Part, Seconds
 
 Window = tuple[float, float]
 """Start and stop in seconds, half-open: [start, stop)."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from fl_core.world.part import Duration, Part, Seconds
+from fl_core.part import Duration, Part, Seconds
 
 Ratio = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 

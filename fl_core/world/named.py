@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from fl_core.errors import SpecError, nearest, unknown
+from fl_core.part import Part, Seconds
 from fl_core.world.compute import (
     Compute,
     ConstantCompute,
@@ -24,7 +25,6 @@ from fl_core.world.compute import (
     UniformTaskCompute,
 )
 from fl_core.world.network import Network, UniformBandwidth
-from fl_core.world.part import Part, Seconds
 from fl_core.world.topology import Clusters
 from fl_core.world.triggers import Continuous, Timed
 from fl_core.world.world import World

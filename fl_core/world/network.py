@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
+from fl_core.part import Duration, Part
 from fl_core.streams import stream
-from fl_core.world.part import Duration, Part
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fl_core.errors import SpecError
-from fl_core.world.part import Duration, Part
+from fl_core.part import Duration, Part
 
 Edge = tuple[int, int]
 

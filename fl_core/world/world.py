@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
+from fl_core.part import Part
 from fl_core.streams import stream
 from fl_core.tasks.base import POOLED
 from fl_core.world.availability import Availability
 from fl_core.world.compute import Compute, UniformCompute
 from fl_core.world.faults import AnyFault
 from fl_core.world.network import Network
-from fl_core.world.part import Part
 from fl_core.world.topology import Clusters, neighbours
 from fl_core.world.triggers import AnyTrigger
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fl_core.part import kinds, union
 from fl_core.world.faults.base import Fault, Interruption, Message
-from fl_core.world.part import kinds, union
 
 FAULTS = kinds(__name__, Fault)
 

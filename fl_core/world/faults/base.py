@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from fl_core.world.part import Duration, Part
+from fl_core.part import Duration, Part
 
 
 class Interruption(NamedTuple):

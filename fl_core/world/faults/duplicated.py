@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from fl_core.part import Duration
 from fl_core.world.faults.base import Fault, Message
-from fl_core.world.part import Duration
 
 
 class Duplicated(Fault):

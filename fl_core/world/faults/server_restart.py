@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationInfo, field_validator
 
+from fl_core.part import Duration
 from fl_core.world.faults.base import Fault
-from fl_core.world.part import Duration
 
 
 class ServerRestart(Fault):

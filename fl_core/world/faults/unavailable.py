@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from fl_core.part import Seconds
 from fl_core.world.faults.base import Fault, Interruption
-from fl_core.world.part import Seconds
 
 
 class Unavailable(Fault):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fl_core.world.part import kinds, union
+from fl_core.part import kinds, union
 from fl_core.world.triggers.base import Server, Trigger
 from fl_core.world.triggers.blocked_rounds import BlockedRounds
 from fl_core.world.triggers.continuous import Continuous

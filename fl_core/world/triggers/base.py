@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fl_core.world.part import Part
+from fl_core.part import Part
 
 
 class Idle(Protocol):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from fl_core.world.part import Seconds
+from fl_core.part import Seconds
 from fl_core.world.triggers.base import Server, Trigger
 
 

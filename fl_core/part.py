@@ -1,4 +1,4 @@
-"""What the parts of a world have in common, and how those that come in kinds are found."""
+"""What the parts of a specification have in common, and how those that come in kinds are found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Part(BaseModel):
-    """A frozen, strict piece of a world."""
+    """A frozen, strict piece of a specification."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,0 +1,241 @@
+"""Every network of the papers: exact sizes, what it reads, that it learns, and that it can be vectorised."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.func import functional_call, grad_and_value, vmap
+
+from fl_core.errors import SpecError
+from fl_core.models import MODELS, FlatModel, build_network, initialise, named_dropouts
+
+# model, shape, classes, trainable parameters, float buffers, integer buffers: the specifications' numbers
+CELLS = [
+    ("linear", (1, 28, 28), 10, 7_850, 0, 0),
+    ("lenet5", (1, 28, 28), 10, 61_706, 0, 0),
+    ("lenet5", (3, 32, 32), 10, 62_006, 0, 0),
+    ("lenet5", (3, 32, 32), 100, 69_656, 0, 0),
+    ("fedasmu_cnn", (3, 32, 32), 10, 297_066, 0, 0),
+    ("fedasmu_cnn", (3, 32, 32), 100, 2_889_156, 0, 0),
+    ("fedasmu_cnn", (1, 28, 28), 10, 224_874, 0, 0),
+    ("resnet20", (3, 32, 32), 10, 269_722, 1_376, 19),
+    ("resnet20", (3, 32, 32), 100, 275_572, 1_376, 19),
+    ("resnet20", (3, 64, 64), 200, 282_072, 1_376, 19),
+    ("alexnet", (3, 32, 32), 10, 23_272_266, 0, 0),
+    ("alexnet", (3, 32, 32), 100, 23_640_996, 0, 0),
+    ("vgg11", (3, 32, 32), 10, 9_225_610, 0, 0),
+    ("vgg11", (3, 32, 32), 100, 9_271_780, 0, 0),
+    ("textcnn", (200,), 2, 2_714_502, 0, 0),
+    ("fedasync_cnn", (3, 24, 24), 10, 2_625_866, 768, 4),
+    ("fedasync_cnn", (3, 32, 32), 10, 4_460_874, 768, 4),
+    ("fedasync_cnn", (1, 28, 28), 10, 3_476_682, 768, 4),
+    ("fedasync_cnn", (1, 24, 24), 10, 2_624_714, 768, 4),
+    ("fedluck_cnn", (1, 32, 32), 10, 234_090, 0, 0),
+    ("vgg11s", (3, 32, 32), 10, 865_482, 0, 0),
+    ("vgg11s", (1, 32, 32), 10, 864_906, 0, 0),
+    ("lstm", (1, 32, 32), 10, 216_330, 0, 0),
+    ("wkafl_cnn", (1, 28, 28), 10, 582_026, 0, 0),
+    ("wkafl_cnn", (1, 28, 28), 62, 608_702, 0, 0),
+    ("celeba_cnn", (3, 84, 84), 2, 1_600_792, 0, 0),
+    ("resnet18", (3, 32, 32), 10, 11_173_962, 9_600, 20),
+]
+
+# One of each network, small, with the shape that its paper gives it.
+SMALL = {
+    "alexnet(width=0.0625)": (3, 32, 32),
+    "celeba_cnn(width=0.5)": (3, 84, 84),
+    "fedasmu_cnn(width=0.25)": (3, 32, 32),
+    "fedasync_cnn(width=0.125)": (3, 24, 24),
+    "fedluck_cnn(width=0.25)": (1, 32, 32),
+    "lenet5": (1, 28, 28),
+    "linear": (1, 28, 28),
+    "lstm(width=0.25)": (1, 32, 32),
+    "resnet18(width=0.125)": (3, 32, 32),
+    "resnet20(width=0.5)": (3, 32, 32),
+    "textcnn(vocabulary=100, width=0.25)": (20,),
+    "vgg11(width=0.0625)": (3, 32, 32),
+    "vgg11s(width=0.5)": (3, 32, 32),
+    "wkafl_cnn(width=0.25)": (1, 28, 28),
+}
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def batch(shape, count=8, classes=3):
+    """Random inputs, images laid out as the tasks give them, and labels."""
+    generator = stream(1)
+    labels = torch.randint(0, classes, (count,), generator=generator)
+    if len(shape) == 1:
+        return torch.randint(0, 100, (count, *shape), generator=generator, dtype=torch.int32), labels
+    images = torch.randn(count, *shape, generator=generator)
+    return images.contiguous(memory_format=torch.channels_last), labels
+
+
+@pytest.mark.parametrize(("model", "shape", "classes", "parameters", "statistics", "counters"), CELLS)
+def test_a_network_has_exactly_the_numbers_of_its_specification(
+    model, shape, classes, parameters, statistics, counters
+):
+    with torch.device("meta"):
+        network = build_network(model, shape, classes)
+    buffers = [b for name, b in network.named_buffers() if name in network.state_dict()]
+    assert sum(p.numel() for p in network.parameters()) == parameters
+    assert sum(b.numel() for b in buffers if b.is_floating_point()) == statistics
+    assert sum(b.numel() for b in buffers if not b.is_floating_point()) == counters
+
+
+def test_every_network_is_among_those_tested_here():
+    assert {model for model, *_ in CELLS} == {text.partition("(")[0] for text in SMALL} == set(MODELS)
+
+
+@pytest.mark.parametrize(("model", "shape"), SMALL.items())
+def test_a_network_gives_a_number_for_each_class_and_its_flat_vector_is_all_of_it(model, shape):
+    inputs, labels = batch(shape)
+    first, second = FlatModel(build_network(model, shape, 7)), FlatModel(build_network(model, shape, 7))
+    F.cross_entropy(first.network(inputs), labels).backward()  # moves the statistics, too
+    assert bool(first.gradient.isfinite().all())
+    second.load(first.snapshot())
+    first.network.eval()
+    second.network.eval()
+    logits = first.network(inputs)
+    assert logits.shape == (len(inputs), 7)
+    assert logits.std(0).max() > 0
+    assert torch.equal(logits, second.network(inputs))
+
+
+@pytest.mark.parametrize(("model", "shape"), SMALL.items())
+def test_a_network_learns_a_few_samples_by_heart(model, shape):
+    flat = FlatModel(build_network(model, shape, 3))
+    initialise(flat.network, stream(), "pytorch")
+    inputs, labels = batch(shape)
+    optimiser = torch.optim.Adam([flat.parameters], lr=0.003)
+    losses = []
+    for _ in range(40):
+        flat.gradient.zero_()
+        loss = F.cross_entropy(flat.network(inputs), labels)
+        loss.backward()
+        losses.append(float(loss.detach()))
+        flat.parameters.grad = flat.gradient
+        optimiser.step()
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize(("model", "shape"), SMALL.items())
+def test_a_network_vectorised_over_models_gives_each_its_own_gradient_and_statistics(model, shape):
+    # In float64: where a ReLU's input is almost zero, rounding decides in float32 which side the gradient takes.
+    network = build_network(model, shape, 3).double()
+    initialise(network, stream())
+    inputs, labels = batch(shape, count=2 * 4)
+    inputs = inputs if len(shape) == 1 else inputs.double()
+    inputs, labels = inputs.unflatten(0, (2, 4)), labels.view(2, 4)
+    parameters = {n: torch.stack([p.detach(), 1.1 * p.detach()]) for n, p in network.named_parameters()}
+    buffers = {n: torch.stack([b, b]) for n, b in network.named_buffers()}
+    buffers |= {
+        f"{name}.mask": torch.stack([dropout.draw(4, stream(i)).double() for i in range(2)])
+        for name, dropout in named_dropouts(network).items()
+    }
+    alone = {name: value.clone() for name, value in buffers.items()}
+
+    def loss(parameters, buffers, inputs, labels):
+        return F.cross_entropy(functional_call(network, parameters | buffers, (inputs,)), labels)
+
+    gradients, losses = vmap(grad_and_value(loss))(parameters, buffers, inputs, labels)
+    for i in range(2):
+        pick = [{name: value[i] for name, value in each.items()} for each in (parameters, alone)]
+        expected, value = grad_and_value(loss)(*pick, inputs[i], labels[i])
+        torch.testing.assert_close(losses[i], value)
+        for name, gradient in expected.items():
+            torch.testing.assert_close(gradients[name][i], gradient)
+    for name, value in buffers.items():
+        torch.testing.assert_close(value, alone[name])
+
+
+def test_pooling_before_relu_is_the_published_order_bit_for_bit():
+    network = build_network("vgg11s(width=0.25)", (3, 32, 32), 3)
+    inputs, labels = batch((3, 32, 32))
+    results = []
+    for published in (False, True):
+        layers = list(network)
+        if published:
+            for i, layer in enumerate(layers[:-1]):
+                if isinstance(layer, torch.nn.MaxPool2d):
+                    layers[i : i + 2] = layers[i + 1], layer
+        network.zero_grad()
+        F.cross_entropy(torch.nn.Sequential(*layers)(inputs), labels).backward()
+        results.append(torch.cat([p.grad.flatten() for p in network.parameters()]))
+    assert torch.equal(*results)
+    assert float(results[0].abs().sum()) > 0
+
+
+def test_a_network_without_width_or_with_width_one_is_the_same():
+    for model in ("resnet18", "textcnn"):
+        shape = SMALL[next(text for text in SMALL if text.startswith(model))]
+        with torch.device("meta"):
+            full, same = (build_network(text, shape, 10) for text in (model, f"{model}(width=1)"))
+        assert [p.shape for p in full.parameters()] == [p.shape for p in same.parameters()]
+
+
+def test_width_scales_the_hidden_layers_and_neither_input_nor_classes():
+    half = build_network("fedasync_cnn(width=0.125)", (3, 24, 24), 10)
+    sizes = [tuple(p.shape[:2]) for name, p in half.named_parameters() if p.dim() > 1]
+    assert sizes == [(8, 3), (8, 8), (16, 8), (16, 16), (64, 576), (10, 64)]
+    assert [d.shape for d in named_dropouts(half).values()] == [(8, 12, 12), (16, 6, 6), (64,)]
+    least = build_network("resnet20(width=0.001)", (3, 32, 32), 10)
+    assert {p.shape[0] for p in least.parameters()} == {1, 10}
+
+
+def test_the_padding_of_a_sentence_changes_nothing_in_the_embedding():
+    network = build_network("textcnn(vocabulary=50)", (8,), 2)
+    initialise(network, stream())
+    F.cross_entropy(network(torch.tensor([[3, 4, 5, 6, 0, 0, 0, 0]])), torch.tensor([1])).backward()
+    weight = network.embedding.weight
+    assert float(weight[0].detach().abs().sum()) == float(weight.grad[0].abs().sum()) == 0
+    assert float(weight.grad[3].abs().sum()) > 0
+
+
+def test_the_lstm_reads_an_image_row_by_row():
+    network = build_network("lstm", (1, 32, 32), 10)
+    images = torch.randn(2, 1, 32, 32, generator=stream())
+    states, _ = network.lstm(images[:, 0])
+    assert torch.equal(network(images), network.fc(states[:, 31]))
+    first_row_only = images.clone()
+    first_row_only[:, :, 1:] = 0
+    _, (hidden, cell) = network.lstm(images[:, 0, :1])
+    rest, _ = network.lstm(torch.zeros(2, 31, 32), (hidden, cell))
+    torch.testing.assert_close(network(first_row_only), network.fc(rest[:, -1]))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "message"),
+    [
+        ("lenet5", (200,), r"lenet5 reads images of shape \(channels, height, width\), at least 12 x 12 pixels, not "
+         r"token sequences of shape \(200,\)"),
+        ("lenet5", (1, 11, 28), r"at least 12 x 12 pixels, not images of shape \(1, 11, 28\)"),
+        ("linear", (5,), "linear reads images"),
+        ("resnet18", (2, 3), r"resnet18 reads images of shape .*, not inputs of shape \(2, 3\)"),
+        ("vgg11", (1, 28, 28), r"vgg11 reads .* at least 32 x 32 pixels, not images of shape \(1, 28, 28\)"),
+        ("lstm", (3, 32, 32), r"lstm reads images of shape \(1, height, width\), not images of shape \(3, 32, 32\)"),
+        ("textcnn", (1, 28, 28), r"textcnn reads token sequences of shape \(length,\), at least 5 long, not images"),
+        ("textcnn", (4,), r"at least 5 long, not token sequences of shape \(4,\)"),
+    ],
+)  # fmt: skip
+def test_inputs_that_a_network_cannot_read_are_refused_with_what_it_can(model, shape, message):
+    with pytest.raises(SpecError, match=message):
+        build_network(model, shape, 10)
+
+
+SMALLEST = {"alexnet": 15, "celeba_cnn": 5, "fedasmu_cnn": 3, "fedasync_cnn": 4, "fedluck_cnn": 16, "lenet5": 12}
+SMALLEST |= {"linear": 1, "lstm": 1, "resnet18": 1, "resnet20": 1, "vgg11": 32, "vgg11s": 32, "wkafl_cnn": 16}
+
+
+@pytest.mark.parametrize(("model", "size"), SMALLEST.items())
+def test_the_smallest_image_is_read_and_odd_sizes_too(model, size):
+    width = "" if model in ("lenet5", "linear") else "(width=0.0625)"
+    for height, columns in ((size, size), (size + 3, size), (size + 17, size + 22)):
+        network = build_network(model + width, (1, height, columns), 3).eval()
+        assert network(torch.zeros(2, 1, height, columns)).shape == (2, 3)
+    if size > 1:
+        with pytest.raises(SpecError, match=f"{model} reads .* at least {size} x {size} pixels"):
+            build_network(model + width, (1, size + 9, size - 1), 3)
