@@ -19,7 +19,7 @@ SIDE = 512
 """Of the square matrices: three of them fill 3 MiB, which the second and third cache level hold."""
 
 
-def flops_per_sample(model: str, shape: tuple[int, int, int], classes: int) -> tuple[int, int]:
+def flops_per_sample(model: str, shape: tuple[int, ...], classes: int) -> tuple[int, int]:
     """Return the floating-point operations of one sample's forward and backward pass.
 
     A multiplication and the addition behind it are two; only matrix products and convolutions count. The images need
@@ -67,9 +67,9 @@ def limit(effort: Effort) -> Outcome:
     """Measure the distance to the hardware."""
     work = Workload(reference_spec(effort.pick(300, 8)), effort.test_samples)
     work.warm_up(effort.threads)
-    dataset = work.task.dataset
-    forward, backward = flops_per_sample(work.task.model, dataset.shape, len(dataset.classes))
-    flops = work.samples * (forward + backward) + work.evaluations * len(dataset.test) * forward
+    task = work.task
+    forward, backward = flops_per_sample(task.model, task.train.shape, len(task.dataset.classes))
+    flops = work.samples * (forward + backward) + work.evaluations * len(task.test) * forward
     counts = sorted({1, effort.threads})
     rates = {n: [matmul_rate(n) for _ in range(effort.pick(7, 3))] for n in counts}
     sides = alternate(
@@ -100,4 +100,4 @@ def limit(effort: Effort) -> Outcome:
         rows.append(Row(f"share: {what}", "%", [100 * floor.laps[what] / ours.cpu for ours, floor in pairs]))
     rest = [100 * (1 - sum(floor.laps.values()) / ours.cpu) for ours, floor in pairs]
     rows.append(Row("share: runtime", "%", rest))
-    return Outcome(rows, f"{work.samples:,} samples and {work.evaluations} evaluations of {len(dataset.test):,}")
+    return Outcome(rows, f"{work.samples:,} samples and {work.evaluations} evaluations of {len(task.test):,}")

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fl_core.benchmarks.timing import Stopwatch, intraop_threads
-from fl_core.datasets import Split
+from fl_core.datasets import Samples
 from fl_core.experiments.spec import RunSpec
 from fl_core.models import FlatModel, build_network
 from fl_core.runtime import History, Simulation
@@ -27,16 +27,16 @@ class Plain:
 
     def __init__(self, task: Classification, lr: float) -> None:
         self.lr = lr
-        self.network = build_network(task.model, task.dataset.shape, len(task.dataset.classes))
+        self.network = build_network(task.model, task.train.shape, len(task.dataset.classes))
         self.optimiser = torch.optim.SGD(self.network.parameters(), lr=lr)
 
-    def gather(self, split: Split, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gather(self, split: Samples, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mini-batch of `index` ``[b]``."""
-        return split.images.index_select(0, index), split.labels.index_select(0, index)
+        return split.inputs.index_select(0, index), split.labels.index_select(0, index)
 
-    def slice(self, split: Split, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    def slice(self, split: Samples, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Return the samples `start`..`stop`."""
-        return split.images[start:stop], split.labels[start:stop]
+        return split.inputs[start:stop], split.labels[start:stop]
 
     def clear(self) -> None:
         """Forget the last gradient."""
@@ -54,11 +54,11 @@ class Floor(Plain):
         super().__init__(task, lr)
         self.flat = FlatModel(self.network)
 
-    def gather(self, split: Split, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gather(self, split: Samples, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mini-batch, channels last."""
         return split.select(index)
 
-    def slice(self, split: Split, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    def slice(self, split: Samples, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Return the samples, channels last."""
         return split.slice(start, stop)
 
@@ -91,9 +91,8 @@ class Workload:
 
     def __init__(self, spec: RunSpec, test_samples: int | None = None) -> None:
         self.spec, self.task, self.test_samples = spec, spec.task(), test_samples
-        test = self.task.dataset.test
-        test = Split(test.images[:test_samples], test.labels[:test_samples])
-        self.task.dataset = replace(self.task.dataset, test=test)
+        test = self.task.test
+        self.task.test = replace(test, inputs=test.inputs[:test_samples], labels=test.labels[:test_samples])
         recorder = Recorder(self.task)
         history = self._simulation(recorder).run("sequential")
         self.batches = recorder.batches
@@ -126,7 +125,7 @@ class Workload:
 
         Its laps are ``gather``, ``forward``, ``backward``, ``step`` and ``evaluation``.
         """
-        train, test = self.task.dataset.train, self.task.dataset.test
+        train, test = self.task.train, self.task.test
         loop = kind(self.task, self.spec.training.lr)
         period = -(-len(self.batches) // max(1, self.evaluations - 1))
         with intraop_threads(1):
@@ -167,7 +166,7 @@ class Workload:
         )
 
 
-def evaluate(loop: Plain, split: Split) -> tuple[float, float]:
+def evaluate(loop: Plain, split: Samples) -> tuple[float, float]:
     """Return accuracy in [0, 1] and mean loss on `split`, as plain PyTorch would compute them."""
     right, loss = 0, 0.0
     with torch.inference_mode():
@@ -184,6 +183,8 @@ class Recorder:
 
     Training takes no part in the timeline, so the run visits the same mini-batches as one that trains.
     """
+
+    noisy = False
 
     def __init__(self, task: Classification) -> None:
         self.task, self.dimension = task, 1
@@ -209,7 +210,7 @@ class Recorder:
         """Return the one vector there is."""
         return self.vector
 
-    def backward(self, device: int, batch: np.ndarray) -> Tensor:
+    def backward(self, device: int, batch: np.ndarray, noise: torch.Generator | None = None) -> Tensor:
         """Write down the mini-batch; return a loss of zero."""
         self.batches.append(self.task.indices(device)[torch.from_numpy(batch)])
         return torch.zeros(())

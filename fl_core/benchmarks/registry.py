@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fl_core.benchmarks.data import data
 from fl_core.benchmarks.limit import limit
 from fl_core.benchmarks.part import Part
 from fl_core.benchmarks.runtime import kernel, memory
@@ -11,7 +12,8 @@ from fl_core.benchmarks.throughput import batched, overhead, reference, scaling,
 from fl_core.errors import unknown
 
 PARTS: dict[str, Part] = {
-    part.name: part for part in (reference, synchronous, overhead, small, kernel, memory, scaling, batched, limit)
+    part.name: part
+    for part in (reference, synchronous, overhead, small, kernel, memory, scaling, batched, limit, data)
 }
 
 

@@ -152,6 +152,54 @@ def list_(
     typer.echo(show(kind))
 
 
+data_app = typer.Typer(invoke_without_command=True, epilog=examples.DATA)
+app.add_typer(data_app, name="data")
+
+
+@data_app.callback()
+def data(context: typer.Context) -> None:
+    """Show all data sets: real, surrogate or missing; get them."""
+    if context.invoked_subcommand is None:
+        from fl_core.cli.data import listing
+
+        typer.echo(listing())
+
+
+@data_app.command("get", epilog=examples.DATA)
+def data_get(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Data sets, real ones or surrogates.")],
+    again: Annotated[bool, typer.Option("--again", help="Discard what is there, and begin anew.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep it there; runs find it if $FL_CORE_DATASETS names that folder.")
+    ] = None,
+) -> None:
+    """Download, verify and decode a data set, or generate a surrogate; an interrupted download goes on."""
+    import os
+
+    from fl_core.cli.data import obtain
+    from fl_core.datasets import registry
+
+    if folder is not None:
+        os.environ[registry.FOLDER] = str(folder.resolve())
+    obtain(names, again, typer.echo)
+
+
+@data_app.command("calibrate", epilog=examples.DATA)
+def data_calibrate(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Real data sets; by default all that have one.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Processes at a time.")] = None,
+) -> None:
+    """Train the papers' reference networks on surrogates, and compare with what is known for the real data.
+
+    Runs that are stored are not repeated; all others together take about an hour on two cores.
+    """
+    from fl_core.cli.data import calibrate
+
+    calibrate(names or [], jobs, typer.echo)
+
+
 Profile = Annotated[str, typer.Option("--profile", "-P", help="smoke (seconds), laptop (published) or paper.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Processes at a time; by default one per core.")]
 
@@ -163,7 +211,7 @@ def plan(
         typer.Argument(metavar="ARTIFACT", help="Ids, or a beginning with '*' ('fl-core list artifacts')."),
     ] = None,
     profile: Profile = "laptop",
-    dataset: Annotated[str, typer.Option(help="Data set ('fl-core list datasets').")] = "fashion-mnist",
+    dataset: Annotated[str, typer.Option(help="Data set ('fl-core data').")] = "fashion-mnist",
     seeds: Annotated[str | None, typer.Option(metavar="0,1,…", help="Instead of the profile's seeds.")] = None,
     jobs: Jobs = None,
 ) -> None:
@@ -252,8 +300,9 @@ def bench(
 
     reference, synchronous and small race against a bare PyTorch loop on one thread over the same mini-batches. The
     others measure what the runtime adds to training (overhead), its events per second when training is free
-    (kernel), memory against devices, throughput against threads (scaling), the batched executor, and the distance to
-    what the hardware could do (limit). Other work on the machine distorts them all. Targets are for two free cores.
+    (kernel), memory against devices, throughput against threads (scaling), the batched executor, the distance to
+    what the hardware could do (limit), and how long data takes to load, generate and divide (data). Other work on
+    the machine distorts them all. Targets are for two free cores.
     """
     import json
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import re
 import shutil
-import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,7 +111,8 @@ def _wrapped(head: str, indent: int, text: str, width: int) -> str:
 
 def _short(value: Any) -> str:
     if isinstance(value, BaseModel) and "kind" in type(value).model_fields:
-        inner = ", ".join(f"{name}={_short(v)}" for name, v in value if name != "kind" and v is not None)
+        defaults = {name: field.default for name, field in type(value).model_fields.items()}
+        inner = ", ".join(f"{name}={_short(v)}" for name, v in value if name != "kind" and v != defaults[name])
         return f"{value.kind}({inner})" if inner else str(value.kind)  # type: ignore[attr-defined]
     return "none" if value is None else str(value)
 
@@ -145,15 +145,26 @@ def _weights() -> list[Item]:
 
 
 def _models() -> list[Item]:
-    from fl_core.models import MODELS
+    from fl_core.models import MODELS, options
 
-    return [Item(name, _summary(make)) for name, make in sorted(MODELS.items())]
+    return [Item(name, _summary(make), parameters(options(name))) for name, make in sorted(MODELS.items())]
 
 
 def _datasets() -> list[Item]:
-    from fl_core.datasets import DATASETS
+    from fl_core.datasets.registry import all_sources, all_surrogates
 
-    return [Item(name, _summary(sys.modules[load.__module__])) for name, load in sorted(DATASETS.items())]
+    real = [Item(source.name, source.title) for source in all_sources().values()]
+    return real + [Item(surrogate.name, surrogate.about) for surrogate in all_surrogates().values()]
+
+
+def _preprocessing() -> list[Item]:
+    from fl_core.datasets.preprocessing import PRESETS, Preprocessing
+
+    named = [
+        Item(name, ", ".join(f"{field}={value}" for field, value in fields.items()))
+        for name, fields in PRESETS.items()
+    ]
+    return [Item("fields", _summary(Preprocessing), parameters(Preprocessing)), *named]
 
 
 def _partitions() -> list[Item]:
@@ -241,6 +252,7 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
     "models": _models,
     "datasets": _datasets,
     "partitions": _partitions,
+    "preprocessing": _preprocessing,
     "worlds": _worlds,
     "compute": _compute,
     "availability": _availability,
@@ -257,9 +269,10 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
 USES = {
     "algorithms": "fl-core run --algorithm NAME --set PARAMETER=VALUE",
     "weights": "fl-core run --algorithm fedasync --set weight='hinge(a=10, b=4)'",
-    "models": "fl-core run --set model=NAME",
+    "models": "fl-core run --set model='NAME(OPTION=VALUE)'",
     "datasets": "fl-core run --set dataset=NAME",
     "partitions": "fl-core run --set partition='dirichlet(alpha=0.3)'",
+    "preprocessing": "fl-core run --set preprocessing=NAME, or --set preprocessing.FIELD=VALUE",
     "worlds": "fl-core run --set world='fedasmu(devices=50)'",
     "compute": "fl-core run --set world.compute='uniform(fastest=1, slowest=10)'",
     "availability": (

@@ -109,6 +109,7 @@ def run_one(
     from fl_core.experiments.run import run
     from fl_core.runtime.executors import EXECUTORS, default_executor
 
+    spec = spec.resolved()
     executor = executor or default_executor()
     if executor not in EXECUTORS:
         raise unknown("executor", executor, EXECUTORS)

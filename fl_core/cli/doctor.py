@@ -145,23 +145,30 @@ def torchvision() -> Check:
 
 
 def datasets() -> Iterator[Check]:
-    """Load every data set, which verifies its checksums."""
+    """Load the embedded data set, which verifies its checksums; say of the others what is there."""
     try:
-        from fl_core.datasets import DATASETS, data_folder, load_dataset
+        from fl_core.cli.data import state
+        from fl_core.datasets import load_dataset, registry
     except ImportError as error:
         yield Check("data", f"cannot be looked at ({error})", "install the packages first", necessary=True)
         return
-    for name in DATASETS:
-        folder = data_folder() / name
+    others: dict[str, list[str]] = {}
+    for source in registry.all_sources().values():
+        if not source.embedded:
+            others.setdefault(state(source), []).append(source.name)
+            continue
         try:
-            data = load_dataset(name)
+            data = load_dataset(source.name)
         except DataError as error:
             found, _, remedy = str(error).partition("; ")
-            yield Check(name, found, remedy or "restore the data folder", necessary=True)
+            yield Check(source.name, found, remedy or "restore the data folder", necessary=True)
         else:
-            verified = "checksums right" if data.kind == "real" else "a stand-in with the same shapes"
             size = f"{len(data.train):,} + {len(data.test):,} samples"
-            yield Check(name, f"{data.kind.upper()} data, {size}, {verified}, in {folder}")
+            where = registry.source_folder(source)
+            yield Check(source.name, f"REAL data, {size}, checksums right, in {where}")
+    if others:
+        found = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in others.items())
+        yield Check("other data", f"{found} (see 'fl-core data')")
 
 
 def results() -> Check:

@@ -28,6 +28,15 @@ Examples:
   fl-core list fields        everything that 'fl-core run --set' can change
 """
 
+DATA = """\b
+Examples:
+  fl-core data                                  what is here, and what is not?
+  fl-core data get cifar10                      download, verify, decode
+  fl-core data get cifar10-surrogate            generate now instead of on first use
+  fl-core data get cifar10 --again              after a message that a file is damaged
+  fl-core data calibrate cifar10                is its surrogate as hard as the real one?
+"""
+
 PLAN = """\b
 Examples:
   fl-core plan                                all artifacts, profile laptop
@@ -53,12 +62,12 @@ Examples:
 
 PARTS = (
     *("reference", "synchronous", "overhead", "small", "kernel"),
-    *("memory", "scaling", "batched", "limit"),
+    *("memory", "scaling", "batched", "limit", "data"),
 )
 """What ``fl-core bench`` can measure; :mod:`fl_core.benchmarks` has the same."""
 
 KINDS = (
-    *("algorithms", "weights", "models", "datasets", "partitions"),
+    *("algorithms", "weights", "models", "datasets", "partitions", "preprocessing"),
     *("worlds", "compute", "availability", "graphs", "triggers", "faults"),
     *("artifacts", "profiles", "executors", "notebooks", "fields"),
 )

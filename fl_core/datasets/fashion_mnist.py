@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fl_core.datasets.base import Dataset, Split
+from fl_core.datasets.base import Archive, Source, Split
 from fl_core.errors import DataError
 
 CLASSES = (
@@ -17,25 +17,42 @@ CLASSES = (
     "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
 
-SHA256 = {
-    "train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-    "train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-    "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-    "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+ARCHIVES = {
+    name: Archive(name, size, f"sha256:{sha256}", URL + name)
+    for name, size, sha256 in (
+        (
+            "train-images-idx3-ubyte.gz",
+            26_421_880,
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        ),
+        ("train-labels-idx1-ubyte.gz", 29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+        ("t10k-images-idx3-ubyte.gz", 4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+        ("t10k-labels-idx1-ubyte.gz", 5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+    )
 }
 
-MEAN, STD = 0.2860, 0.3530  # of the training pixels in [0, 1]
 
-
-def read_checked(path: Path, sha256: str) -> bytes:
-    """Return the content of the gzip file `path`, after its checksum has been found right.
+def read(folder: Path) -> tuple[Split, Split]:
+    """Read both splits from the four ``idx.gz`` files in `folder`, each after its checksum has been found right.
 
     Raises
     ------
     DataError
-        If the file is missing or its SHA-256 differs: nothing of a damaged file is used.
+        If a file is missing or damaged: nothing of it is used.
     """
-    how = f"restore it with 'git checkout -- {path.parent.name}' inside data/, or fetch the data set again"
+    splits = []
+    for stem in ("train", "t10k"):
+        names = (f"{stem}-images-idx3-ubyte.gz", f"{stem}-labels-idx1-ubyte.gz")
+        images, labels = (read_idx(read_checked(folder, ARCHIVES[name])) for name in names)
+        splits.append(Split(torch.from_numpy(images.copy()).unsqueeze_(1), torch.from_numpy(labels.astype(np.int64))))
+    return splits[0], splits[1]
+
+
+def read_checked(folder: Path, archive: Archive) -> bytes:
+    """Return the decompressed content of a gzip file, after its checksum has been found right."""
+    path, sha256 = folder / archive.file, archive.checksum.removeprefix("sha256:")
+    how = f"restore it with 'git checkout -- {folder.name}' inside data/"
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -56,13 +73,15 @@ def read_idx(content: bytes) -> np.ndarray:
     return body.reshape(shape)
 
 
-def load(folder: Path) -> Dataset:
-    """Load both splits from the four ``idx.gz`` files in `folder`, normalised to zero mean and unit variance."""
-    splits = []
-    for stem in ("train", "t10k"):
-        names = (f"{stem}-images-idx3-ubyte.gz", f"{stem}-labels-idx1-ubyte.gz")
-        images, labels = (read_idx(read_checked(folder / name, SHA256[name])) for name in names)
-        pixels = torch.from_numpy(images.astype(np.float32)).unsqueeze_(1)
-        pixels.mul_(1 / (255 * STD)).sub_(MEAN / STD)
-        splits.append(Split(pixels, torch.from_numpy(labels.astype(np.int64))))
-    return Dataset("fashion-mnist", "real", CLASSES, *splits)
+SOURCE = Source(
+    name="fashion-mnist",
+    title="Fashion-MNIST (Xiao, Rasul & Vollgraf, 2017)",
+    licence="MIT",
+    homepage="https://github.com/zalandoresearch/fashion-mnist",
+    shape=(1, 28, 28),
+    classes=CLASSES,
+    sizes=(60_000, 10_000),
+    archives=tuple(ARCHIVES.values()),
+    read=read,
+    embedded=True,
+)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from fl_core.datasets import DATASETS
+from fl_core.datasets import names
 from fl_core.errors import SpecError, unknown
 from fl_core.experiments.profiles import PROFILES, profile
 from fl_core.experiments.store import Store
@@ -108,12 +108,13 @@ class Artifact:
             If the profile, the data set, a seed or an override is not valid.
         """
         profile(profile_name)
-        if dataset not in DATASETS:
-            raise unknown("data set", dataset, DATASETS)
+        if dataset not in names():
+            raise unknown("data set", dataset, names())
         if seeds is not None and (not seeds or len(set(seeds)) != len(seeds)):
             raise SpecError(f"seeds = {list(seeds)} must be a non-empty list without repetitions")
         given = {name: value for name, value in overrides.items() if value is not None}
-        return self.make_grid(profile_name, dataset, seeds, **given)
+        entries = self.make_grid(profile_name, dataset, seeds, **given)
+        return [replace(entry, spec=entry.spec.resolved()) for entry in entries]
 
     def caption(self, study: Study) -> str:
         """Return, as a paragraph of Markdown, what the figure of `study` rests on and the command that makes it."""

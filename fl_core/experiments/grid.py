@@ -16,7 +16,7 @@ from math import ceil
 
 from tqdm import tqdm
 
-from fl_core.datasets import load_dataset
+from fl_core.datasets import sizes
 from fl_core.errors import RunError, SpecError
 from fl_core.experiments.run import Result, run
 from fl_core.experiments.spec import RunSpec
@@ -155,14 +155,14 @@ def brief(spec: RunSpec) -> str:
 
 def work(spec: RunSpec) -> float:
     """Return the size of a run, in images trained on (an image that is only evaluated counts a third)."""
-    dataset = load_dataset(spec.dataset)
+    train, test = sizes(spec.dataset)
     batch, algorithm = spec.training.batch_size, spec.algorithm
-    share = getattr(spec.partition, "samples_per_device", None) or len(dataset.train) / spec.world.devices
+    share = spec.partition.mean_size(train, spec.world.devices)
     steps = spec.training.steps or spec.training.epochs * ceil(share / batch)
     steps = getattr(algorithm, "block", steps * getattr(algorithm, "clients_per_round", 1))
     updates = spec.budget.updates or ceil((spec.budget.gradients or 1000 * steps) / steps)
     evaluations = updates // spec.evaluation.every_updates + 2 if spec.evaluation.every_updates else 2
-    images = len(dataset.test) + min(spec.evaluation.train_samples, len(dataset.train))
+    images = test + min(spec.evaluation.train_samples, train)
     return updates * steps * min(batch, share) + evaluations * images * EVALUATION_COST
 
 

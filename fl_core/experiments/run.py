@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fl_core.datasets import load_dataset
+from fl_core.datasets import all_surrogates, load_dataset
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, History
 from fl_core.runtime.executors import usable_cores
@@ -26,6 +26,7 @@ class Result:
     Attributes
     ----------
     spec : RunSpec
+        With the name of the data set that was really used.
     history : History
     provenance : dict
         Commit, versions, machine, date, wall seconds, executor, and whether the data is real or surrogate.
@@ -61,6 +62,7 @@ def run(
     checkpoints : Checkpoints, optional
         Where the state of the run is kept, and from where it goes on.
     """
+    spec = spec.resolved()
     commit()  # of the code that runs, not of what the checkout holds when it has finished
     simulation = spec.simulation(trace)
     started = time.perf_counter()
@@ -71,6 +73,7 @@ def run(
 
 def provenance(spec: RunSpec, executor: str, wall_seconds: float, resumed: bool = False) -> dict[str, Any]:
     """Return where, when and with what a run was made; `wall_seconds` counts all parts of a resumed one."""
+    data = load_dataset(spec.dataset)
     return {
         **({"resumed": True} if resumed else {}),
         "commit": commit(),
@@ -80,7 +83,9 @@ def provenance(spec: RunSpec, executor: str, wall_seconds: float, resumed: bool 
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "wall_seconds": round(wall_seconds, 2),
         "executor": executor,
-        "data": load_dataset(spec.dataset).kind,
+        "data": data.kind,
+        **({"data_sha256": data.sha256} if data.sha256 else {}),
+        **({"data_version": all_surrogates()[data.name].version} if data.kind == "surrogate" else {}),
     }
 
 

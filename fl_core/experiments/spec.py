@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -18,15 +20,16 @@ from pydantic import (
 )
 
 from fl_core.algorithms import ALGORITHMS, Algorithm, make_algorithm
-from fl_core.datasets import DATASETS, IID, Partition, load_dataset
+from fl_core.datasets import IID, NamedPreprocessing, Partition, Preprocessing, actual, load_dataset, names
+from fl_core.datasets.label_noise import with_label_noise
 from fl_core.errors import SpecError, nearest, unknown
 from fl_core.experiments.explain import dotted_names, explain
-from fl_core.models import MODELS
+from fl_core.models import INITIALISATIONS, canonical
+from fl_core.part import tagged
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, Warmup
 from fl_core.streams import stream
 from fl_core.tasks import Classification
 from fl_core.world import World
-from fl_core.world.part import tagged
 
 FORMAT = 1
 """Part of every hash: raised when the same specification would give other numbers, e.g. a default was changed."""
@@ -38,11 +41,17 @@ class RunSpec(BaseModel):
     Attributes
     ----------
     dataset : str
-        Name of a data set (``fl-core list datasets``).
+        Name of a data set (``fl-core data``). Where a real one is not at hand, its surrogate is used.
     partition : Partition
         How its training samples are divided among the devices.
+    label_noise : float
+        Part of the training labels that is replaced by another class, drawn uniformly; test labels stay right.
+    preprocessing : Preprocessing
+        What happens to images before the network reads them; also a name (``fl-core list preprocessing``).
     model : str
-        Name of a network (``fl-core list models``).
+        Name of a network (``fl-core list models``), with options in brackets: ``resnet18(width=0.25)``.
+    initialisation : str
+        How initial weights are drawn: ``"glorot"`` or ``"pytorch"``.
     world : World
         Devices, their speeds, and the network.
     algorithm : Algorithm
@@ -57,13 +66,18 @@ class RunSpec(BaseModel):
         When the global model is measured.
     seed : int
         Determines every random number.
+    strict_data : bool
+        Refuse to run on a surrogate.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str = "fashion-mnist"
     partition: Partition = IID()
+    label_noise: float = Field(0.0, ge=0, le=1)
+    preprocessing: NamedPreprocessing = Preprocessing()
     model: str = "lenet5"
+    initialisation: str = "glorot"
     world: World = World()
     algorithm: SerializeAsAny[Algorithm]
     training: LocalTraining = LocalTraining()
@@ -71,6 +85,7 @@ class RunSpec(BaseModel):
     budget: Budget = Budget(updates=300)
     evaluation: Evaluation = Evaluation()
     seed: int = Field(0, ge=0, lt=2**63)
+    strict_data: bool = False
 
     def __init__(self, /, **fields: Any) -> None:
         if fields.get("algorithm") is None:
@@ -84,12 +99,17 @@ class RunSpec(BaseModel):
     @field_validator("dataset")
     @classmethod
     def _known_dataset(cls, name: str) -> str:
-        return _known("data set", name, DATASETS)
+        return _known("data set", name, names())
 
     @field_validator("model")
     @classmethod
-    def _known_model(cls, name: str) -> str:
-        return _known("model", name, MODELS)
+    def _known_model(cls, text: str) -> str:
+        return canonical(text)
+
+    @field_validator("initialisation")
+    @classmethod
+    def _known_initialisation(cls, name: str) -> str:
+        return _known("initialisation", name, INITIALISATIONS)
 
     @field_validator("algorithm", mode="before")
     @classmethod
@@ -195,12 +215,33 @@ class RunSpec(BaseModel):
             target[path[-1]] = value
         return RunSpec(**data)
 
+    def resolved(self) -> RunSpec:
+        """Return the specification of what really runs here: with the data set that is used, real or surrogate.
+
+        Results are stored under this one, so that numbers from surrogate data never pass for real ones.
+
+        Raises
+        ------
+        DataError
+            If the data set is missing, or a surrogate and `strict_data` is set.
+        """
+        return self.model_copy(update={"dataset": actual(self.dataset, self.strict_data), "strict_data": False})
+
     def task(self) -> Classification:
         """Load the data and divide it among the devices."""
-        dataset = load_dataset(self.dataset)
-        labels = dataset.train.labels.numpy()
-        parts = self.partition.split(labels, self.world.devices, stream(self.seed, "partition"))
-        return Classification(dataset, parts, self.model)
+        dataset = load_dataset(self.dataset, self.strict_data)
+        owners, test_owners = (
+            s.owners if s.owners is None else s.owners.numpy() for s in (dataset.train, dataset.test)
+        )
+        devices, labels = self.world.devices, dataset.train.labels.numpy()
+        parts = self.partition.split(labels, devices, stream(self.seed, "partition"), owners)
+        if self.label_noise:
+            noisy = with_label_noise(labels, len(dataset.classes), self.label_noise, stream(self.seed, "label-noise"))
+            dataset = replace(dataset, train=replace(dataset.train, labels=torch.from_numpy(noisy)))
+        measured = self.partition.test_samples(devices, owners, test_owners)
+        if measured is not None:
+            dataset = replace(dataset, test=dataset.test.take(torch.from_numpy(measured)))
+        return Classification(dataset, parts, self.model, self.preprocessing, self.initialisation)
 
     def simulation(self, trace: bool = False) -> Simulation:
         """Build the simulation of this run."""

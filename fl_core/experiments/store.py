@@ -23,7 +23,7 @@ from typing import Any
 
 import pandas as pd
 
-from fl_core.datasets import data_folder
+from fl_core.datasets import all_surrogates, data_folder
 from fl_core.errors import DataError, FlCoreError
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
@@ -50,7 +50,11 @@ class Store:
     cache: Path
 
     def get(self, spec: RunSpec) -> Result | None:
-        """Return the stored result of `spec`, or None; a damaged record is reported as a warning and not used."""
+        """Return the stored result of `spec` on the data that it gets here, or None.
+
+        A damaged record is reported as a warning and not used.
+        """
+        spec = spec.resolved()
         for folder in self._folders():
             path = folder / f"{spec.hash}{SUFFIX}"
             try:
@@ -60,9 +64,12 @@ class Store:
             except DataError as error:
                 warnings.warn(f"{error}; it is ignored and the run counts as missing", stacklevel=2)
                 continue
-            if result.spec == spec:
+            if result.spec != spec:
+                warnings.warn(f"{path} holds another specification; it is ignored", stacklevel=2)
+            elif old := _outdated(result):
+                warnings.warn(f"{path} {old}; it is ignored and the run counts as missing", stacklevel=2)
+            else:
                 return result
-            warnings.warn(f"{path} holds another specification; it is ignored", stacklevel=2)
         return None
 
     def has(self, spec: RunSpec) -> bool:
@@ -99,6 +106,7 @@ class Store:
 
     def checkpoints(self, spec: RunSpec, trace: bool = False, every_seconds: float = 60.0) -> Checkpoints:
         """Return the place in the cache where the state of a run of `spec` is kept while it goes on."""
+        spec = spec.resolved()
         suffix = "-traced" if trace else ""
         return Checkpoints(self.cache / "checkpoints" / (spec.hash + suffix), every_seconds, spec.to_json() + suffix)
 
@@ -191,6 +199,15 @@ def load_frame(results: Iterable[Result] | None = None) -> pd.DataFrame:
         By default everything in the default store.
     """
     return pd.json_normalize([_row(result) for result in (default_store() if results is None else results)])
+
+
+def _outdated(result: Result) -> str:
+    """Say what is wrong with the data of a result whose surrogate has changed since; empty: nothing."""
+    surrogate = all_surrogates().get(result.spec.dataset)
+    made_with = result.provenance.get("data_version")
+    if surrogate is None or made_with == surrogate.version:
+        return ""
+    return f"ran on version {made_with} of {surrogate.name}, which is now version {surrogate.version}"
 
 
 def _row(result: Result) -> dict[str, Any]:

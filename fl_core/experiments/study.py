@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from fl_core.datasets import load_dataset
+from fl_core.datasets import kind_of
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
@@ -90,7 +90,7 @@ class Study:
     def data_kind(self) -> str:
         """``"real"`` or ``"surrogate"``, as the runs recorded it."""
         kinds = {self.results[e.key].provenance["data"] for e in self.entries if e.key in self.results}
-        return " and ".join(sorted(kinds)) or load_dataset(self.dataset).kind
+        return " and ".join(sorted(kinds)) or kind_of(self.dataset)
 
     def command(self, notebook: str) -> str:
         """Return the papermill command that regenerates `notebook` with this study's profile and options."""

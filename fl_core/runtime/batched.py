@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from fl_core.runtime.local import Gradient, GradientJob, Trained, TrainJob, batches, regularise
+from fl_core.runtime.local import Gradient, GradientJob, Trained, TrainJob, batches, noise_stream, regularise
 from fl_core.streams import stream
 from fl_core.tasks import BatchedWorkspace, Objective
 
@@ -74,9 +74,10 @@ def compute_together(
     steps = len(shape.sizes)
     positions = [batches(job.samples, job.batch_size, steps, stream(*job.key)) for job in jobs]
     order = np.stack([np.concatenate(list(each)) for each in positions])
+    noise = [noise_stream(job.key) for job in jobs] if workspace.noisy else None
     total: Tensor | float = 0.0
     for samples in workspace.locate([job.device for job in jobs], order).split(shape.sizes, 1):
-        gradients, losses = workspace.gradients(models, samples)
+        gradients, losses = workspace.gradients(models, samples, noise)
         regularise(gradients, parameters, anchors, objective, shape.weight_decay)
         total = losses + total
         if shape.kind is TrainJob:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_core.streams import stream
+from fl_core.streams import stream, torch_stream
 from fl_core.tasks import Objective, Workspace
 
 
@@ -61,7 +61,7 @@ class TrainJob:
     objective : Objective or None
         Added to the local loss.
     key : tuple
-        ``(seed, purpose, *index)`` of the random stream that orders the samples.
+        ``(seed, purpose, *index)`` of the random stream that orders the samples; see :func:`noise_stream`.
     """
 
     start: Tensor
@@ -82,8 +82,9 @@ class TrainJob:
         if self.objective is not None or self.weight_decay:
             anchor = self.start[: len(parameters)].to(parameters.device)
         total: Tensor | float = 0.0
+        noise = noise_stream(self.key) if workspace.noisy else None
         for batch in batches(self.samples, self.batch_size, self.steps, stream(*self.key)):
-            total = workspace.backward(self.device, batch) + total
+            total = workspace.backward(self.device, batch, noise) + total
             if anchor is not None:
                 regularise(gradient, parameters, anchor, self.objective, self.weight_decay)
             parameters.add_(gradient, alpha=-self.lr)
@@ -121,7 +122,7 @@ class GradientJob:
     objective : Objective or None
         Added to the local loss, with `start` as both of its arguments.
     key : tuple
-        ``(seed, purpose, *index)`` of the random stream that orders the samples.
+        ``(seed, purpose, *index)`` of the random stream that orders the samples; see :func:`noise_stream`.
     """
 
     start: Tensor
@@ -137,7 +138,8 @@ class GradientJob:
         workspace.load(self.start)
         parameters, gradient = workspace.parameters, workspace.gradient
         [batch] = batches(self.samples, self.batch_size, 1, stream(*self.key))
-        loss = float(workspace.backward(self.device, batch))
+        noise = noise_stream(self.key) if workspace.noisy else None
+        loss = float(workspace.backward(self.device, batch, noise))
         anchor = self.start[: len(parameters)].to(parameters.device)
         regularise(gradient, parameters, anchor, self.objective, self.weight_decay)
         return Gradient(gradient.to("cpu", copy=True), loss)
@@ -184,6 +186,12 @@ class EvaluateJob:
     def run(self, workspace: Workspace) -> dict[str, float]:
         """Return the task's metrics."""
         return workspace.evaluate(self.model, self.train_samples)
+
+
+def noise_stream(key: tuple[int, str, int, int, int]) -> torch.Generator:
+    """Return the stream of a job's augmentation and dropout, beside the one `key` that orders its samples."""
+    seed, purpose, *index = key
+    return torch_stream(seed, f"{purpose}/noise", *index)
 
 
 def batches(samples: int, size: int, steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:

@@ -23,6 +23,8 @@ class Workspace(Protocol):
     """``[p]``, its trainable prefix (a view)."""
     gradient: Tensor
     """``[p]``, filled by :meth:`backward`."""
+    noisy: bool
+    """Whether training draws random numbers besides the order of the samples (augmentation, dropout)."""
 
     def load(self, model: Tensor) -> None:
         """Copy `model` ``[d]`` in."""
@@ -30,8 +32,11 @@ class Workspace(Protocol):
     def snapshot(self) -> Tensor:
         """Return a copy ``[d]`` of the present state."""
 
-    def backward(self, device: int, batch: np.ndarray) -> Tensor:
-        """Fill `gradient` for the samples `batch` ``[b]`` of `device`; return the mean loss, a 0-d tensor."""
+    def backward(self, device: int, batch: np.ndarray, noise: torch.Generator | None = None) -> Tensor:
+        """Fill `gradient` for the samples `batch` ``[b]`` of `device`; return the mean loss, a 0-d tensor.
+
+        A `noisy` workspace draws from `noise`.
+        """
 
     def loss(self, model: Tensor, device: int, samples: int) -> float:
         """Return the mean loss of `model` ``[d]`` on the first `samples` training samples of `device`, or on all."""
@@ -46,10 +51,13 @@ class BatchedWorkspace(Workspace, Protocol):
     def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
         """Return the numbers ``[g, b]``, for :meth:`gradients`, of the samples at `positions` of one device a row."""
 
-    def gradients(self, models: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, models: Tensor, samples: Tensor, noise: Sequence[torch.Generator] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return gradients ``[g, p]`` and mean losses ``[g]`` of `models` ``[g, d]``, each on its row of `samples`.
 
-        Statistics that training updates (batch normalisation) are updated in `models`.
+        Statistics that training updates (batch normalisation) are updated in `models`. A noisy workspace draws
+        from `noise`, one generator a row.
         """
 
 

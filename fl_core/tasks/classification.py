@@ -1,4 +1,4 @@
-"""Image classification with a flat-vector network, mean cross entropy and top-1 accuracy."""
+"""Classification with a flat-vector network, mean cross entropy and top-1 accuracy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
-from fl_core.datasets import Dataset, Split
-from fl_core.models import FlatModel, build_network, initialise
+from fl_core.datasets import Dataset, Preprocessing, Samples
+from fl_core.models import FlatModel, build_network, initialise, named_dropouts
 from fl_core.streams import torch_stream
 from fl_core.tasks.base import POOLED
 
@@ -25,13 +25,24 @@ class Classification:
     ----------
     dataset : Dataset
     parts : sequence of ndarray
-        Training indices of each device (see :mod:`fl_core.datasets.partition`).
+        Training indices of each device (see :mod:`fl_core.datasets.partitions`).
     model : str
-        Name of the network.
+        The network, as in :func:`fl_core.models.build_network`.
+    preprocessing : Preprocessing, optional
+    initialisation : str
+        How initial weights are drawn, one of :data:`fl_core.models.INITIALISATIONS`.
     """
 
-    def __init__(self, dataset: Dataset, parts: Sequence[np.ndarray], model: str) -> None:
-        self.dataset, self.model = dataset, model
+    def __init__(
+        self,
+        dataset: Dataset,
+        parts: Sequence[np.ndarray],
+        model: str,
+        preprocessing: Preprocessing | None = None,
+        initialisation: str = "glorot",
+    ) -> None:
+        self.dataset, self.model, self.initialisation = dataset, model, initialisation
+        self.train, self.test = (preprocessing or Preprocessing()).apply(dataset)
         self.parts = [torch.from_numpy(np.ascontiguousarray(part, dtype=np.int64)) for part in parts]
         self.pool = torch.cat(self.parts) if self.parts else torch.empty(0, dtype=torch.int64)
         self.dimension = self.workspace().vector.numel()
@@ -39,7 +50,7 @@ class Classification:
     def initial_model(self, seed: int) -> Tensor:
         """Return the initial model ``[d]`` of `seed` (stream ``initial-model``)."""
         space = self.workspace()
-        initialise(space.network, torch_stream(seed, "initial-model"))
+        initialise(space.network, torch_stream(seed, "initial-model"), self.initialisation)
         return space.snapshot()
 
     def num_samples(self, device: int) -> int:
@@ -70,29 +81,39 @@ class ClassificationWorkspace(FlatModel):
     """
 
     def __init__(self, task: Classification, place: torch.device) -> None:
-        dataset = task.dataset
-        super().__init__(build_network(task.model, dataset.shape, len(dataset.classes)).to(place))
+        super().__init__(build_network(task.model, task.train.shape, len(task.dataset.classes)).to(place))
         self.task, self.place = task, place
-        self.train, self.test = (
-            Split(split.images.to(place), split.labels.to(place)) for split in (dataset.train, dataset.test)
-        )
+        self.train, self.test = task.train.to(place), task.test.to(place)
+        self.dropouts = named_dropouts(self.network)
+        self.noisy = bool(self.dropouts) or self.train.augmentation is not None
 
-    def backward(self, device: int, batch: np.ndarray) -> Tensor:
+    def backward(self, device: int, batch: np.ndarray, noise: torch.Generator | None = None) -> Tensor:
         """Fill `gradient` with that of the mean cross entropy over `batch`; return the loss."""
-        images, labels = self.train.select(self._index(device, batch))
+        window = None
+        if noise is not None:
+            window, masks = self.draw(len(batch), noise)
+            for name, mask in masks.items():
+                self.dropouts[name].mask = mask.to(self.place)
+        inputs, labels = self.train.select(self._index(device, batch), window)
         self.gradient.zero_()
-        loss = F.cross_entropy(self.network(images), labels)
+        loss = F.cross_entropy(self.network(inputs), labels)
         loss.backward()
         return loss.detach()
 
+    def draw(self, count: int, noise: torch.Generator) -> tuple[Tensor | None, dict[str, Tensor]]:
+        """Return what chance decides in a mini-batch of `count`: the augmentation, and each dropout's mask."""
+        augmentation = self.train.augmentation
+        window = None if augmentation is None else augmentation.draw(count, noise)
+        return window, {name: dropout.draw(count, noise) for name, dropout in self.dropouts.items()}
+
     def loss(self, model: Tensor, device: int, samples: int) -> float:
-        """Return the mean cross entropy of `model` on the first `samples` training images of `device`, or on all."""
+        """Return the mean cross entropy of `model` on the first `samples` training samples of `device`, or on all."""
         self.load(model)
         index = self.task.indices(device)[:samples].to(self.place)
         return self._measure(self.train.select(part) for part in index.split(EVALUATION_BATCH))[1]
 
     def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
-        """Return test accuracy in [0, 1], test loss, and the loss on the first `train_samples` training images.
+        """Return test accuracy in [0, 1], test loss, and the loss on the first `train_samples` training samples.
 
         The training loss is NaN when `train_samples` is 0.
         """
@@ -109,8 +130,8 @@ class ClassificationWorkspace(FlatModel):
         self.network.eval()
         count, right, loss = 0, 0, 0.0
         with torch.inference_mode():
-            for images, labels in batches:
-                logits = self.network(images)
+            for inputs, labels in batches:
+                logits = self.network(inputs)
                 loss += float(F.cross_entropy(logits, labels, reduction="sum"))
                 right += int((logits.argmax(1) == labels).sum())
                 count += len(labels)
@@ -133,7 +154,9 @@ class BatchedClassificationWorkspace(ClassificationWorkspace):
         ]
         return torch.stack(rows).to(self.place)
 
-    def gradients(self, models: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, models: Tensor, samples: Tensor, noise: Sequence[torch.Generator] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return gradients ``[g, p]`` and mean cross entropies ``[g]``; batch-norm statistics change in `models`."""
         count = len(models)
         views = {slot.name: models[:, slot.start : slot.stop].view(count, *slot.shape) for slot in self.slots}
@@ -143,24 +166,32 @@ class BatchedClassificationWorkspace(ClassificationWorkspace):
         buffers = {
             name: view.clone(memory_format=torch.contiguous_format) for name, view in (views | counters).items()
         }
-        images, labels = self.train.select(samples.flatten())
+        windows = None
+        if noise is not None:
+            drawn = [self.draw(samples.shape[1], generator) for generator in noise]
+            windows = (
+                None if drawn[0][0] is None else torch.cat([window for window, _ in drawn if window is not None])
+            )
+            for name in self.dropouts:
+                buffers[f"{name}.mask"] = torch.stack([masks[name] for _, masks in drawn]).to(self.place)
+        inputs, labels = self.train.select(samples.flatten(), windows)
         gradients, losses = self._vectorised(
-            parameters, buffers, images.unflatten(0, samples.shape), labels.view(samples.shape)
+            parameters, buffers, inputs.unflatten(0, samples.shape), labels.view(samples.shape)
         )
         for name, view in views.items():
             view.copy_(buffers[name])
         return torch.cat([gradients[name].flatten(1) for name in parameters], 1), losses
 
     def _loss(
-        self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], images: Tensor, labels: Tensor
+        self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor, labels: Tensor
     ) -> Tensor:
-        return F.cross_entropy(functional_call(self.network, parameters | buffers, (images,)), labels)
+        return F.cross_entropy(functional_call(self.network, parameters | buffers, (inputs,)), labels)
 
     def _index(self, device: int, batch: np.ndarray) -> Tensor:
         return super()._index(device, batch).to(self.place)
 
 
-def _slices(split: Split, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _slices(samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the first `count` samples in batches."""
     for start in range(0, count, EVALUATION_BATCH):
-        yield split.slice(start, min(start + EVALUATION_BATCH, count))
+        yield samples.slice(start, min(start + EVALUATION_BATCH, count))

@@ -65,6 +65,8 @@ class Quadratic:
 class QuadraticWorkspace:
     """The vector being trained and its gradient, or several of them."""
 
+    noisy = False
+
     def __init__(self, task: Quadratic, place: torch.device) -> None:
         self.task = task
         self.curvature, self.centre = task.curvature.to(place), task.centre.to(place)
@@ -80,7 +82,7 @@ class QuadraticWorkspace:
         """Return a copy of the vector in main memory."""
         return self.vector.to("cpu", copy=True)
 
-    def backward(self, device: int, batch: np.ndarray) -> Tensor:
+    def backward(self, device: int, batch: np.ndarray, noise: torch.Generator | None = None) -> Tensor:
         """Fill `gradient` with that of F_i (of the mean F for the pooled device); return the loss."""
         offset, pull = self._pull(self.vector, device)
         torch.mean(pull, 0, out=self.gradient)
@@ -90,7 +92,9 @@ class QuadraticWorkspace:
         """Return the device numbers ``[g, b]``: a device has one function, whichever sample is asked for."""
         return torch.tensor(devices)[:, None].expand(positions.shape)
 
-    def gradients(self, models: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, models: Tensor, samples: Tensor, noise: Sequence[torch.Generator] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the gradient ``[g, d]`` and the value ``[g]`` of each device's function at its model."""
         devices = samples[:, 0]
         offset = models - self.centre[devices]

@@ -15,6 +15,8 @@ from fl_core.experiments.explain import dotted_names, expected, explain
 from fl_core.experiments.spec import RunSpec
 
 BASE = RunSpec(algorithm="fedasync")
+DIRICHLET = {"min_samples": 1, "train_fraction": 1.0, "cuts": "round", "below_minimum": "top_up"}
+PARTITIONS = "dirichlet, dirichlet_per_device, iid, natural, shards, wkafl"
 
 
 def message(**fields: Any) -> str:
@@ -62,11 +64,11 @@ def test_changed_reaches_inside_and_leaves_the_original_alone():
 @pytest.mark.parametrize(
     ("settings", "part", "value"),
     [
-        ({"partition": "dirichlet(alpha=0.3)"}, "partition", {"kind": "dirichlet", "alpha": 0.3, "min_samples": 1}),
+        ({"partition": "dirichlet(alpha=0.3)"}, "partition", {"kind": "dirichlet", "alpha": 0.3} | DIRICHLET),
         (
             {"partition.alpha": 0.3, "partition.kind": "dirichlet"},
             "partition",
-            {"kind": "dirichlet", "alpha": 0.3, "min_samples": 1},
+            {"kind": "dirichlet", "alpha": 0.3} | DIRICHLET,
         ),
         ({"algorithm": "fedavg"}, "algorithm", {"name": "fedavg", "clients_per_round": 10, "weighting": "uniform"}),
         (
@@ -107,23 +109,25 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
     assert message(algorithm="fedasinc") == (
         "unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: fedasync, fedavg, sgd)"
     )
-    assert message(dataset="cifar10").startswith("unknown data set 'cifar10' (valid: ")
-    assert message(model="lenet") == "unknown model 'lenet'; did you mean 'lenet5'? (valid: lenet5, linear)"
+    assert message(dataset="cifar").startswith("unknown data set 'cifar'; did you mean 'cifar10'? (valid: ")
+    assert message(model="lenet").startswith("unknown model 'lenet'; did you mean 'lenet5'? (valid: alexnet, ")
+    assert message(initialisation="glort").startswith("unknown initialisation 'glort'; did you mean 'glorot'?")
+    assert message(preprocessing="fedasinc").startswith("unknown preprocessing 'fedasinc'; did you mean 'fedasync'?")
     assert algorithm(alhpa=0.8) == (
         "unknown parameter 'alhpa' of fedasync; did you mean 'alpha'? "
         "(valid: alpha, weight, rho, schedule, step_epoch, step_factor, convention, concurrency)"
     )
     assert message(partition={"kind": "dirchlet"}) == (
-        "partition.kind = 'dirchlet' is not valid; did you mean 'dirichlet'? (valid: dirichlet, iid)"
+        f"partition.kind = 'dirchlet' is not valid; did you mean 'dirichlet'? (valid: {PARTITIONS})"
     )
-    assert message(partition={}) == "partition.kind is missing (valid: dirichlet, iid)"
+    assert message(partition={}) == f"partition.kind is missing (valid: {PARTITIONS})"
     assert (
         "did you mean 'uniform'? "
         "(valid: constant, exponential, gap, lognormal, ratio, trace, uniform, uniform_per_task)"
         in message(world={"compute": {"kind": "unifrm"}})
     )
     assert message(partition={"kind": "iid", "alpha": 1}) == (
-        "unknown field 'partition.alpha' of kind 'iid' (valid: samples_per_device)"
+        "unknown field 'partition.alpha' of kind 'iid' (valid: train_fraction, samples_per_device, remainder)"
     )
     assert message(training={"learning_rate": 1}).endswith("(valid: lr, batch_size, epochs, steps, weight_decay)")
     assert message(sede=1).startswith("unknown field 'sede'; did you mean 'seed'?")
@@ -157,8 +161,8 @@ def test_alpha_may_be_one():
         ({"model": 3}, "model = 3 is not valid: it should be text"),
         ({"partition": {"kind": "dirichlet"}}, "partition.alpha is missing: it should be a number > 0"),
         (
-            {"partition": "iid"},
-            "partition = 'iid' is not valid: it should be an object with a kind (valid: dirichlet",
+            {"partition": 3},
+            "partition = 3 is not valid: it should be an object with a kind (valid: dirichlet",
         ),
         ({"budget": {}}, "a budget needs at least one of updates, gradients, seconds"),
         ({"world": {"compute": {"kind": "uniform", "fastest": -1}}}, "world.compute.fastest = -1 is not valid"),

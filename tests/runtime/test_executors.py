@@ -32,7 +32,7 @@ def task():
 
 def plain(task, model, device, index):
     """Return gradient and loss of mean cross entropy with PyTorch alone."""
-    images, labels = task.dataset.train.images[index], task.dataset.train.labels[index]
+    images, labels = task.train.inputs[index], task.train.labels[index]
     weights, bias = (model[:-3].view(3, -1).clone().requires_grad_(), model[-3:].clone().requires_grad_())
     loss = F.cross_entropy(F.linear(images.flatten(1), weights, bias), labels)
     loss.backward()

@@ -1,0 +1,252 @@
+"""Published archives: fetched, verified, and read without unpacking anything to disk.
+
+Nothing in an archive can choose where bytes go, because no member is ever written: readers ask for the members that
+they know by name and get their bytes. What no published archive contains (links, devices, absolute names, names with
+``..``, members far above their known size) is refused all the same: such a file is not what it says it is.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import os
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from filelock import FileLock
+
+from fl_core.datasets.base import Archive
+from fl_core.errors import DataError
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes that are there and the bytes in all (0: not known)."""
+
+TIMEOUT_SECONDS = 30  # of silence, not of the whole download
+BLOCK = 1 << 18
+CONTINUE = "the same command goes on from there"
+
+
+def fetch(
+    archive: Archive, folder: Path, *, again: bool = False, progress: Progress | None = None, name: str = ""
+) -> Path:
+    """Download `archive` into `folder`, unless it is there, and return its path.
+
+    The file appears under its name only after its size and checksum have been found right; until then it is
+    ``<file>.partial``, and an interrupted download goes on from there where the server allows it. Of several
+    processes that fetch the same file one downloads and the others wait for it.
+
+    Parameters
+    ----------
+    archive : Archive
+    folder : Path
+        Made if it does not exist.
+    again : bool
+        Download even if the file is there, from the first byte; the old file stays until the new one is complete.
+    progress : callable, optional
+    name : str
+        Name of the data set, for messages; by default the name of the folder.
+
+    Raises
+    ------
+    DataError
+        If it has no address, there is no network, the server refuses or breaks off, the disk is full, or what came
+        (or what is there) is not what the publisher states.
+    """
+    path = folder / archive.file
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock"):
+            if path.exists() and not again:
+                verify(archive, folder, name)
+                return path
+            if again:
+                partial.unlink(missing_ok=True)
+            _download(archive, path, partial, progress)
+            if fault := _fault(archive, partial):
+                partial.unlink()
+                raise DataError(
+                    f"what {archive.url} sent is not {archive.file} as published ({fault}); it was deleted. Try once "
+                    f"more; if it happens again, {_by_hand(path)}"
+                )
+            os.replace(partial, path)
+    except OSError as error:
+        why = error.strerror or error
+        raise DataError(
+            f"{path} cannot be written ({why}); make room, or set FL_CORE_DATASETS to another folder"
+        ) from error
+    return path
+
+
+def verify(archive: Archive, folder: Path, name: str = "") -> None:
+    """Check that `archive` is in `folder`, whole: its size and its checksum, as far as they are known.
+
+    Raises
+    ------
+    DataError
+        If it is missing, or another size or checksum is found than the publisher states.
+    """
+    path, name = folder / archive.file, name or folder.name
+    if not path.is_file():
+        raise DataError(f"data file {path} is missing; 'fl-core data get {name}' says how to obtain it")
+    if fault := _fault(archive, path):
+        raise DataError(f"data file {path} is damaged ({fault}); {_remedy(name)}")
+
+
+@contextmanager
+def decoding(path: Path, name: str) -> Iterator[None]:
+    """Turn whatever goes wrong while `path`, an archive of the data set `name`, is decoded into one DataError."""
+    try:
+        yield
+    except Exception as error:  # on damaged bytes, decoders raise anything
+        what = f"{type(error).__name__}: {error}"
+        raise DataError(f"data file {path} is damaged or not what it should be ({what}); {_remedy(name)}") from error
+
+
+def tar_members(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the `wanted` files of a ``tar.gz``, in their order, in one pass.
+
+    Parameters
+    ----------
+    path : Path
+    wanted : callable
+        Says of a name, without a leading ``./``, whether its content is needed.
+    limit : int
+        Most bytes that a wanted file may have.
+
+    Raises
+    ------
+    ValueError, OSError, EOFError, tarfile.TarError, zlib.error
+        If the archive is damaged or unsafe; meant to be called inside :func:`decoding`.
+    """
+    with gzip.open(path) as stream:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK) as archive:
+            for member in archive:
+                name = _safe(member.name)
+                if not member.isfile() and not member.isdir():
+                    raise ValueError(f"member {name!r} is a link or a device")
+                if member.isfile() and wanted(name):
+                    _require(
+                        member.size <= limit, f"member {name!r} has {member.size} bytes, at most {limit} make sense"
+                    )
+                    content = archive.extractfile(member)
+                    yield name, content.read() if content else b""
+        while stream.read(BLOCK):  # the checksum of the whole stream is at its end
+            pass
+
+
+def open_zip(path: Path) -> zipfile.ZipFile:
+    """Open a zip archive whose names are all safe and none of whose members is a link.
+
+    Raises
+    ------
+    ValueError, OSError, zipfile.BadZipFile
+        Otherwise; meant to be called inside :func:`decoding`.
+    """
+    archive = zipfile.ZipFile(path)
+    for member in archive.infolist():
+        _safe(member.filename)
+        _require(not stat.S_ISLNK(member.external_attr >> 16), f"member {member.filename!r} is a link")
+    return archive
+
+
+def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    """Return the content of the member `name`, of at most `limit` bytes, after its checksum has been found right."""
+    member = archive.getinfo(name)
+    _require(member.file_size <= limit, f"member {name!r} has {member.file_size} bytes, at most {limit} make sense")
+    return archive.read(member)
+
+
+def _download(archive: Archive, path: Path, partial: Path, progress: Progress | None) -> None:
+    """Append to `partial` what is missing of it."""
+    if urlsplit(archive.url).scheme not in ("http", "https"):
+        raise DataError(f"{archive.file} cannot be downloaded (its address is {archive.url!r}); {_by_hand(path)}")
+    done = partial.stat().st_size if partial.exists() else 0
+    if archive.bytes and done > archive.bytes:
+        partial.unlink()
+        done = 0
+    if archive.bytes and done == archive.bytes:
+        return
+    headers = {"User-Agent": "fl-core", "Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
+    try:
+        response = urlopen(Request(archive.url, headers=headers), timeout=TIMEOUT_SECONDS)
+    except HTTPError as error:
+        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and done:
+            return  # the server has no more than we have: the checksum decides
+        raise DataError(f"{archive.url}: the server answers {error.code} {error.reason}; {_by_hand(path)}") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        why = getattr(error, "reason", error)
+        raise DataError(
+            f"{archive.url} cannot be reached ({why}); if there is no network, {_by_hand(path)}"
+        ) from error
+    with response:
+        continued = response.status == http.client.PARTIAL_CONTENT
+        if continued and not response.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
+            raise DataError(
+                f"{archive.url}: the server sent another part of the file than asked for; {_by_hand(path)}"
+            )
+        done = done if continued else 0
+        total = done + int(response.headers.get("Content-Length") or 0) or archive.bytes
+        with partial.open("ab" if continued else "wb") as file:
+            for block in _blocks(response, archive.url):
+                file.write(block)
+                done += len(block)
+                if progress:
+                    progress(done, total)
+    if done < total:
+        raise DataError(f"{archive.url}: the connection ended after {done} of {total} bytes; {CONTINUE}")
+
+
+def _blocks(response: http.client.HTTPResponse, url: str) -> Iterator[bytes]:
+    """Yield what arrives; an error of the network must not look like one of the disk."""
+    while True:
+        try:
+            block = response.read(BLOCK)
+        except (OSError, http.client.HTTPException) as error:
+            raise DataError(f"{url}: the connection broke ({error}); {CONTINUE}") from error
+        if not block:
+            return
+        yield block
+
+
+def _fault(archive: Archive, path: Path) -> str:
+    """Return in what `path` differs from `archive`; empty if in nothing that is known."""
+    size = path.stat().st_size
+    if archive.bytes and size != archive.bytes:
+        return f"{size} bytes, expected {archive.bytes}"
+    if not archive.checksum:
+        return ""
+    kind, expected = archive.checksum.split(":")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+    return "" if found == expected else f"{kind.upper()} {found}, expected {expected}"
+
+
+def _safe(name: str) -> str:
+    path = PurePosixPath(name)
+    _require(
+        not path.is_absolute() and ".." not in path.parts and "\\" not in name,
+        f"member {name!r} would leave the folder",
+    )
+    return str(path)
+
+
+def _require(condition: bool, fault: str) -> None:
+    if not condition:
+        raise ValueError(fault)
+
+
+def _remedy(name: str) -> str:
+    return f"'fl-core data get {name} --again' fetches it again, or says how to"
+
+
+def _by_hand(path: Path) -> str:
+    return f"get the file elsewhere and copy it to {path}"

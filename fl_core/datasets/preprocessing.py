@@ -1,0 +1,250 @@
+"""From stored samples to what a network reads: resizing, cropping, scaling, augmentation; all on tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from torch import Tensor
+
+from fl_core.datasets.base import Dataset, Split, channels_last
+from fl_core.errors import SpecError, unknown
+
+READY_BYTES = 200_000_000
+"""Images that take no more memory than this as float32 are scaled once; larger sets stay uint8, four times smaller,
+and each mini-batch is scaled by the same two operations, so the numbers are the same."""
+CHUNK = 5000
+
+
+class Preprocessing(BaseModel):
+    """What happens to images before the network reads them; token sequences and speech features pass unchanged.
+
+    In this order: resize, crop, augment (training only), scale.
+
+    Attributes
+    ----------
+    resize : int or None
+        Side in pixels; bilinear interpolation as image libraries do it, rounded to whole grey levels.
+    crop : int or None
+        Side in pixels of the centre that is kept.
+    scale : str
+        ``"standard"``: pixels from 0 to 1, minus mean, divided by standard deviation of the channel;
+        ``"unit"``: from 0 to 1; ``"raw"``: from 0 to 255; ``"pixel_mean"``: minus the mean over the training images
+        at that pixel, divided by 128.
+    mean, std : tuple of float or None
+        For ``"standard"``: one number per channel instead of those of the training images.
+    shift : int
+        Augmentation: black margin in pixels around the image, of which a window of the old size is cut at random.
+    flip : bool
+        Augmentation: mirrored left to right with probability 1/2.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    resize: int | None = Field(None, ge=1, le=1024)
+    crop: int | None = Field(None, ge=1)
+    scale: Literal["standard", "unit", "raw", "pixel_mean"] = "standard"
+    mean: tuple[float, ...] | None = None
+    std: tuple[Annotated[float, Field(gt=0)], ...] | None = None
+    shift: int = Field(0, ge=0)
+    flip: bool = False
+
+    @model_validator(mode="after")
+    def _constants_belong_together(self) -> Self:
+        if (self.mean is None) != (self.std is None) or len(self.mean or ()) != len(self.std or ()):
+            raise ValueError(
+                f"mean = {self.mean} and std = {self.std} must be given together, one number per channel"
+            )
+        if self.mean is not None and self.scale != "standard":
+            raise ValueError(f"mean and std belong to scale = 'standard', not to {self.scale!r}")
+        return self
+
+    def apply(self, dataset: Dataset) -> tuple[Samples, Samples]:
+        """Return the training and the test samples of `dataset`, ready to learn from.
+
+        Raises
+        ------
+        SpecError
+            If something is asked for that these samples do not allow.
+        """
+        if dataset.train.inputs.dtype != torch.uint8:
+            if self != Preprocessing():
+                raise SpecError(f"data set {dataset.name!r} holds no images: it takes no preprocessing")
+            return Samples(dataset.train.inputs, dataset.train.labels), Samples(
+                dataset.test.inputs, dataset.test.labels
+            )
+        splits = [self._resized(split, dataset.name) for split in (dataset.train, dataset.test)]
+        scale = self._scale(splits[0].inputs, dataset)
+        train, test = (Samples(split.inputs, split.labels, scale) for split in splits)
+        if self.shift or self.flip:
+            return replace(train, augmentation=Augmentation(self.shift, self.flip)), test.ready()
+        return train.ready(), test.ready()
+
+    def _resized(self, split: Split, name: str) -> Split:
+        images = split.inputs
+        if self.resize is not None and tuple(images.shape[2:]) != (self.resize, self.resize):
+            images = torch.cat([resized(part, self.resize) for part in images.split(CHUNK)])
+        if self.crop is not None:
+            height, width = images.shape[2:]
+            if self.crop > min(height, width):
+                raise SpecError(
+                    f"preprocessing.crop = {self.crop} is larger than the images of {name!r} "
+                    f"({height} x {width} pixels); it should be at most {min(height, width)}"
+                )
+            top, left = (height - self.crop) // 2, (width - self.crop) // 2
+            images = images[:, :, top : top + self.crop, left : left + self.crop].contiguous()
+        return Split(images, split.labels)
+
+    def _scale(self, train: Tensor, dataset: Dataset) -> Scale:
+        """Return the two numbers, per channel or pixel, of ``x * factor - offset``."""
+        channels = train.shape[1]
+        if self.scale == "pixel_mean":
+            total = sum(part.sum(0, dtype=torch.int64) for part in train.split(CHUNK))
+            assert isinstance(total, Tensor)
+            return Scale(torch.tensor(1 / 128), (total.double() / (128 * len(train))).float())
+        if self.scale != "standard":
+            return Scale(torch.tensor(1 / 255 if self.scale == "unit" else 1.0), torch.tensor(0.0))
+        mean, std = (self.mean, self.std) if self.mean and self.std else (dataset.mean, dataset.std)
+        if len(mean) != channels:
+            raise SpecError(
+                f"preprocessing.mean has {len(mean)} numbers; the images of {dataset.name!r} have {channels} channels"
+            )
+        pairs = list(zip(mean, std, strict=True))
+        factor = torch.tensor([1 / (255 * s) for _, s in pairs]).view(channels, 1, 1)
+        return Scale(factor, torch.tensor([m / s for m, s in pairs]).view(channels, 1, 1))
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "fedasync": {"crop": 24, "scale": "pixel_mean"},
+    "wkafl": {"scale": "raw"},
+    "fedluck-grey": {"resize": 32, "mean": (0.1307,), "std": (0.3081,)},
+    "fedluck-colour": {
+        "mean": (0.4914, 0.4822, 0.4465),
+        "std": (0.2023, 0.1994, 0.2010),
+        "shift": 4,
+        "flip": True,
+    },
+}
+"""What the papers do: FedAsync A13, WKAFL E36, FedLuck A22. SD-FEEL (A-07) and FedASMU use the defaults."""
+
+
+def _from_name(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if value not in PRESETS:
+        raise unknown("preprocessing", value, PRESETS)
+    return PRESETS[value]
+
+
+NamedPreprocessing = Annotated[Preprocessing, BeforeValidator(_from_name)]
+"""A :class:`Preprocessing`, its fields, or the name of one of :data:`PRESETS`."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``x * factor - offset``; both broadcast over ``[n, c, h, w]``."""
+
+    factor: Tensor
+    offset: Tensor
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return `images` as float32, scaled."""
+        return images.float().mul_(self.factor).sub_(self.offset)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random shift and mirror of training images ``[n, c, h, w]``.
+
+    Attributes
+    ----------
+    shift : int
+        Largest shift in pixels, in each direction; what comes in is black.
+    flip : bool
+    """
+
+    shift: int
+    flip: bool
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return, for each of `count` images, the window's row and column and whether it is mirrored: ``[n, 3]``."""
+        window = torch.randint(0, 2 * self.shift + 1, (count, 2), generator=generator)
+        mirrored = torch.randint(0, 2 if self.flip else 1, (count, 1), generator=generator)
+        return torch.cat([window, mirrored], 1)
+
+    def __call__(self, images: Tensor, drawn: Tensor) -> Tensor:
+        """Return the shifted and mirrored images."""
+        count, _, height, width = images.shape
+        place = images.device
+        row, column, mirrored = drawn.to(place).unbind(1)
+        rows = row[:, None] + torch.arange(height, device=place)
+        columns = torch.arange(width, device=place).expand(count, width)
+        columns = torch.where(mirrored[:, None] == 1, width - 1 - columns, columns) + column[:, None]
+        padded = F.pad(images, (self.shift,) * 4)
+        image = torch.arange(count, device=place)[:, None, None]
+        return padded.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A split that mini-batches are taken from.
+
+    Attributes
+    ----------
+    inputs, labels : Tensor
+        As in :class:`fl_core.datasets.base.Split`; images are scaled already if `scale` is None.
+    scale : Scale or None
+        Applied to each mini-batch.
+    augmentation : Augmentation or None
+        Applied to each mini-batch for which it has been drawn.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    scale: Scale | None = None
+    augmentation: Augmentation | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+        return tuple(self.inputs.shape[1:])
+
+    def ready(self) -> Samples:
+        """Return the same samples, scaled now if the result is not too large."""
+        if self.scale is None or 4 * self.inputs.numel() > READY_BYTES:
+            return self
+        return Samples(self.scale(self.inputs), self.labels)
+
+    def to(self, place: torch.device) -> Samples:
+        """Return the same samples on `place`."""
+        scale = self.scale and Scale(self.scale.factor.to(place), self.scale.offset.to(place))
+        return replace(self, inputs=self.inputs.to(place), labels=self.labels.to(place), scale=scale)
+
+    def select(self, index: Tensor, drawn: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the mini-batch of `index` ``[b]``, augmented as `drawn` ``[b, 3]`` says."""
+        inputs = self.inputs.index_select(0, index)
+        if drawn is not None and self.augmentation is not None:
+            inputs = self.augmentation(inputs, drawn)
+        return self._finished(inputs), self.labels.index_select(0, index)
+
+    def slice(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return the samples `start`..`stop` as a mini-batch, without a copy where the layout allows it."""
+        return self._finished(self.inputs[start:stop]), self.labels[start:stop]
+
+    def _finished(self, inputs: Tensor) -> Tensor:
+        """Scale, and lay images out as convolutions run fastest."""
+        if self.scale is not None:
+            inputs = self.scale(inputs)
+        return channels_last(inputs) if inputs.dim() == 4 else inputs
+
+
+def resized(images: Tensor, side: int) -> Tensor:
+    """Return uint8 images ``[n, c, side, side]``: bilinear, with the antialiasing that image libraries apply."""
+    wide = F.interpolate(images.float(), size=(side, side), mode="bilinear", align_corners=False, antialias=True)
+    return wide.round_().clamp_(0, 255).to(torch.uint8)

@@ -1,0 +1,188 @@
+"""Which data sets there are, which of them are on this machine, and which one a specification gets."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import warnings
+from functools import cache, lru_cache
+from pathlib import Path
+
+from fl_core.datasets import prepared
+from fl_core.datasets.base import Dataset, Source, Surrogate
+from fl_core.errors import DataError, unknown
+
+FOLDER = "FL_CORE_DATASETS"
+"""Environment variable: where archives and prepared data sets are, instead of ``data/cache/datasets``."""
+
+
+class SurrogateNotice(UserWarning):
+    """A surrogate is used because the real data set is not on this machine."""
+
+
+def data_folder() -> Path:
+    """Return the folder with the embedded data: ``$FL_CORE_DATA``, else ``data/`` beside the package."""
+    return Path(os.environ.get("FL_CORE_DATA") or Path(__file__).resolve().parents[2] / "data")
+
+
+def datasets_folder() -> Path:
+    """Return the folder for everything downloaded or generated: ``$FL_CORE_DATASETS``, else in the cache."""
+    return Path(os.environ.get(FOLDER) or data_folder() / "cache" / "datasets")
+
+
+@cache
+def all_sources() -> dict[str, Source]:
+    """Return the real data sets by name: each module of this package may define ``SOURCE`` or ``SOURCES``."""
+    found = {}
+    for module in _modules("fl_core.datasets"):
+        for source in (*getattr(module, "SOURCES", ()), *filter(None, [getattr(module, "SOURCE", None)])):
+            found[source.name] = source
+    return found
+
+
+@cache
+def all_surrogates() -> dict[str, Surrogate]:
+    """Return the surrogates by their own names: each module of the package below may define ``SURROGATES``."""
+    modules = _modules("fl_core.datasets.surrogates")
+    return {surrogate.name: surrogate for module in modules for surrogate in getattr(module, "SURROGATES", ())}
+
+
+def names() -> list[str]:
+    """Return every name that a specification may give."""
+    return sorted({**all_sources(), **all_surrogates()})
+
+
+def actual(name: str, strict: bool = False) -> str:
+    """Return the name of the data set that a specification which says `name` gets.
+
+    The real one if it is on this machine, otherwise, with a notice, its surrogate.
+
+    Parameters
+    ----------
+    name : str
+        Of a real data set or of a surrogate.
+    strict : bool
+        Refuse surrogates.
+
+    Raises
+    ------
+    SpecError
+        If there is no data set of that name.
+    DataError
+        If it is missing and has no surrogate, or if `strict` refuses the surrogate.
+    """
+    if name not in names():
+        raise unknown("data set", name, names())
+    real = all_surrogates()[name].of if name in all_surrogates() else name
+    if name in all_sources() and (all_sources()[name].embedded or is_present(name)):
+        return name
+    how = f"'fl-core data get {real}' says how to obtain the real one"
+    if strict:
+        given = "is a surrogate" if name != real else "is not on this machine"
+        raise DataError(f"data set {name!r} {given}, and strict_data refuses surrogates; {how}")
+    if name in all_surrogates():
+        return name
+    stand_in = f"{name}-surrogate"
+    if stand_in not in all_surrogates():
+        raise DataError(f"data set {name!r} is not on this machine and has no surrogate; {how}")
+    _notify(f"{name} is not on this machine: its surrogate {stand_in!r} is used, and recorded as such; {how}")
+    return stand_in
+
+
+def load_dataset(name: str, strict: bool = False) -> Dataset:
+    """Return the data set that `name` stands for (see :func:`actual`), in memory.
+
+    The last two are kept. What has to be decoded or generated first is kept in :func:`datasets_folder`.
+
+    Raises
+    ------
+    SpecError, DataError
+        As :func:`actual`; also if a file is missing or damaged.
+    """
+    return _load(actual(name, strict), data_folder(), datasets_folder())
+
+
+def kind_of(name: str) -> str:
+    """Return ``"real"`` or ``"surrogate"``: what a run on `name` uses here."""
+    return "surrogate" if actual(name) in all_surrogates() else "real"
+
+
+def sizes(name: str) -> tuple[int, int]:
+    """Return the numbers of training and test samples of the data set that `name` stands for.
+
+    They are known without loading it, unless nobody knows them before.
+    """
+    found = actual(name)
+    train, test = (all_surrogates().get(found) or all_sources()[found]).sizes
+    if train:
+        return train, test
+    data = load_dataset(found)
+    return len(data.train), len(data.test)
+
+
+def is_present(name: str) -> bool:
+    """Return whether the real data set `name` is on this machine; its checksums are verified when it is read."""
+    source = all_sources()[name]
+    folder = source_folder(source)
+    if source.embedded:
+        return all((folder / archive.file).is_file() for archive in source.archives)
+    return prepared_file(source).is_file() or has_archives(source)
+
+
+def has_archives(source: Source) -> bool:
+    """Return whether everything that `source` is read from lies in its folder."""
+    folder = source_folder(source)
+    if source.present is not None:
+        return source.present(folder)
+    return all((folder / archive.file).is_file() for archive in source.archives)
+
+
+def source_folder(source: Source) -> Path:
+    """Return the folder of the archives."""
+    return (data_folder() if source.embedded else datasets_folder()) / (source.folder or source.name)
+
+
+def prepared_file(chosen: Source | Surrogate) -> Path:
+    """Return where the decoded or generated samples are kept."""
+    return datasets_folder() / "prepared" / f"{chosen.name}-v{chosen.version}.safetensors"
+
+
+@lru_cache(maxsize=2)
+def _load(name: str, data: Path, downloads: Path) -> Dataset:
+    """Load the data set whose own name is `name`; the folders are arguments because they are part of the question."""
+    if name in all_surrogates():
+        surrogate = all_surrogates()[name]
+        return prepared.load_or_build(
+            prepared_file(surrogate), name, "surrogate", surrogate.classes, lambda: surrogate.generate(None, None)
+        )
+    source = all_sources()[name]
+    if source.embedded:
+        splits = source.read(source_folder(source))
+        mean, std = prepared.channel_statistics(splits[0].inputs)
+        return Dataset(name, "real", source.classes, *splits, tuple(mean), tuple(std))
+    return prepared.load_or_build(prepared_file(source), name, "real", source.classes, lambda: _decode(source))
+
+
+def _decode(source: Source) -> prepared.Splits:
+    from fl_core.datasets.archives import verify
+
+    folder = source_folder(source)
+    for archive in source.archives:
+        verify(archive, folder, source.name)
+    splits = source.read(folder)
+    found = (len(splits[0]), len(splits[1]))
+    if any(source.sizes) and found != source.sizes:
+        raise DataError(f"data set {source.name!r} in {folder} has {found} samples instead of {source.sizes}")
+    return splits
+
+
+@cache
+def _notify(text: str) -> None:
+    """Warn, once per process."""
+    warnings.warn(text, SurrogateNotice, stacklevel=4)
+
+
+def _modules(package: str) -> list[object]:
+    found = importlib.import_module(package).__path__
+    return [importlib.import_module(f"{package}.{module.name}") for module in pkgutil.iter_modules(found)]

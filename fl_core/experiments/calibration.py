@@ -1,0 +1,163 @@
+"""Is a surrogate as hard as the real data set? The papers' reference networks, trained centrally, answer.
+
+For each surrogate: the reference network, which should end within :data:`TOLERANCE` of the accuracy that is known for
+the real data; a linear model, which should do clearly worse; the reference network on a tenth of the data, and with
+20 % wrong labels, both of which should hurt. Plain SGD on one machine, constant learning rate, no augmentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fl_core.algorithms import SGD
+from fl_core.datasets import IID, sizes
+from fl_core.errors import unknown
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import Store
+from fl_core.experiments.study import Entry, Study, load_study
+from fl_core.runtime import Budget, Evaluation, LocalTraining
+from fl_core.world import World
+
+TOLERANCE = 0.03
+"""Of the accuracy, in which a surrogate counts as calibrated."""
+NOISE = 0.2
+REFERENCE, LINEAR, TENTH, NOISY = "reference network", "linear model", "a tenth of the data", "20 % wrong labels"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What is known about a real data set, and the same training on its surrogate.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of the real data set.
+    model : str
+    known : float
+        Test accuracy after central training on the real data, in [0, 1].
+    reported : str
+        Who reports it.
+    lr, linear_lr : float
+        Learning rates of the network and of the linear model; `linear_lr` 0: there is no linear model of the inputs.
+    batch_size : int
+    epochs : float
+        Passes over the training data.
+    points : int
+        Evaluations on the way.
+    initialisation : str
+    preprocessing : str or None
+    """
+
+    dataset: str
+    model: str
+    known: float
+    reported: str
+    lr: float
+    linear_lr: float
+    epochs: float
+    batch_size: int = 50
+    points: int = 10
+    initialisation: str = "glorot"
+    preprocessing: str | None = None
+
+    def entries(self, seed: int = 0) -> list[Entry]:
+        """Return the runs: at most four, all on the surrogate (for an embedded data set on the real one)."""
+        train, _ = sizes(self._used)
+        found = [
+            self._entry(REFERENCE, seed),
+            self._entry(TENTH, seed, 0.5, partition=IID(samples_per_device=train // 10)),
+            self._entry(NOISY, seed, 0.5, label_noise=NOISE),
+        ]
+        if self.linear_lr:
+            found.insert(1, self._entry(LINEAR, seed, model="linear", training=self._training(self.linear_lr)))
+        return found
+
+    @property
+    def _used(self) -> str:
+        return self.dataset if self.dataset == "fashion-mnist" else f"{self.dataset}-surrogate"
+
+    def _training(self, lr: float) -> LocalTraining:
+        return LocalTraining(lr=lr, batch_size=self.batch_size)
+
+    def _entry(self, variant: str, seed: int, part: float = 1.0, **changed: Any) -> Entry:
+        """Return one run of `part` of the steps."""
+        steps = self.epochs * sizes(self._used)[0] / self.batch_size
+        block = max(1, round(steps / self.points))
+        fields: dict[str, Any] = {
+            "dataset": self._used,
+            "model": self.model,
+            "algorithm": SGD(block=block),
+            "training": self._training(self.lr),
+            "world": World(devices=1),
+            "budget": Budget(updates=max(1, round(part * self.points))),
+            "evaluation": Evaluation(every_updates=1),
+            "initialisation": self.initialisation,
+            "seed": seed,
+        }
+        if self.preprocessing:
+            fields["preprocessing"] = self.preprocessing
+        return Entry(RunSpec(**(fields | changed)), {"dataset": self.dataset, "variant": variant, "seed": seed})
+
+
+REFERENCES: tuple[Reference, ...] = ()
+
+
+def calibration(store: Store, datasets: Iterable[str] = ()) -> Study:
+    """Return the runs of `datasets` (names of real ones; none: all), with what `store` has of their results.
+
+    Raises
+    ------
+    SpecError
+        If a data set has no reference.
+    """
+    known = {reference.dataset: reference for reference in REFERENCES}
+    for name in (names := list(datasets) or list(known)):
+        if name not in known:
+            raise unknown("data set with a reference", name, known)
+    entries = [entry for name in names for entry in known[name].entries()]
+    return load_study(Study("laptop", "surrogates", tuple(entries), {}), store)
+
+
+def table(study: Study) -> pd.DataFrame:
+    """Return one row per data set: known and measured accuracy, their difference, and what the controls say.
+
+    ``calibrated`` is whether the difference is within :data:`TOLERANCE`. ``less data`` and ``wrong labels`` are
+    differences to the reference network after the same number of steps. NaN or None: the run is missing.
+    """
+    rows = []
+    for reference in REFERENCES:
+        runs = {entry.labels["variant"]: result for entry, result in study.select(dataset=reference.dataset)}
+        curves = {name: result.history.evaluations["test_accuracy"] for name, result in runs.items()}
+        if not any(entry.labels["dataset"] == reference.dataset for entry in study.entries):
+            continue
+        reached = _last(curves, REFERENCE)
+        rows.append(
+            {
+                "data set": reference.dataset,
+                "network": reference.model,
+                "known": reference.known,
+                "measured": reached,
+                "difference": reached - reference.known,
+                "calibrated": None if reached != reached else abs(reached - reference.known) <= TOLERANCE,
+                "linear": _last(curves, LINEAR),
+                "less data": _against_reference(curves, TENTH),
+                "wrong labels": _against_reference(curves, NOISY),
+                "reported": reference.reported,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _last(curves: dict[str, list[float]], variant: str) -> float:
+    return curves[variant][-1] if variant in curves else float("nan")
+
+
+def _against_reference(curves: dict[str, list[float]], variant: str) -> float:
+    """Return how much better (negative: worse) a variant ends than the reference network is after as many steps."""
+    if variant not in curves or REFERENCE not in curves:
+        return float("nan")
+    return curves[variant][-1] - curves[REFERENCE][len(curves[variant]) - 1]
