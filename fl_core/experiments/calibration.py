@@ -103,7 +103,75 @@ class Reference:
         return Entry(RunSpec(**(fields | changed)), {"dataset": self.dataset, "variant": variant, "seed": seed})
 
 
-REFERENCES: tuple[Reference, ...] = ()
+REFERENCES = (
+    Reference(
+        dataset="fashion-mnist",
+        model="lenet5",
+        known=0.90,
+        reported="0.876 to 0.916 for two convolutions with pooling: list of results in the data set's repository "
+        "(zalandoresearch/fashion-mnist); real data, as a check of this procedure",
+        lr=0.05,
+        linear_lr=0.01,
+        epochs=10,
+    ),
+    Reference(
+        dataset="emnist-mnist",
+        model="wkafl_cnn",
+        known=0.99,
+        reported="0.985 for a smaller network, LeNet, trained centrally on MNIST: FedEval (Di-Chai/FedEval, benchmark "
+        "results)",
+        lr=0.05,
+        linear_lr=0.01,
+        epochs=4,
+        points=8,
+        initialisation="pytorch",
+    ),
+    Reference(
+        dataset="emnist-digits",
+        model="wkafl_cnn",
+        known=0.995,
+        reported="0.997 for a network of this kind after 60 epochs (austin-hill/EMNIST-CNN)",
+        lr=0.03,
+        linear_lr=0.01,
+        epochs=1.5,
+        points=6,
+        initialisation="pytorch",
+    ),
+    Reference(
+        dataset="emnist-byclass",
+        model="wkafl_cnn",
+        known=0.86,
+        reported="0.86 for a convolutional network (ryanjcooper/EMNIST, issue 5); 0.70 to 0.78 without convolutions "
+        "(Cohen et al., 2017, Table III)",
+        lr=0.03,
+        linear_lr=0.01,
+        epochs=1,
+        points=4,
+        initialisation="pytorch",
+    ),
+    Reference(
+        dataset="femnist",
+        model="wkafl_cnn",
+        known=0.85,
+        reported="0.851 for LeNet trained centrally (Di-Chai/FedEval, benchmark results)",
+        lr=0.03,
+        linear_lr=0.01,
+        epochs=0.5,
+        points=4,
+        initialisation="pytorch",
+    ),
+    Reference(
+        dataset="celeba",
+        model="celeba_cnn",
+        known=0.89,
+        reported="0.888 for LeNet trained centrally (Di-Chai/FedEval, benchmark results)",
+        lr=0.015,
+        linear_lr=0.0003,
+        epochs=4,
+        points=8,
+        initialisation="pytorch",
+    ),
+)
 
 
 def calibration(store: Store, datasets: Iterable[str] = ()) -> Study:
