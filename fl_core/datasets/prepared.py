@@ -10,7 +10,7 @@ import json
 import os
 import struct
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -137,14 +137,16 @@ def channel_statistics(inputs: Tensor) -> tuple[list[float], list[float]]:
     if inputs.dtype != torch.uint8 or inputs.dim() != 4:
         return [], []
     counts = np.zeros((inputs.shape[1], 256), np.int64)
-    for block in _blocks(inputs):
+    for block in inputs.split(10_000):
         for channel in range(len(counts)):
-            counts[channel] += np.bincount(block[:, channel].reshape(-1).numpy(), minlength=256)
+            counts[channel] += _histogram(block[:, channel].reshape(-1).numpy())
     values = np.arange(256) / 255
     mean = counts @ values / counts.sum(1)
     std = np.sqrt((counts * (values - mean[:, None]) ** 2).sum(1) / counts.sum(1))
     return [round(float(m), 4) for m in mean], [round(float(s), 4) for s in std]
 
 
-def _blocks(inputs: Tensor) -> Iterator[Tensor]:
-    return iter(inputs.split(10_000))
+def _histogram(values: np.ndarray) -> np.ndarray:
+    """Count each of the 256 values of bytes ``[n]``; two at a time, which takes half as long."""
+    pairs = np.bincount(values[: len(values) // 2 * 2].view(np.uint16), minlength=1 << 16).reshape(256, 256)
+    return pairs.sum(0) + pairs.sum(1) + np.bincount(values[len(values) // 2 * 2 :], minlength=256)
