@@ -1,0 +1,124 @@
+"""The calibration of surrogates: a table with the origin of every number, and one small panel per data set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from fl_core.experiments import calibration
+from fl_core.experiments.calibration import LINEAR, NOISY, REFERENCE, TENTH, TOLERANCE, Reference
+from fl_core.experiments.study import Study, listed
+from fl_core.report.style import BLACK, BLUE, GREEN, ORANGE, VERMILION, style
+from fl_core.report.tables import Table
+
+COMMAND = "fl-core data calibrate"
+LINES: dict[str, dict[str, Any]] = {
+    REFERENCE: {"color": BLUE, "linestyle": "-", "linewidth": 2.4},
+    LINEAR: {"color": BLACK, "linestyle": (0, (5, 2))},
+    TENTH: {"color": VERMILION, "linestyle": (0, (1.5, 1.5))},
+    NOISY: {"color": GREEN, "linestyle": (0, (6, 2, 1.5, 2))},
+}
+
+
+def calibration_table(study: Study) -> Table:
+    """Return known and measured accuracies, and what each row was made with; a dash: the run is missing."""
+    frame = calibration.table(study)
+    origins = [_origin(study, name) for name in frame.get("data set", [])]
+    for column in ("seed", "version", "commit"):
+        frame[column] = [origin[column] for origin in origins]
+    if "data set" in frame:
+        frame["data set"] = [_used(study, name) for name in frame["data set"]]
+    if "reported" in frame:
+        frame["known from"] = frame.pop("reported")
+    names = {
+        "calibrated": "within 3 points",
+        "linear": "linear model",
+        "less data": "a tenth of the data",
+        "wrong labels": "20 % wrong labels",
+        "version": "surrogate version",
+    }
+    return Table(frame, names, wrap={"known from": 18})
+
+
+def origin_in_words(study: Study) -> str:
+    """Return what the runs of `study` were made with, and which are missing, as Markdown."""
+    if not study.entries:
+        return f"No data set has a reference yet; once one has, `{COMMAND}` makes its runs."
+    done = [study.results[entry.key] for entry in study.entries if entry.key in study.results]
+    text = f"{len(done)} of {len(study.entries)} runs are stored"
+    if done:
+        commits = sorted({result.provenance["commit"] for result in done})
+        text += f": {study.data_kind} data, seed {listed(study.seeds)}, commit {', '.join(commits)}"
+    names = sorted({e.labels["dataset"] for e in study.entries if e.key not in study.results})
+    return f"{text}. Missing are runs of {', '.join(names)}: `{COMMAND} {' '.join(names)}`." if names else f"{text}."
+
+
+def plot_calibration(study: Study) -> Figure:
+    """Draw test accuracy against passes over the data, with the known accuracy of the real data as a band.
+
+    A data set without a run gets a panel that says so.
+
+    Returns
+    -------
+    Figure
+        Two panels side by side, in as many rows as needed.
+    """
+    names = {entry.labels["dataset"] for entry in study.entries}
+    shown = [reference for reference in calibration.REFERENCES if reference.dataset in names]
+    down = max(1, -(-len(shown) // 2))
+    with style(), plt.rc_context({"axes.titlesize": 10, "lines.linewidth": 1.5}):
+        figure, axes = plt.subplots(down, 2, figsize=(5.6, 1.2 + 1.75 * down), squeeze=False)
+        for axis, reference in zip(axes.flat, shown, strict=False):
+            _panel(axis, reference, study)
+        for axis in axes.flat[len(shown) :]:
+            axis.axis("off")
+        if not shown:
+            axes[0, 0].text(0, 0.5, "nothing calibrated yet", transform=axes[0, 0].transAxes)
+        for axis in axes[:, 0]:
+            axis.set_ylabel("accuracy")
+        for axis in axes[-1]:
+            axis.set_xlabel("passes over the data")
+        handles: list[Artist] = [Line2D([], [], label=name, **look) for name, look in LINES.items()]
+        handles.append(Patch(color=ORANGE, alpha=0.4, label="known ± 3 points"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    plt.close(figure)  # the caller shows it: an open one would be shown a second time in a notebook
+    return figure
+
+
+def _panel(axis: Axes, reference: Reference, study: Study) -> None:
+    axis.axhspan(reference.known - TOLERANCE, reference.known + TOLERANCE, color=ORANGE, alpha=0.4, lw=0)
+    runs = study.select(dataset=reference.dataset)
+    for entry, result in runs:
+        accuracy = result.history.evaluations["test_accuracy"]
+        passes = [reference.epochs * point / reference.points for point in range(len(accuracy))]
+        axis.plot(passes, accuracy, **LINES[entry.labels["variant"]])
+    if not runs:
+        axis.text(0.5, 0.3, "not run yet", transform=axis.transAxes, ha="center")
+    axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axis.xaxis.set_major_locator(MaxNLocator(4))
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.set(xlim=(0, reference.epochs), ylim=(0, 1), yticks=[0, 0.5, 1])
+    axis.set_title(f"{_used(study, reference.dataset)}\n{reference.model}")
+
+
+def _used(study: Study, dataset: str) -> str:
+    """Return the name of what the runs for the real data set `dataset` are made on: its surrogate, if it has one."""
+    return next(entry.spec.dataset for entry in study.entries if entry.labels["dataset"] == dataset)
+
+
+def _origin(study: Study, dataset: str) -> dict[str, str | None]:
+    """Return seeds, surrogate versions and commits of the stored runs of `dataset`; None without any."""
+    runs = study.select(dataset=dataset)
+    values = {
+        "seed": [entry.labels["seed"] for entry, _ in runs],
+        "version": [result.provenance.get("data_version", "real") for _, result in runs],
+        "commit": [result.provenance["commit"] for _, result in runs],
+    }
+    return {name: ", ".join(sorted({str(v) for v in found})) or None for name, found in values.items()}
