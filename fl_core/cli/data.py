@@ -68,8 +68,6 @@ def obtain(names: list[str], again: bool, echo: Echo) -> None:
                 prepared.unlink(missing_ok=True)
             if isinstance(chosen, base.Source) and not prepared.exists():
                 _download(chosen, again, echo)
-            if not prepared.exists():
-                echo(f"{name}: preparing, up to a few minutes")
         registry._load.cache_clear()  # what is in memory may be what has just been discarded
         data = registry.load_dataset(name)
         echo(f"{name}: {data.kind} data, {len(data.train):,} + {len(data.test):,} samples, checksums right")

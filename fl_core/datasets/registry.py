@@ -21,6 +21,10 @@ class SurrogateNotice(UserWarning):
     """A surrogate is used because the real data set is not on this machine."""
 
 
+class PreparationNotice(UserWarning):
+    """A data set is decoded or generated on its first use, which takes a while."""
+
+
 def data_folder() -> Path:
     """Return the folder with the embedded data: ``$FL_CORE_DATA``, else ``data/`` beside the package."""
     return Path(os.environ.get("FL_CORE_DATA") or Path(__file__).resolve().parents[2] / "data")
@@ -154,14 +158,26 @@ def _load(name: str, data: Path, downloads: Path) -> Dataset:
     if name in all_surrogates():
         surrogate = all_surrogates()[name]
         return prepared.load_or_build(
-            prepared_file(surrogate), name, "surrogate", surrogate.classes, lambda: surrogate.generate(None, None)
+            _announced(surrogate), name, "surrogate", surrogate.classes, lambda: surrogate.generate(None, None)
         )
     source = all_sources()[name]
     if source.embedded:
         splits = source.read(source_folder(source))
         mean, std = prepared.channel_statistics(splits[0].inputs)
         return Dataset(name, "real", source.classes, *splits, tuple(mean), tuple(std))
-    return prepared.load_or_build(prepared_file(source), name, "real", source.classes, lambda: _decode(source))
+    return prepared.load_or_build(_announced(source), name, "real", source.classes, lambda: _decode(source))
+
+
+def _announced(chosen: Source | Surrogate) -> Path:
+    """Return where the samples are kept, and say so if they are not there yet."""
+    path = prepared_file(chosen)
+    if not path.exists():
+        what = "decoded" if isinstance(chosen, Source) else "generated"
+        text = (
+            f"{chosen.name} is {what} now and kept in {path.parent}; this happens once and takes up to a few minutes"
+        )
+        warnings.warn(text, PreparationNotice, stacklevel=4)
+    return path
 
 
 def _decode(source: Source) -> prepared.Splits:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from fl_core.cli import app
 from fl_core.datasets import Archive, Source, Split, Surrogate, registry
 
+pytestmark = pytest.mark.filterwarnings("ignore::fl_core.datasets.registry.PreparationNotice")
 RUNNER = CliRunner()
 SHAPE = (1, 4, 4)
 

@@ -25,6 +25,7 @@ from fl_core.experiments.run import run
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 
+pytestmark = pytest.mark.filterwarnings("ignore::fl_core.datasets.registry.PreparationNotice")
 SHAPE, CLASSES = (1, 12, 12), ("a", "b")
 
 
@@ -83,12 +84,26 @@ def test_a_surrogate_stands_in_with_one_visible_notice(toys):
 def test_the_real_one_is_used_as_soon_as_it_is_there_but_a_surrogate_can_still_be_asked_for(toys):
     bring(toys)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", SurrogateNotice)
         real, stand_in = load_dataset("toy"), load_dataset("toy-surrogate")
     assert (real.name, real.kind) == ("toy", "real")
     assert (stand_in.name, stand_in.kind) == ("toy-surrogate", "surrogate")
     assert int(real.train.inputs[0, 0, 0, 0]) == 100
     assert (kind_of("toy"), kind_of("toy-surrogate"), sizes("toy")) == ("real", "surrogate", (24, 6))
+
+
+def test_what_takes_a_while_is_announced_once(toys):
+    with pytest.warns(registry.PreparationNotice, match="toy-surrogate is generated now .* happens once"):
+        load_dataset("toy-surrogate")
+    registry._load.cache_clear()
+    bring(toys)
+    with pytest.warns(registry.PreparationNotice, match="toy is decoded now"):
+        load_dataset("toy")
+    registry._load.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_dataset("toy-surrogate")
+        load_dataset("toy")
 
 
 def test_a_damaged_archive_is_an_error_and_no_reason_for_a_surrogate(toys):

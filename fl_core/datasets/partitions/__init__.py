@@ -21,5 +21,6 @@ else:
     Partition = union(PARTITIONS)
 
 __all__ = [
-    "IID", "PARTITIONS", "Dirichlet", "DirichletPerDevice", "Natural", "Partition", "PartitionBase", "Shards", "WKAFLPartition",
+    "IID", "PARTITIONS", "Dirichlet", "DirichletPerDevice", "Natural", "Partition", "PartitionBase", "Shards",
+    "WKAFLPartition",
 ]  # fmt: skip
