@@ -182,7 +182,10 @@ def test_a_file_may_leave_the_algorithm_to_the_command_line():
         ),
         (["-a", "fedasync", "-s", "alpha=1.5"], "alpha = 1.5 is not valid: it should be a number in (0, 1]"),
         (["-a", "fedasync", "-s", "training.lr=-1"], "training.lr = -1 is not valid: it should be a number > 0"),
-        (["-a", "fedasync", "-s", "dataset=cifar"], "unknown data set 'cifar'; did you mean 'cifar10'? (valid: celeba"),
+        (
+            ["-a", "fedasync", "-s", "dataset=cifar"],
+            "unknown data set 'cifar'; did you mean 'cifar10'? (valid: celeba",
+        ),
         (["-a", "fedasync", "--seed", "-1"], "seed = -1 is not valid"),
         (
             [*TINY, "--executor", "thread"],
