@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fl_core.experiments import calibration
-from fl_core.experiments.calibration import LINEAR, NOISY, REFERENCE, TENTH, TOLERANCE, Reference
+from fl_core.experiments.calibration import LINEAR, NOISY, REFERENCE, LESS, TOLERANCE, Reference
 from fl_core.experiments.study import Study, listed
 from fl_core.report.style import BLACK, BLUE, GREEN, ORANGE, VERMILION, style
 from fl_core.report.tables import Table
@@ -22,7 +22,7 @@ COMMAND = "fl-core data calibrate"
 LINES: dict[str, dict[str, Any]] = {
     REFERENCE: {"color": BLUE, "linestyle": "-", "linewidth": 2.4},
     LINEAR: {"color": BLACK, "linestyle": (0, (5, 2))},
-    TENTH: {"color": VERMILION, "linestyle": (0, (1.5, 1.5))},
+    LESS: {"color": VERMILION, "linestyle": (0, (1.5, 1.5))},
     NOISY: {"color": GREEN, "linestyle": (0, (6, 2, 1.5, 2))},
 }
 
@@ -40,7 +40,6 @@ def calibration_table(study: Study) -> Table:
     names = {
         "calibrated": "within 3 points",
         "linear": "linear model",
-        "less data": "a tenth of the data",
         "wrong labels": "20 % wrong labels",
         "version": "surrogate version",
     }
@@ -63,7 +62,7 @@ def origin_in_words(study: Study) -> str:
 def plot_calibration(study: Study) -> Figure:
     """Draw test accuracy against passes over the data, with the known accuracy of the real data as a band.
 
-    A data set without a run gets a panel that says so.
+    A data set without a run gets a panel that says so; one without a comparable figure has no band.
 
     Returns
     -------
@@ -93,7 +92,8 @@ def plot_calibration(study: Study) -> Figure:
 
 
 def _panel(axis: Axes, reference: Reference, study: Study) -> None:
-    axis.axhspan(reference.known - TOLERANCE, reference.known + TOLERANCE, color=ORANGE, alpha=0.4, lw=0)
+    if reference.comparable:
+        axis.axhspan(reference.known - TOLERANCE, reference.known + TOLERANCE, color=ORANGE, alpha=0.4, lw=0)
     runs = study.select(dataset=reference.dataset)
     for entry, result in runs:
         accuracy = result.history.evaluations["test_accuracy"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fl_core.experiments import calibration
-from fl_core.experiments.calibration import LINEAR, NOISY, REFERENCE, TENTH, Reference
+from fl_core.experiments.calibration import LINEAR, NOISY, REFERENCE, LESS, Reference
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.report.calibration import calibration_table, origin_in_words, plot_calibration
@@ -15,7 +15,7 @@ REFERENCES = tuple(
     Reference(name, "lenet5", known, "somebody", lr=0.1, linear_lr=0.1, epochs=4, points=2)
     for name, known in (("cifar10", 0.60), ("cifar100", 0.30), ("celeba", 0.9), ("femnist", 0.8))
 )
-ENDS = {REFERENCE: 0.62, LINEAR: 0.4, TENTH: 0.45, NOISY: 0.44}
+ENDS = {REFERENCE: 0.62, LINEAR: 0.4, LESS: 0.45, NOISY: 0.44}
 
 
 def study(*datasets, ends=ENDS):

@@ -1,0 +1,95 @@
+"""The calibration of surrogates: complete, current, and read correctly from its runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from fl_core.datasets import all_surrogates, data_folder, sizes
+from fl_core.errors import SpecError
+from fl_core.experiments import calibration as module
+from fl_core.experiments.calibration import LINEAR, NOISY, REFERENCE, REFERENCES, LESS, calibration, table
+from fl_core.experiments.run import Result
+from fl_core.experiments.store import Store
+from fl_core.models import MODELS
+from fl_core.runtime import History
+
+EMPTY = Store(data_folder() / "nowhere", data_folder() / "nowhere")
+
+
+def with_curves(**curves):
+    """Return the study of the first reference with these test accuracies."""
+    study = calibration(EMPTY, [REFERENCES[0].dataset])
+    results = {}
+    for entry in study.entries:
+        if (accuracy := curves.get(entry.labels["variant"].replace(" ", "_").replace("%", "percent"))) is not None:
+            history = History()
+            history.evaluations["test_accuracy"].extend(accuracy)
+            results[entry.key] = Result(entry.spec, history, {})
+    return study.with_results(results)
+
+
+def test_every_surrogate_has_a_reference_on_a_network_of_the_papers():
+    assert {f"{r.dataset}-surrogate" for r in REFERENCES} - {"fashion-mnist-surrogate"} == set(all_surrogates())
+    assert {r.model for r in REFERENCES} <= set(MODELS)
+    assert all(0 < r.known < 1 and r.reported for r in REFERENCES)
+
+
+def test_variants_change_one_thing_each():
+    runs = {entry.labels["variant"]: entry.spec for entry in calibration(EMPTY, ["cifar10"]).entries}
+    base = runs[REFERENCE]
+    assert base.dataset == "cifar10-surrogate"
+    assert runs[LINEAR] == base.changed(model="linear", **{"training.lr": runs[LINEAR].training.lr})
+    half = {"budget.updates": 8}
+    assert runs[NOISY] == base.changed(label_noise=0.2, **half)
+    assert runs[LESS] == base.changed(partition={"kind": "iid", "samples_per_device": 5000}, **half)
+
+
+@pytest.mark.parametrize("reference", REFERENCES, ids=lambda r: r.dataset)
+def test_a_reference_trains_for_as_many_passes_as_it_says(reference):
+    spec = reference.entries()[0].spec
+    steps = spec.algorithm.block * spec.budget.updates
+    assert steps * spec.training.batch_size / sizes(spec.dataset)[0] == pytest.approx(reference.epochs, rel=0.01)
+    assert spec.budget.updates == reference.points
+
+
+def test_the_table_says_how_far_off_a_surrogate_is_and_what_hurts(monkeypatch):
+    known = replace(REFERENCES[0], known=0.6, points=4, tail=2)
+    monkeypatch.setattr(module, "REFERENCES", (known,))
+    curves = {
+        "reference_network": [0.1, 0.3, 0.5, 0.6, 0.64],
+        "linear_model": [0.1, 0.2, 0.2, 0.3, 0.4],
+        "less_data": [0.1, 0.2, 0.3],
+        "20_percent_wrong_labels": [0.1, 0.1, 0.2],
+    }
+    row = table(with_curves(**curves)).iloc[0]
+    assert row["measured"] == pytest.approx(0.62)
+    assert row["difference"] == pytest.approx(0.02)
+    assert bool(row["calibrated"])
+    assert row["linear"] == pytest.approx(0.35)
+    assert row["less data"] == pytest.approx(0.25 - 0.4)
+    assert row["wrong labels"] == pytest.approx(0.15 - 0.4)
+    for known_accuracy, verdict in ((0.66, False), (0.645, True), (0.58, False)):
+        monkeypatch.setattr(module, "REFERENCES", (replace(known, known=known_accuracy),))
+        assert bool(table(with_curves(**curves)).iloc[0]["calibrated"]) is verdict
+    monkeypatch.setattr(module, "REFERENCES", (replace(known, comparable=False),))
+    assert table(with_curves(**curves)).iloc[0]["calibrated"] is None
+
+
+def test_a_run_that_is_missing_leaves_a_gap_and_no_verdict():
+    row = table(with_curves(linear_model=[0.1, 0.4])).iloc[0]
+    assert row["calibrated"] is None
+    assert all(math.isnan(row[name]) for name in ("measured", "difference", "less data", "wrong labels"))
+
+
+def test_a_data_set_without_reference_is_refused_by_name():
+    with pytest.raises(SpecError, match="unknown data set with a reference 'cifar'; did you mean 'cifar10'"):
+        calibration(EMPTY, ["cifar"])
+
+
+def test_all_calibration_runs_are_published_and_belong_to_the_present_surrogates():
+    published = data_folder() / "results"
+    study = calibration(Store(published, published))
+    assert [str(entry) for entry in study.entries if entry.key not in study.results] == []
