@@ -10,7 +10,7 @@ import pytest
 from fl_core.datasets import all_surrogates, data_folder, sizes
 from fl_core.errors import SpecError
 from fl_core.experiments import calibration as module
-from fl_core.experiments.calibration import LINEAR, NOISY, REFERENCE, REFERENCES, LESS, calibration, table
+from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE, REFERENCES, calibration, table
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
 from fl_core.models import MODELS

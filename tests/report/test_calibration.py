@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fl_core.experiments import calibration
-from fl_core.experiments.calibration import LINEAR, NOISY, REFERENCE, LESS, Reference
+from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE, Reference
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.report.calibration import calibration_table, origin_in_words, plot_calibration
