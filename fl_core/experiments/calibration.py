@@ -79,7 +79,7 @@ class Reference:
         train, _ = sizes(self._used)
         found = [
             self._entry(REFERENCE, seed),
-            self._entry(LESS, seed, 0.5, partition=IID(samples_per_device=round(self.part * train))),
+            self._entry(LESS, seed, 0.5, partition=IID(samples_per_device=int(self.part * train))),
             self._entry(NOISY, seed, 0.5, label_noise=NOISE),
         ]
         if self.linear_lr:
