@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import matplotlib.pyplot as plt
+import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -28,22 +29,28 @@ LINES: dict[str, dict[str, Any]] = {
 
 
 def calibration_table(study: Study) -> Table:
-    """Return known and measured accuracies, and what each row was made with; a dash: the run is missing."""
-    frame = calibration.table(study)
-    origins = [_origin(study, name) for name in frame.get("data set", [])]
-    for column in ("seed", "version", "commit"):
-        frame[column] = [origin[column] for origin in origins]
+    """Return known and measured accuracies, and what the controls say; a dash: the run is missing."""
+    frame = calibration.table(study).drop(columns="reported", errors="ignore")
     if "data set" in frame:
         frame["data set"] = [_used(study, name) for name in frame["data set"]]
-    if "reported" in frame:
-        frame["known from"] = frame.pop("reported")
-    names = {
-        "calibrated": "within 3 points",
-        "linear": "linear model",
-        "wrong labels": "20 % wrong labels",
-        "version": "surrogate version",
-    }
-    return Table(frame, names, wrap={"known from": 18})
+    return Table(
+        frame, {"calibrated": "within 3 points", "linear": "linear model", "wrong labels": "20 % wrong labels"}
+    )
+
+
+def origin_table(study: Study) -> Table:
+    """Return, folded away, who reports each known accuracy, and what our runs were made with."""
+    found = calibration.table(study)
+    frame = pd.DataFrame([_origin(study, name) for name in found.get("data set", [])])
+    if len(found):
+        frame.insert(0, "data set", [_used(study, name) for name in found["data set"]])
+        frame["known from"] = found["reported"]
+    return Table(
+        frame,
+        {"version": "surrogate version"},
+        wrap={"known from": 18},
+        fold="Who reports the known accuracies, and what our runs were made with",
+    )
 
 
 def origin_in_words(study: Study) -> str:

@@ -8,7 +8,7 @@ from fl_core.experiments import calibration
 from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE, Reference
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
-from fl_core.report.calibration import calibration_table, origin_in_words, plot_calibration
+from fl_core.report.calibration import calibration_table, origin_in_words, origin_table, plot_calibration
 from fl_core.runtime import History
 
 REFERENCES = tuple(
@@ -42,13 +42,15 @@ def test_a_row_says_what_is_known_what_was_measured_and_where_it_comes_from():
     assert (row["known"], row["measured"], bool(row["calibrated"])) == (0.60, 0.62, True)
     assert row["data set"] == "cifar10-surrogate"
     assert row["less data"] == pytest.approx(0.45 - (0.62 + 0.3) / 2)  # after the same number of steps
-    assert (row["seed"], row["version"], row["commit"], row["known from"]) == ("0", "3", "abc123", "somebody")
+    row = origin_table(study("cifar10")).frame.iloc[0]
+    assert tuple(row) == ("cifar10-surrogate", "0", "3", "abc123", "somebody")
 
 
 def test_a_row_without_runs_is_dashes():
     table = calibration_table(study("cifar10"))
-    assert table.frame.iloc[1][["measured", "calibrated", "commit"]].isna().all()
-    assert table.to_markdown().splitlines()[-1].count("–") == 9  # all but the four that need no run
+    assert table.frame.iloc[1][["measured", "calibrated"]].isna().all()
+    assert table.to_markdown().splitlines()[-1].count("–") == 6  # all but the three that need no run
+    assert origin_table(study("cifar10")).frame.iloc[1][["seed", "version", "commit"]].isna().all()
 
 
 def test_more_than_three_points_away_is_not_calibrated():
@@ -77,5 +79,6 @@ def test_each_data_set_is_a_panel_with_a_line_for_each_run_and_the_known_band():
 def test_without_any_reference_the_page_still_works():
     empty = Study("laptop", "surrogates", (), {})
     assert calibration_table(empty).frame.empty
+    assert origin_table(empty).frame.empty
     assert "fl-core data calibrate" in origin_in_words(empty)
     assert plot_calibration(empty).axes[0].texts
