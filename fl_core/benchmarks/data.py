@@ -37,7 +37,7 @@ PARTITIONS = (
 
 
 @part(
-    "Data: Fashion-MNIST from its files to tensors ready for training; 60,000 samples divided among devices by each "
+    "Fashion-MNIST from its files to tensors ready for training; 60,000 samples divided among devices by each "
     "kind of partition; every surrogate generated, and read back from its file",
     Target("fashion-mnist: ready", "<=", 1.5),
     *(Target(f"partition {each.kind}", "<=", 1.0, DEVICES) for each in PARTITIONS),
