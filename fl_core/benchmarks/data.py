@@ -58,7 +58,7 @@ def data(effort: Effort) -> Outcome:
         rows.append(Row(f"partition {partition.kind}", "s", seconds, DEVICES))
     for surrogate in all_surrogates().values():
         rows += _surrogate(surrogate, effort)
-    return Outcome(rows, "Quick runs generate the first 64 samples of each surrogate." if effort.quick else "")
+    return Outcome(rows, "quick runs generate the first 64 samples of each surrogate" if effort.quick else "")
 
 
 def _surrogate(surrogate: Surrogate, effort: Effort) -> list[Row]:
