@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ def data(effort: Effort) -> Outcome:
     owners = np.arange(SAMPLES) % DEVICES
     for partition in PARTITIONS:
         seconds = [
-            _seconds(lambda p=partition, s=seed: p.split(labels, DEVICES, stream(s, "partition"), owners))  # type: ignore[misc]
+            _seconds(partial(partition.split, labels, DEVICES, stream(seed, "partition"), owners))
             for seed in range(effort.repetitions)
         ]
         rows.append(Row(f"partition {partition.kind}", "s", seconds, DEVICES))

@@ -39,7 +39,8 @@ def read(folder: Path) -> tuple[Split, Split]:
     seen: dict[str, int] = {}  # the place of each word in order of appearance, until its number is known
     with decoding(path, SOURCE.name):
         for name, content in tar_members(path, lambda name: REVIEW.fullmatch(name) is not None, LIMIT):
-            split, opinion, number = REVIEW.fullmatch(name).groups()  # type: ignore[union-attr]
+            _, split, opinion, file = name.split("/")
+            number = file.partition("_")[0]
             found = words(content.decode())
             if split == "train":
                 counts.update(found)

@@ -173,7 +173,10 @@ def write_celeba(folder: Path) -> None:
     pixels = [np.full((218, 178, 3), 10 * i, np.uint8) for i in range(len(names))]
     for image in pixels:
         image[:109] = 0
-    write_zip(folder / "img_align_celeba.zip", {f"img_align_celeba/{n}": jpeg(p) for n, p in zip(names, pixels)})  # noqa: B905
+    write_zip(
+        folder / "img_align_celeba.zip",
+        {f"img_align_celeba/{n}": jpeg(p) for n, p in zip(names, pixels, strict=False)},
+    )
     identities = "".join(f"{name} {who}\n" for name, who in zip(names, CELEBRITIES, strict=True))
     (folder / "identity_CelebA.txt").write_text(identities)
     lines = [f"{name} -1 {1 if i % 3 == 0 else -1:2d}  1" for i, name in enumerate(names)]
