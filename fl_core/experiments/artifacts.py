@@ -36,12 +36,15 @@ class Curves:
     panels : tuple of Panel
     parameter, symbol : str
         Column whose values are told apart by dash patterns, and its name in the legend.
+    points : bool
+        Whether every row is a measurement of its own, to be marked: final values over a swept parameter.
     """
 
     x_label: str
     panels: tuple[Panel, ...]
     parameter: str = "alpha"
     symbol: str = "α"
+    points: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
-"""FedAsync (Xie, Koyejo & Gupta, 2019), Figures 2 to 7: convergence by gradients, global epochs, communications.
+"""FedAsync (Xie, Koyejo & Gupta, 2019), Figures 2 to 10.
 
-All six figures are views of the same runs (:mod:`fl_core.experiments.fedasync_grid`).
+Figures 2 to 7 show convergence by gradients, global epochs and communications, and are views of the same runs;
+Figures 8 to 10 show where runs end, over the maximum staleness and over alpha. The runs are those of
+:mod:`fl_core.experiments.fedasync_grid`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,22 +16,24 @@ import pandas as pd
 from fl_core.datasets import load_dataset
 from fl_core.experiments import fedasync_claims as claims
 from fl_core.experiments.artifacts import Artifact, Curves, Panel, register
-from fl_core.experiments.fedasync_curves import AXES, curves
+from fl_core.experiments.fedasync_curves import AXES, curves, sweep
 from fl_core.experiments.fedasync_grid import (
     ADAPTIVE,
     BATCH,
     DEVICES,
     LOCAL_LR,
-    MODELS,
     ROUND,
     SAMPLES,
     STEPS,
     WEIGHT_DECAY,
-    grid,
+    alpha_sweep,
+    convergence,
+    network,
     options,
+    staleness_sweep,
 )
 from fl_core.experiments.profiles import CONVERGENCE
-from fl_core.experiments.study import Study
+from fl_core.experiments.study import Entry, Study
 
 
 def paper_setting(
@@ -38,15 +42,17 @@ def paper_setting(
     """Return the paper's setting beside ours, one row per quantity; "not stated" is the paper's silence."""
     chosen, scale = options(**overrides), CONVERGENCE[profile]
     data = load_dataset(dataset)
-    shape = "×".join(map(str, (*data.shape[1:], data.shape[0])))
+    model, preprocessing = network(dataset, profile)
+    pixels = (24, 24) if preprocessing == "fedasync" else data.shape[1:]
+    shape = "×".join(map(str, (*pixels, data.shape[0]))) + (", cropped" if pixels != data.shape[1:] else "")
     small, large = chosen.max_staleness
     lrs = ", ".join(f"{lr:g}" for lr in chosen.lrs or scale.lrs)
     alphas = ", ".join(f"{alpha:g}" for alpha in chosen.alphas or scale.alphas)
     rows = [
-        ("data", "CIFAR-10, cropped to 24×24×3", f"{dataset} ({data.kind}), {shape}"),
+        ("data", "CIFAR-10, cropped to 24×24×3", f"{data.name} ({data.kind}), {shape}"),
         ("training / test images", "50,000 / 10,000", f"{DEVICES * SAMPLES:,} / {len(data.test):,}"),
         ("devices × images", "100 × 500", f"{DEVICES} × {SAMPLES}, independent and identically distributed"),
-        ("network", "4 convolutions, 2 dense layers; 2.6 million parameters", MODELS[dataset]),
+        ("network", "4 convolutions, 2 dense layers; 2.6 million parameters", model),
         ("mini-batch; local work", "50; one pass = 10 gradients", f"{BATCH}; one pass = {STEPS} gradients"),
         ("global epochs T", "2000", f"{scale.updates}"),
         ("mixing weight α", "several, not stated", alphas),
@@ -72,6 +78,11 @@ def _reduce(axis: str, which: int, study: Study) -> pd.DataFrame:
     staleness = claims.staleness(study, which)
     methods = ("SGD", "FedAvg", *ADAPTIVE) if axis == "gradients" else ("FedAvg", *ADAPTIVE)
     return curves(study, axis, staleness, methods)
+
+
+def _reduce_sweep(role: str, column: str, which: int | None, study: Study) -> pd.DataFrame:
+    labels = {} if which is None else {"max_staleness": claims.staleness(study, which)}
+    return sweep(study, role, column, **labels)
 
 
 _PANELS = (
@@ -105,10 +116,57 @@ for _number, (_axis, _which) in enumerate(((a, w) for a in AXES for w in (0, 1))
             reference=f"Figure {_number} of Xie, Koyejo and Gupta (2019)",
             description=_LOOK[_axis],
             notebook="notebooks/2_papers/fedasync_replication.ipynb",
-            make_grid=partial(grid, _axis, _which),
+            make_grid=partial(convergence, _axis, _which),
             reduce=partial(_reduce, _axis, _which),
             view=Curves(_X_LABELS[_axis], _PANELS),
             paper_setting=paper_setting,
             claims=tuple(f"FEDASYNC-{claim}" for claim in _CLAIMS[_number]),
+        )
+    )
+
+_HINGE = "With b = 4 the hinge cannot bend where K = 4: its curve lies on plain FedAsync's."
+_SWEEPS: tuple[tuple[str, str, str, str, Callable[..., list[Entry]], str, tuple[str, ...]], ...] = (
+    (
+        "the maximum staleness",
+        "staleness sweep",
+        "max_staleness",
+        "maximum staleness K",
+        staleness_sweep,
+        "Each point is the end of runs at one maximum staleness; K = 1 means always fresh.",
+        ("C11", "C12", "C18"),
+    ),
+    (
+        "α, small staleness",
+        "alpha sweep",
+        "alpha",
+        "mixing weight α",
+        partial(alpha_sweep, 0),
+        f"Each point is the end of runs with one α. {_HINGE} Mind the narrow range of the ordinate.",
+        ("C13", "C14"),
+    ),
+    (
+        "α, large staleness",
+        "alpha sweep",
+        "alpha",
+        "mixing weight α",
+        partial(alpha_sweep, 1),
+        "Each point is the end of runs with one α. Mind the narrow range of the ordinate.",
+        ("C13", "C15", "C18"),
+    ),
+)
+
+for _number, (_over, _role, _column, _label, _make, _text, _tested) in enumerate(_SWEEPS, start=8):
+    register(
+        Artifact(
+            id=f"fedasync-fig{_number}",
+            title=f"final accuracy and training loss over {_over}",
+            reference=f"Figure {_number} of Xie, Koyejo and Gupta (2019)",
+            description=_text,
+            notebook="notebooks/2_papers/fedasync_replication.ipynb",
+            make_grid=_make,
+            reduce=partial(_reduce_sweep, _role, _column, None if _number == 8 else _number - 9),
+            view=Curves(_label, (_PANELS[0], Panel("train_loss", "(b) training loss")), points=True),
+            paper_setting=paper_setting,
+            claims=tuple(f"FEDASYNC-{claim}" for claim in _tested),
         )
     )

@@ -69,12 +69,12 @@ def adaptive_is_calmer(study: Study) -> list[Comparison]:
 def hinge_is_plain(study: Study) -> list[Check]:
     """FEDASYNC-C07: equal final model and equal evaluations, bit for bit."""
     small, found = staleness(study, SMALL), []
-    others = study.select(role="identity") + study.select(method=f"{PLAIN}+Hinge", max_staleness=small)
+    others = study.select(role="identity") + study.select(role="curve", method=f"{PLAIN}+Hinge", max_staleness=small)
     for entry, result in others:
         if small > entry.spec.algorithm.weight.b:  # type: ignore[attr-defined]
             continue  # the hinge bends inside the pool, so nothing needs to be equal
         labels = {name: entry.labels[name] for name in ("alpha", "max_staleness", "seed")}
-        for _, plain in study.select(method=PLAIN, **labels):
+        for _, plain in study.select(role="curve", method=PLAIN, **labels):
             equal = result.history.evaluations == plain.history.evaluations and (
                 result.provenance["model_sha256"] == plain.provenance["model_sha256"]
             )

@@ -34,7 +34,7 @@ def runs_by_seed(study: Study, method: str, **labels: object) -> dict[int, list[
         labels["lr"] = chosen_lr(study, method)
     runs: dict[int, list[tuple[Entry, Result]]] = {}
     for entry, result in study.select(method=method, **labels):
-        if entry.labels["role"] != "identity":
+        if entry.labels["role"] in ("curve", "claim"):
             runs.setdefault(entry.labels["seed"], []).append((entry, result))
     return runs
 
@@ -86,6 +86,43 @@ def curves(study: Study, axis: str, staleness: int, methods: tuple[str, ...]) ->
             lr = next(iter(runs.values()))[0][0].labels["lr"]
             fixed = {"alpha": label.get("alpha"), "max_staleness": label.get("max_staleness"), "lr": lr}
             found.append(table.reset_index(names="x").assign(method=method, **fixed))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def sweep_values(study: Study, role: str, metric: str, method: str, column: str, **labels: object) -> pd.DataFrame:
+    """Return the last value of `metric` of every swept run of `method`: a row per seed, a column per swept value."""
+    found: dict[float, dict[int, float]] = {}
+    for entry, result in study.select(role=role, method=method, **labels):
+        values = found.setdefault(entry.labels[column], {})
+        values[entry.labels["seed"]] = result.history.evaluations[metric][-1]
+    return pd.DataFrame(found).sort_index().sort_index(axis=1)
+
+
+def sweep(study: Study, role: str, column: str, **labels: object) -> pd.DataFrame:
+    """Return mean, standard deviation and number over seeds of every point of a figure of final values.
+
+    Parameters
+    ----------
+    study : Study
+    role : str
+        Label of the runs: ``"staleness sweep"`` or ``"alpha sweep"``.
+    column : str
+        Label that the abscissa shows.
+    **labels
+        Further labels that the runs must have.
+
+    Returns
+    -------
+    DataFrame
+        As :func:`curves` returns it, with the method as the only thing that tells curves apart.
+    """
+    found = []
+    for method in dict.fromkeys(entry.labels["method"] for entry, _ in study.select(role=role, **labels)):
+        values = {metric: sweep_values(study, role, metric, method, column, **labels) for metric in METRICS}
+        table = pd.DataFrame({metric: frame.mean() for metric, frame in values.items()})
+        table = table.join(pd.DataFrame({f"{metric}_std": frame.std() for metric, frame in values.items()}))
+        table["n"] = values[METRICS[0]].count()
+        found.append(table.reset_index(names="x").assign(method=method, alpha=np.nan))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 

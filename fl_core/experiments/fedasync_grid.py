@@ -1,19 +1,21 @@
-"""The runs behind FedAsync's Figures 2 to 7.
+"""The runs behind FedAsync's Figures 2 to 10.
 
-Single-thread SGD, FedAvg, and FedAsync with constant, polynomial and hinge weights, at a small and at a large maximum
-staleness. Staleness is sampled, not simulated (specification, section 2.6), so there is no clock in these runs.
+Single-thread SGD, FedAvg, and FedAsync with constant, polynomial and hinge weights: as curves at a small and at a
+large maximum staleness (Figures 2 to 7), and by their final values over the maximum staleness (Figure 8) or over
+alpha (Figures 9 and 10). Staleness is sampled, not simulated (specification, section 2.6): these runs have no clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from fl_core.algorithms import SGD, FedAsync, FedAvg
 from fl_core.datasets import IID
-from fl_core.errors import SpecError, nearest
+from fl_core.errors import SpecError, nearest, unknown
 from fl_core.experiments.explain import explain
 from fl_core.experiments.profiles import CONVERGENCE, ConvergenceScale
 from fl_core.experiments.spec import RunSpec
@@ -27,8 +29,31 @@ DEVICES, SAMPLES, BATCH, ROUND = 100, 500, 50, 10
 STEPS = SAMPLES // BATCH
 """Gradients per local task, and iterations between two versions of SGD."""
 LOCAL_LR, WEIGHT_DECAY = 0.1, 1e-4
-MODELS = {"fashion-mnist": "lenet5"}
-"""The network for each data set."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is trained on a data set.
+
+    Attributes
+    ----------
+    model : str
+        The network at profile ``paper``.
+    reduced : str
+        The network at the smaller profiles.
+    preprocessing : str or dict
+        As a run specification takes it.
+    """
+
+    model: str
+    reduced: str
+    preprocessing: Any
+
+
+_LENET = Setup("lenet5", "lenet5", {})
+_CNN = Setup("fedasync_cnn", "fedasync_cnn(width=0.125)", "fedasync")
+SETUPS = {"fashion-mnist": _LENET, "cifar10": _CNN, "cifar10-surrogate": _CNN}
+"""By data set. CIFAR-10's is the paper's; a width of 1/8 makes the specification's network ``lite``."""
 ADAPTIVE = ("FedAsync", "FedAsync+Poly", "FedAsync+Hinge")
 
 
@@ -47,6 +72,14 @@ class Options(BaseModel):
         Proximal weight (0: Option I).
     lrs : tuple of float or None
         Learning rates tried for FedAvg and SGD; None: the profile's.
+    sweep_staleness : tuple of int or None
+        Maximum staleness K of each point of Figure 8, ascending; None: the profile's.
+    sweep_alpha : float
+        Mixing weight of Figure 8.
+    sweep_alphas : tuple of float or None
+        Mixing weight of each point of Figures 9 and 10, ascending; None: the profile's.
+    sweep_hinge_a : float
+        The hinge's a in Figures 9 and 10, where the paper prints another one (specification, E19).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,6 +91,17 @@ class Options(BaseModel):
     hinge_b: float = Field(4.0, ge=0, allow_inf_nan=False)
     rho: float = Field(0.1, ge=0, allow_inf_nan=False)
     lrs: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] | None = Field(None, min_length=1)
+    sweep_staleness: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
+    sweep_alpha: float = Field(0.8, gt=0, le=1)
+    sweep_alphas: tuple[Annotated[float, Field(gt=0, le=1)], ...] | None = Field(None, min_length=1)
+    sweep_hinge_a: float = Field(4.0, gt=0, allow_inf_nan=False)
+
+    @field_validator("sweep_staleness", "sweep_alphas")
+    @classmethod
+    def _sorted(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if value is not None and list(value) != sorted(set(value)):
+            raise ValueError(f"{list(value)} must ascend, without repetitions")
+        return value
 
     @field_validator("max_staleness")
     @classmethod
@@ -90,10 +134,10 @@ def changed(**overrides: Any) -> dict[str, Any]:
     return {name: value for name, value in overrides.items() if options(**{name: value}) != Options()}
 
 
-def grid(
+def convergence(
     axis: str, which: int, profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any
 ) -> list[Entry]:
-    """Return the runs of one figure.
+    """Return the runs of one of Figures 2 to 7.
 
     Parameters
     ----------
@@ -104,34 +148,71 @@ def grid(
     profile, dataset, seeds, **overrides
         As in :meth:`fl_core.experiments.artifacts.Artifact.grid`.
     """
-    chosen, scale = options(**overrides), CONVERGENCE[profile]
-    if dataset not in MODELS:
-        raise SpecError(f"no network is assigned to data set {dataset!r} here (valid: {', '.join(MODELS)})")
-    make = _Maker(dataset, scale, chosen)
+    make = _Maker(profile, dataset, seeds, options(**overrides))
+    chosen, scale = make.options, make.scale
     entries = []
-    for seed in scale.seeds if seeds is None else seeds:
+    for seed in make.seeds:
         for lr in chosen.lrs or scale.lrs:
             if axis == "gradients":
                 entries.append(make.sgd(lr, seed))
             entries += [make.fedavg(lr, seed), make.fedavg_start(lr, seed)]
         staleness = chosen.max_staleness[which]
-        for alpha in chosen.alphas or scale.alphas:
+        for alpha in make.alphas:
             entries += [make.fedasync(method, alpha, staleness, seed) for method in ADAPTIVE]
         if which == 1 and axis == "gradients":
-            alphas = [alpha for alpha in scale.claim_alphas if alpha not in (chosen.alphas or scale.alphas)]
+            alphas = [alpha for alpha in scale.claim_alphas if alpha not in make.alphas]
             entries += [make.fedasync("FedAsync", alpha, staleness, seed, role="claim") for alpha in alphas]
     if which == 0 and axis == "gradients":
-        first = (scale.seeds if seeds is None else seeds)[0]
-        entries += make.identities((chosen.alphas or scale.alphas)[0], first)
+        entries += make.identities(make.alphas[0], make.seeds[0])
     return entries
 
 
-class _Maker:
-    """Builds the entries of one data set, scale and choice of options."""
+def staleness_sweep(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of Figure 8: one for each maximum staleness, method and seed."""
+    make = _Maker(profile, dataset, seeds, options(**overrides))
+    return [
+        make.swept("staleness sweep", method, make.options.sweep_alpha, staleness, seed)
+        for seed in make.seeds
+        for staleness in make.options.sweep_staleness or make.scale.sweep_staleness
+        for method in ADAPTIVE
+    ]
 
-    def __init__(self, dataset: str, scale: ConvergenceScale, chosen: Options) -> None:
-        self.dataset, self.scale, self.options = dataset, scale, chosen
-        self.weights = {
+
+def alpha_sweep(which: int, profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of Figure 9 (`which` 0, small maximum staleness) or 10 (1): by alpha, method and seed."""
+    make = _Maker(profile, dataset, seeds, options(**overrides))
+    return [
+        make.swept("alpha sweep", method, alpha, make.options.max_staleness[which], seed)
+        for seed in make.seeds
+        for alpha in make.options.sweep_alphas or make.scale.sweep_alphas
+        for method in ADAPTIVE
+    ]
+
+
+def network(dataset: str, profile: str) -> tuple[str, Any]:
+    """Return the network and the preprocessing for a data set at a profile.
+
+    Raises
+    ------
+    SpecError
+        If the experiment is not laid out for that data set.
+    """
+    if dataset not in SETUPS:
+        raise unknown("data set of this experiment", dataset, SETUPS)
+    setup = SETUPS[dataset]
+    return (setup.model if profile == "paper" else setup.reduced), setup.preprocessing
+
+
+class _Maker:
+    """Builds the entries of one profile, data set and choice of options."""
+
+    def __init__(self, profile: str, dataset: str, seeds: Sequence[int] | None, chosen: Options) -> None:
+        self.dataset, self.options = dataset, chosen
+        self.scale: ConvergenceScale = CONVERGENCE[profile]
+        self.model, self.preprocessing = network(dataset, profile)
+        self.seeds = tuple(self.scale.seeds if seeds is None else seeds)
+        self.alphas = chosen.alphas or self.scale.alphas
+        self.weights: dict[str, Any] = {
             "FedAsync": Constant(),
             "FedAsync+Poly": Polynomial(a=chosen.poly_a),
             "FedAsync+Hinge": Hinge(a=chosen.hinge_a, b=chosen.hinge_b),
@@ -157,6 +238,23 @@ class _Maker:
     def fedasync(self, method: str, alpha: float, staleness: int, seed: int, role: str = "curve") -> Entry:
         algorithm = self._fedasync(alpha, self.weights[method], "missed_updates")
         return self._entry(method, algorithm, seed, alpha=alpha, max_staleness=staleness, role=role)
+
+    def swept(self, role: str, method: str, alpha: float, staleness: int, seed: int) -> Entry:
+        """One point of Figures 8 to 10, which need the final model only.
+
+        Where the same algorithm is run as a curve anyway, the point is that curve's end and costs nothing.
+        """
+        curve = self.fedasync(method, alpha, staleness, seed, role)
+        a_curve = staleness in self.options.max_staleness and alpha in self.alphas
+        for_claim = method == "FedAsync" and staleness == self.options.max_staleness[1]
+        bent = role == "alpha sweep" and method == "FedAsync+Hinge" and self.options.sweep_hinge_a
+        if not bent and (a_curve or (for_claim and alpha in self.scale.claim_alphas)):
+            return curve
+        weight = Hinge(a=bent, b=self.options.hinge_b) if bent else self.weights[method]
+        algorithm = self._fedasync(alpha, weight, "missed_updates")
+        return self._entry(
+            method, algorithm, seed, alpha=alpha, max_staleness=staleness, role=role, every=self.scale.updates
+        )
 
     def identities(self, alpha: float, seed: int) -> list[Entry]:
         """Return the further runs that must equal plain FedAsync at the small staleness (FEDASYNC-C07)."""
@@ -205,7 +303,8 @@ class _Maker:
         spec = RunSpec(
             dataset=self.dataset,
             partition=IID(samples_per_device=SAMPLES),
-            model=MODELS[self.dataset],
+            model=self.model,
+            preprocessing=self.preprocessing,
             world=World(devices=DEVICES, compute=ConstantCompute(), max_staleness=max_staleness),
             algorithm=algorithm,
             training=LocalTraining(lr=lr, batch_size=BATCH, weight_decay=WEIGHT_DECAY),

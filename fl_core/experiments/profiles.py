@@ -47,7 +47,7 @@ def profile(name: str) -> Profile:
 
 @dataclass(frozen=True)
 class ConvergenceScale:
-    """What a profile decides about FedAsync's Figures 2 to 7.
+    """What a profile decides about FedAsync's Figures 2 to 10.
 
     Attributes
     ----------
@@ -66,6 +66,10 @@ class ConvergenceScale:
         Mixing weights that only a claim needs, run without adaptivity at the larger staleness.
     lrs : tuple of float
         Learning rates among which FedAvg's and SGD's are chosen.
+    sweep_staleness : tuple of int
+        Maximum staleness of each point of Figure 8.
+    sweep_alphas : tuple of float
+        Mixing weight of each point of Figures 9 and 10.
     """
 
     updates: int
@@ -76,14 +80,20 @@ class ConvergenceScale:
     alphas: tuple[float, ...]
     claim_alphas: tuple[float, ...]
     lrs: tuple[float, ...]
+    sweep_staleness: tuple[int, ...]
+    sweep_alphas: tuple[float, ...]
 
 
 # smoke has one alpha and one learning rate, so that the whole grid takes well under a minute on two cores;
 # claims that compare values of alpha, and all that need a confidence interval, stay inconclusive there.
+_ALPHAS = (0.2, 0.4, 0.6, 0.8, 0.9)
 CONVERGENCE = {
-    "smoke": ConvergenceScale(20, 8, 5, 1_000, (0,), (0.6,), (), (0.1,)),
-    "laptop": ConvergenceScale(400, 160, 20, 10_000, (0, 1, 2), (0.6, 0.9), (0.2,), (0.05, 0.1, 0.2)),
-    "paper": ConvergenceScale(
-        2000, 800, 10, 50_000, tuple(range(10)), (0.6, 0.9), (0.2,), (0.01, 0.02, 0.05, 0.1, 0.2)
+    "smoke": ConvergenceScale(20, 8, 5, 1_000, (0,), (0.6,), (), (0.1,), (1, 16), (0.2, 0.9)),
+    "laptop": ConvergenceScale(
+        400, 160, 20, 10_000, (0, 1, 2), (0.6, 0.9), (0.2,), (0.05, 0.1, 0.2), (1, 4, 8, 12, 16), _ALPHAS
     ),
-}
+    "paper": ConvergenceScale(
+        2000, 800, 10, 50_000, tuple(range(10)), (0.6, 0.9), (0.2,), (0.01, 0.02, 0.05, 0.1, 0.2),
+        (1, 4, 8, 12, 16), _ALPHAS,
+    ),
+}  # fmt: skip
