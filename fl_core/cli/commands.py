@@ -215,6 +215,7 @@ def _make_artifact(
     from fl_core.experiments.store import default_store, write_atomically
     from fl_core.experiments.study import load_study
     from fl_core.report.figures import draw
+    from fl_core.report.tables import Table
 
     matplotlib.use("Agg")
     artifact, store = find_artifact(name), default_store()
@@ -229,15 +230,18 @@ def _make_artifact(
         raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
     grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store)
     study = load_study(empty, store)
-    figure, caption = draw(artifact, study)
+    shown, caption = draw(artifact, study)
     contents = {"csv": artifact.reduce(study).to_csv(index=False).encode(), "txt": f"{caption}\n".encode()}
-    with matplotlib.rc_context({"svg.hashsalt": name}):
-        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix, dpi=200, bbox_inches="tight", metadata=metadata)
-            contents[suffix] = buffer.getvalue()
+    if isinstance(shown, Table):
+        contents |= {"md": f"{shown.to_markdown()}\n".encode(), "html": f"{shown.to_html()}\n".encode()}
+    else:
+        with matplotlib.rc_context({"svg.hashsalt": name}):
+            for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+                buffer = io.BytesIO()
+                shown.savefig(buffer, format=suffix, dpi=200, bbox_inches="tight", metadata=metadata)
+                contents[suffix] = buffer.getvalue()
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{suffix}" for suffix in ("png", "svg", "csv", "txt")]
+    paths = [folder / f"{name}.{suffix}" for suffix in reversed(contents)]
     for path in paths:
         write_atomically(path, contents[path.suffix[1:]])
     echo(caption)

@@ -1,10 +1,10 @@
-"""Artifacts: the papers' tables and figures as grids of runs, with a reduction, a plot and claims."""
+"""Artifacts: the papers' tables and figures as grids of runs (or formulas), with a reduction, a view and claims."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -48,6 +48,42 @@ class Curves:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """A table, as data; :class:`fl_core.report.tables.Table` shows it.
+
+    Attributes
+    ----------
+    names : dict
+        Headings by column of the reduced frame; other columns keep their name.
+    digits : int
+        Decimals of floating-point numbers.
+    wrap : dict
+        Columns with long text and their least width in em.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    digits: int = 3
+    wrap: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that is no plot of curves: the name of a function in :mod:`fl_core.report.drawings`.
+
+    It is given the reduced frame.
+    """
+
+    name: str
+
+
+def no_runs(profile_name: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the grid of an artifact that formulas make."""
+    if overrides:
+        raise SpecError(f"this artifact has no parameters, so not {next(iter(overrides))!r}")
+    return []
+
+
+@dataclass(frozen=True)
 class Artifact:
     """One figure or table of a paper.
 
@@ -63,13 +99,13 @@ class Artifact:
         What to look at.
     notebook : str
         The chapter that shows it; a path in the repository.
-    make_grid : callable
-        ``(profile, dataset, seeds, **overrides) -> list of Entry``.
     reduce : callable
         ``(study) -> DataFrame`` with mean, standard deviation and number over seeds.
-    view : Curves
-        How the reduced frame is drawn.
-    paper_setting : callable
+    view : Curves, Columns or Drawing
+        How the reduced frame is shown.
+    make_grid : callable
+        ``(profile, dataset, seeds, **overrides) -> list of Entry``; without one the artifact needs no runs.
+    paper_setting : callable or None
         ``(profile, dataset, seeds, **overrides) -> DataFrame``: the paper's setting beside ours.
     claims : tuple of str
         Ids of the claims that it carries.
@@ -80,10 +116,10 @@ class Artifact:
     reference: str
     description: str
     notebook: str
-    make_grid: Callable[..., list[Entry]]
     reduce: Callable[[Study], pd.DataFrame]
-    view: Curves
-    paper_setting: Callable[..., pd.DataFrame]
+    view: Curves | Columns | Drawing
+    make_grid: Callable[..., list[Entry]] = no_runs
+    paper_setting: Callable[..., pd.DataFrame] | None = None
     claims: tuple[str, ...] = ()
 
     def grid(
@@ -121,12 +157,18 @@ class Artifact:
 
     def caption(self, study: Study) -> str:
         """Return, as a paragraph of Markdown, what the figure of `study` rests on and the command that makes it."""
+        if not study.entries:
+            return f"{self.reference}, {self.title}. Computed from formulas, no runs. Made by `{self.command()}`."
         seeds = study.seeds
         runs = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean and standard deviation over seeds {listed(seeds)}"
         return (
             f"{self.reference}, {self.title}. {study.dataset} ({study.data_kind} data), profile {study.profile}, "
             f"{runs}. Made by `{study.command(self.notebook)}`."
         )
+
+    def command(self) -> str:
+        """Return the command that writes the artifact to files."""
+        return f"fl-core regenerate {self.id}"
 
 
 ARTIFACTS: dict[str, Artifact] = {}

@@ -15,7 +15,8 @@ import pandas as pd
 
 from fl_core.datasets import load_dataset
 from fl_core.experiments import fedasync_claims as claims
-from fl_core.experiments.artifacts import Artifact, Curves, Panel, register
+from fl_core.experiments import fedasync_tables as tables
+from fl_core.experiments.artifacts import Artifact, Columns, Curves, Drawing, Panel, register
 from fl_core.experiments.fedasync_curves import AXES, curves, sweep
 from fl_core.experiments.fedasync_grid import (
     ADAPTIVE,
@@ -85,6 +86,45 @@ def _reduce_sweep(role: str, column: str, which: int | None, study: Study) -> pd
     return sweep(study, role, column, **labels)
 
 
+_PAPER, _CHAPTER = "Xie, Koyejo and Gupta (2019)", "notebooks/2_papers/fedasync_replication.ipynb"
+
+register(
+    Artifact(
+        id="fedasync-fig1",
+        title="the system, and three workers in time",
+        reference=f"Figure 1 of {_PAPER}",
+        description="Scheduler and updater work at the same time; a worker's model waits for nobody.",
+        notebook=_CHAPTER,
+        reduce=tables.three_workers,
+        view=Drawing("fedasync-system"),
+    )
+)
+register(
+    Artifact(
+        id="fedasync-tab1",
+        title="notation",
+        reference=f"Table 1 of {_PAPER}",
+        description="The paper's symbols, with the ones that it uses and does not list, and their names in code.",
+        notebook=_CHAPTER,
+        reduce=tables.notation,
+        view=Columns(wrap={"meaning": 16, "in a run": 10}),
+    )
+)
+register(
+    Artifact(
+        id="fedasync-tab2",
+        title="the convolutional network",
+        reference=f"Table 2 of {_PAPER}",
+        description="What is printed, and what is built and counted here, layer by layer.",
+        notebook=_CHAPTER,
+        reduce=tables.network_table,
+        view=Columns(
+            {"paper": "the paper", "built": "built here", "multiply_adds": "multiply-adds per image",
+             "statistics": "running statistics"},
+        ),
+    )
+)  # fmt: skip
+
 _PANELS = (
     Panel("test_accuracy", "(a) top-1 test accuracy"),
     Panel("train_loss", "(b) training loss, log scale", log=True),
@@ -113,9 +153,9 @@ for _number, (_axis, _which) in enumerate(((a, w) for a in AXES for w in (0, 1))
         Artifact(
             id=f"fedasync-fig{_number}",
             title=f"accuracy and training loss by {_axis}, {('small', 'large')[_which]} staleness",
-            reference=f"Figure {_number} of Xie, Koyejo and Gupta (2019)",
+            reference=f"Figure {_number} of {_PAPER}",
             description=_LOOK[_axis],
-            notebook="notebooks/2_papers/fedasync_replication.ipynb",
+            notebook=_CHAPTER,
             make_grid=partial(convergence, _axis, _which),
             reduce=partial(_reduce, _axis, _which),
             view=Curves(_X_LABELS[_axis], _PANELS),
@@ -160,9 +200,9 @@ for _number, (_over, _role, _column, _label, _make, _text, _tested) in enumerate
         Artifact(
             id=f"fedasync-fig{_number}",
             title=f"final accuracy and training loss over {_over}",
-            reference=f"Figure {_number} of Xie, Koyejo and Gupta (2019)",
+            reference=f"Figure {_number} of {_PAPER}",
             description=_text,
-            notebook="notebooks/2_papers/fedasync_replication.ipynb",
+            notebook=_CHAPTER,
             make_grid=_make,
             reduce=partial(_reduce_sweep, _role, _column, None if _number == 8 else _number - 9),
             view=Curves(_label, (_PANELS[0], Panel("train_loss", "(b) training loss")), points=True),

@@ -1,13 +1,16 @@
-"""The claims of FedAsync that Figures 2 to 7 carry, with the specification's tests and thresholds (section 8)."""
+"""The claims of FedAsync that Figures 2 to 10 carry, with the specification's tests and thresholds (section 8)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pandas as pd
+from scipy import stats
 
 from fl_core.experiments.claims import Check, Claim, Comparison, register
-from fl_core.experiments.fedasync_curves import alphas, area, oscillation
+from fl_core.experiments.fedasync_curves import alphas, area, oscillation, sweep_values
+from fl_core.experiments.fedasync_grid import ADAPTIVE
 from fl_core.experiments.study import Study
 from fl_core.formulas.staleness import Hinge
 
@@ -104,6 +107,98 @@ def towards_sgd(study: Study) -> list[Comparison]:
     return [Comparison(name, fast, slow)] if fast and slow else []
 
 
+def slower_but_alive(study: Study) -> list[Comparison]:
+    """FEDASYNC-C11."""
+    small, large = staleness(study, SMALL), staleness(study, LARGE)
+    loss, accuracy = (_by_staleness(study, metric, PLAIN) for metric in ("train_loss", "test_accuracy"))
+    found = []
+    if loss.shape[1] > 1:
+        found.append(Comparison("rank correlation of loss with K", _correlation(loss), _one(loss), 0.0, above=True))
+    if {small, large} <= set(accuracy.columns):
+        name = f"accuracy, K = {large} against {small}"
+        found.append(Comparison(name, _seeds(accuracy[large]), _seeds(accuracy[small]), 0.9, above=True))
+    return found
+
+
+def adaptive_helps_when_stale(study: Study) -> list[Comparison]:
+    """FEDASYNC-C12."""
+    large = staleness(study, LARGE)
+    plain, poly = (_by_staleness(study, "train_loss", method) for method in (PLAIN, f"{PLAIN}+Poly"))
+    known = large in plain.columns and large in poly.columns
+    return [Comparison(f"K = {large}", _seeds(poly[large]), _seeds(plain[large]))] if known else []
+
+
+def robust_to_alpha(study: Study) -> list[Comparison]:
+    """FEDASYNC-C13: the range of each seed, which is at least the range of the means."""
+    found = []
+    for which in (SMALL, LARGE):
+        for method in ADAPTIVE:
+            values = _by_alpha(study, method, which)
+            if values.shape[1] > 1:
+                spread = _seeds(values.max(axis=1) - values.min(axis=1))
+                found.append(Comparison(f"K = {staleness(study, which)}, {method}", spread, _one(values), 0.05))
+    return found
+
+
+def adaptivity_is_unnecessary(study: Study) -> list[Comparison]:
+    """FEDASYNC-C14: the difference is within 0.02 to both sides."""
+    plain, poly = (_by_alpha(study, method, SMALL) for method in (PLAIN, f"{PLAIN}+Poly"))
+    found = []
+    for alpha in plain.columns.intersection(poly.columns):
+        difference = (poly[alpha] - plain[alpha]).dropna()
+        for bound, above in ((0.02, False), (-0.02, True)):
+            found.append(Comparison(f"α = {alpha:g}", _seeds(difference), _one(difference), bound, above))
+    return found
+
+
+def best_alpha(study: Study) -> list[Comparison]:
+    """FEDASYNC-C15."""
+    found = []
+    for method in ADAPTIVE:
+        values = _by_alpha(study, method, LARGE)
+        if values.shape[1] > 1:
+            found.append(Comparison(method, _correlation(values), _one(values), 0.0, above=method != PLAIN))
+    return found
+
+
+def poly_beats_hinge(study: Study) -> list[Comparison]:
+    """FEDASYNC-C18."""
+    large, methods = staleness(study, LARGE), (f"{PLAIN}+Poly", f"{PLAIN}+Hinge")
+    poly, hinge = (_by_alpha(study, method, LARGE) for method in methods)
+    found = [
+        Comparison(f"Fig. 10, α = {alpha:g}", _seeds(poly[alpha]), _seeds(hinge[alpha]), above=True)
+        for alpha in poly.columns.intersection(hinge.columns)
+    ]
+    poly, hinge = (_by_staleness(study, "test_accuracy", method) for method in methods)
+    if large in poly.columns and large in hinge.columns:
+        found.append(Comparison(f"Fig. 8, K = {large}", _seeds(poly[large]), _seeds(hinge[large]), above=True))
+    return found
+
+
+def _by_staleness(study: Study, metric: str, method: str) -> pd.DataFrame:
+    return sweep_values(study, "staleness sweep", metric, method, "max_staleness")
+
+
+def _by_alpha(study: Study, method: str, which: int) -> pd.DataFrame:
+    return sweep_values(study, "alpha sweep", "test_accuracy", method, "alpha", max_staleness=staleness(study, which))
+
+
+def _seeds(values: pd.Series) -> dict[int, float]:
+    return {int(seed): float(value) for seed, value in zip(values.index, values, strict=True)}
+
+
+def _correlation(values: pd.DataFrame) -> dict[int, float]:
+    """Spearman's rank correlation of each row with the column names; 0 if all its values are equal."""
+    found = values.apply(
+        lambda row: stats.spearmanr(values.columns, row).statistic if row.nunique() > 1 else 0.0, axis=1
+    )
+    return _seeds(found)
+
+
+def _one(values: pd.DataFrame | pd.Series) -> dict[int, float]:
+    return {int(seed): 1.0 for seed in values.index}
+
+
 def counters(column: str, asynchronous: int, rounds: int) -> Callable[[Study], list[Check]]:
     """Return the check that every evaluation of every run counts exactly so much per global epoch."""
 
@@ -112,7 +207,7 @@ def counters(column: str, asynchronous: int, rounds: int) -> Callable[[Study], l
         for name, per_epoch in ((PLAIN, asynchronous), ("FedAvg", rounds)):
             frames = [
                 result.history.evaluation_frame()
-                for entry, result in study.select(part="whole")
+                for entry, result in study.select(role="curve", part="whole")
                 if entry.labels["method"].startswith(name)
             ]
             holds = all((frame[column] == per_epoch * frame["version"]).all() for frame in frames)
@@ -171,10 +266,26 @@ _add("C09", "Fig. 6", "With little staleness FedAsync is faster than FedAvg for 
 _add("C10", "Fig. 7", "With much staleness it is similar to FedAvg for the same communication.",
      "area per communication(FedAsync, large K) ≤ 1.1 times that of FedAvg, each α",
      lambda study: _against(study, "communications", LARGE, "FedAvg", 1.1))  # fmt: skip
+_add("C11", "Fig. 8", "More staleness makes FedAsync slower, but not catastrophically.",
+     "rank correlation of final loss with K > 0; final accuracy at the large K ≥ 0.9 times that at the small K",
+     slower_but_alive)  # fmt: skip
+_add("C12", "Fig. 8", "Adaptive mixing mitigates the instability that much staleness causes.",
+     "final loss(+Poly) ≤ final loss(FedAsync), large K", adaptive_helps_when_stale, fragile=True)  # fmt: skip
+_add("C13", "Figs 9, 10", "FedAsync is robust to α: the differences are tiny.",
+     "range of final accuracy over α ≤ 0.05, each method and K", robust_to_alpha)  # fmt: skip
+_add("C14", "Fig. 9", "With little staleness adaptive mixing is less necessary.",
+     "|final accuracy(+Poly) − final accuracy(FedAsync)| ≤ 0.02, small K, each α",
+     adaptivity_is_unnecessary)  # fmt: skip
+_add("C15", "Fig. 10", "With much staleness plain FedAsync prefers a small α, adaptive mixing a large one.",
+     "rank correlation of final accuracy with α: below 0 for FedAsync, above 0 for +Poly and +Hinge, large K",
+     best_alpha, fragile=True)  # fmt: skip
 _add("C16", "Figs 2, 3", "FedAsync's speed lies between SGD's and FedAvg's.",
      "0.95 area(SGD) ≤ area(FedAsync) ≤ 1.1 area(FedAvg), each K and α", between)  # fmt: skip
 _add("C17", "Figs 2, 3", "Larger α and less staleness bring it closer to SGD, the opposite closer to FedAvg.",
      "area(α = 0.9, small K) < area(α = 0.2, large K)", towards_sgd)  # fmt: skip
+_add("C18", "section 6", "Polynomial weights with a = 0.5 are the best adaptive strategy.",
+     "final accuracy(+Poly) ≥ final accuracy(+Hinge), large K, Figure 8 and each α of Figure 10",
+     poly_beats_hinge, fragile=True)  # fmt: skip
 _add("C22", "Figs 6, 7", "A global epoch of FedAvg costs ten times the communications.",
      "2 and 20 transfers per epoch in every evaluation", counters("communications", 2, 20), exact=True)  # fmt: skip
 _add("C23", "Figs 2, 3", "A global epoch applies 10 gradients in FedAsync and 100 in FedAvg.",

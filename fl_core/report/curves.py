@@ -37,7 +37,7 @@ def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
             len(panels), 1, figsize=(5.6, 2.7 * len(panels) + 0.24 * rows), sharex=True, squeeze=False
         )
         for axis, panel in zip(axes[:, 0], panels, strict=True):
-            _draw(axis, frame, panel, parameter, values)
+            _draw(axis, frame, panel, view, values)
         axes[-1, 0].set_xlabel(view.x_label)
         handles = _handles(frame, parameter, view.symbol, values)
         figure.legend(handles=handles, loc="outside lower center", ncols=2, handlelength=3.2)
@@ -45,11 +45,13 @@ def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
     return figure
 
 
-def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, parameter: str, values: list[float]) -> None:
-    for (method, value), curve in frame.groupby(["method", parameter], dropna=False, sort=False):
+def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, view: Curves, values: list[float]) -> None:
+    for (method, value), curve in frame.groupby(["method", view.parameter], dropna=False, sort=False):
         look = line_of(str(method), values.index(value) if value in values else 0)
         x, mean, std = (curve[c].to_numpy(float) for c in ("x", panel.column, f"{panel.column}_std"))
-        axis.plot(x, mean, markevery=(len(x) // 12, max(1, len(x) // 6)), **look)
+        if view.points:
+            look |= {"marker": look["marker"] or "s"}
+        axis.plot(x, mean, markevery=1 if view.points else (len(x) // 12, max(1, len(x) // 6)), **look)
         if np.isfinite(std).any():
             low = np.maximum(mean - std, mean / 10) if panel.log else mean - std
             axis.fill_between(x, low, mean + std, color=look["color"], alpha=0.15, lw=0)

@@ -29,18 +29,21 @@ from fl_core.report.figures import draw
 from fl_core.report.tables import Table, claims_table, details_table, with_spread
 
 FIGURES = [f"fedasync-fig{number}" for number in range(2, 8)]
-TINY = ConvergenceScale(10, 4, 2, 200, (0, 1), (0.6, 0.9), (0.2,), (0.05, 0.1))
+SWEEPS = [f"fedasync-fig{number}" for number in range(8, 11)]
+TINY = ConvergenceScale(10, 4, 2, 200, (0, 1), (0.6, 0.9), (0.2,), (0.05, 0.1), (1, 4, 16), (0.2, 0.9))
+LINEAR = fedasync_grid.Setup("linear", "linear", {})
 
 
 def runs(study: Study) -> int:
     return len({entry.spec.hash for entry in study.entries})
 
 
-def test_the_six_figures_are_registered() -> None:
-    assert [name for name in artifacts() if name.startswith("fedasync")] == FIGURES
-    assert find_artifacts(["fedasync-*"]) == [artifacts()[name] for name in FIGURES]
+def test_every_figure_and_table_of_the_paper_is_registered() -> None:
+    names = {name for name in artifacts() if name.startswith("fedasync")}
+    assert names >= {"fedasync-fig1", "fedasync-tab1", "fedasync-tab2", *FIGURES, *SWEEPS}
+    assert find_artifacts(["fedasync-*"]) == [artifacts()[name] for name in artifacts() if name in names]
     for name in ("fedasync-fig22", "fedsync-*"):
-        with pytest.raises(SpecError, match=r"unknown artifact.*did you mean 'fedasync-fig"):
+        with pytest.raises(SpecError, match=r"unknown artifact.*did you mean 'fedasync-"):
             find_artifacts([name])
 
 
@@ -48,15 +51,15 @@ def test_profiles_have_one_list() -> None:
     assert tuple(PROFILES) == NOTEBOOK_PROFILES == tuple(CONVERGENCE)
 
 
-@pytest.mark.parametrize(("profile", "count"), [("smoke", 12), ("laptop", 69), ("paper", 283)])
+@pytest.mark.parametrize(("profile", "count"), [("smoke", 30), ("laptop", 165), ("paper", 603)])
 def test_the_figures_share_their_runs(profile: str, count: int) -> None:
-    together = make_study(find_artifacts(["fedasync-*"]), profile)
-    assert runs(together) == count
-    assert count < sum(runs(make_study(artifact, profile)) for artifact in find_artifacts(["fedasync-*"]))
+    figures = find_artifacts(FIGURES + SWEEPS)
+    assert runs(make_study(figures, profile)) == count
+    assert count < sum(runs(make_study(artifact, profile)) for artifact in figures)
 
 
 def test_the_paper_profile_is_the_papers_setting() -> None:
-    study = make_study(find_artifacts(["fedasync-*"]), "paper")
+    study = make_study(find_artifacts(FIGURES), "paper")
     assert study.seeds == list(range(10))
     for entry in study.entries:
         spec, algorithm = entry.spec, entry.spec.algorithm
@@ -131,7 +134,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Stor
     folder: Path = tmp_path_factory.mktemp("results")
     store = Store(folder, folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(fedasync_grid.MODELS, "fashion-mnist", "linear")
+        patch.setitem(fedasync_grid.SETUPS, "fashion-mnist", LINEAR)
         patch.setitem(CONVERGENCE, "smoke", TINY)
         study = make_study(find_artifacts(["fedasync-*"]), "smoke")
         execute([entry.spec for entry in study.entries], jobs=1, store=store, progress=False)
@@ -216,6 +219,71 @@ def test_every_figure_is_drawn_with_a_true_caption(tiny: tuple[Study, Store]) ->
             assert part in caption
 
 
+def test_figures_of_final_values_show_the_ends_of_runs(tiny: tuple[Study, Store]) -> None:
+    study, _ = tiny
+    frame = find_artifact("fedasync-fig8").reduce(study)
+    assert list(frame.columns[:1]) == ["x"]
+    assert frame.groupby("method")["x"].apply(list).to_dict() == {
+        method: [1, 4, 16] for method in ("FedAsync", "FedAsync+Poly", "FedAsync+Hinge")
+    }
+    for which, (name, staleness) in enumerate(zip(SWEEPS[1:], (4, 16), strict=True)):
+        artifact = find_artifact(name)
+        frame = artifact.reduce(study).set_index(["method", "x"])
+        found = study.select(role="alpha sweep", method="FedAsync+Poly", alpha=0.9, max_staleness=staleness)
+        ends = [result.history.evaluations["test_accuracy"][-1] for _, result in found]
+        assert [entry.labels["seed"] for entry, _ in found] == [0, 1]
+        assert frame.loc[("FedAsync+Poly", 0.9), "test_accuracy"] == pytest.approx(np.mean(ends))
+        assert frame.loc[("FedAsync+Poly", 0.9), "test_accuracy_std"] == pytest.approx(np.std(ends, ddof=1))
+        figure, caption = draw(artifact, study)
+        assert f"Figure {9 + which} of" in caption
+        assert all(len(axis.lines) == 3 for axis in figure.axes)  # type: ignore[union-attr]
+
+
+def test_a_swept_run_that_is_a_curve_anyway_is_not_run_twice() -> None:
+    curves_, sweep = (make_study(find_artifact(n), "laptop") for n in ("fedasync-fig3", "fedasync-fig10"))
+    shared = {e.spec.hash for e in curves_.entries} & {e.spec.hash for e in sweep.entries}
+    kinds = {(e.labels["method"], e.labels["alpha"]) for e in sweep.entries if e.spec.hash in shared}
+    assert kinds == {("FedAsync", 0.2), *((f"FedAsync{w}", a) for w in ("", "+Poly") for a in (0.6, 0.9))}
+    hinges = {e.spec.algorithm.weight.a for e in sweep.entries if e.labels["method"] == "FedAsync+Hinge"}
+    assert hinges == {4.0}  # the paper prints another a for Figures 9 and 10 (E19)
+
+
+def test_cifar_10_is_trained_as_in_the_paper() -> None:
+    for profile, model in (("paper", "fedasync_cnn"), ("laptop", "fedasync_cnn(width=0.125)")):
+        for entry in make_study(find_artifact("fedasync-fig8"), profile, "cifar10-surrogate").entries:
+            assert (entry.spec.model, entry.spec.preprocessing.crop) == (model, 24)
+    with pytest.raises(SpecError, match="unknown data set of this experiment 'imdb'"):
+        make_study(find_artifact("fedasync-fig8"), "smoke", "imdb")
+
+
+def test_table_2_is_built_as_printed() -> None:
+    artifact = find_artifact("fedasync-tab2")
+    table, caption = draw(artifact, make_study(artifact, "smoke"))
+    assert isinstance(table, Table)
+    assert "no runs" in caption
+    rows = table.frame.set_index("layer")
+    layers = rows.drop(index=["softmax", "total"])
+    assert list(layers["paper"]) == list(layers["built"])
+    assert list(layers["input"]) == ["data", *layers.index[:-1]]
+    total = rows.loc["total"]
+    assert (total["parameters"], total["statistics"], total["multiply_adds"]) == (2_625_866, 768, 56_443_904)
+    expected = {"conv1": 1_792, "conv2": 36_928, "conv3": 73_856, "conv4": 147_584, "fc1": 2_359_808, "fc3": 5_130}
+    assert rows["parameters"][list(expected)].to_dict() == expected
+    with pytest.raises(SpecError, match="no parameters, so not 'alpha'"):
+        make_study(artifact, "smoke", alpha=0.5)
+
+
+def test_figure_1_shows_the_timeline_of_the_oracle() -> None:
+    artifact = find_artifact("fedasync-fig1")
+    frame = artifact.reduce(make_study(artifact, "smoke"))
+    assert list(zip(frame["end"], frame["worker"], frame["version"], frame["base"], strict=True))[:5] == [
+        (3, "A", 1, 0), (5, "B", 2, 0), (6, "A", 3, 1), (7, "C", 4, 0), (9, "A", 5, 3),
+    ]  # fmt: skip
+    assert (frame["staleness"].sum(), len(frame)) == (19, 12)
+    figure, _ = draw(artifact, make_study(artifact, "smoke"))
+    assert len(figure.axes) == 2  # type: ignore[union-attr]
+
+
 def test_tables_are_readable(tiny: tuple[Study, Store]) -> None:
     study, _ = tiny
     table = Table(with_spread(final_metrics(study), ["test_accuracy", "train_loss"]), {"n": "seeds"})
@@ -238,7 +306,7 @@ def test_only_a_complete_larger_profile_is_shown_instead(
     _, store = tiny
     chosen = find_artifacts(["fedasync-*"])
     monkeypatch.setitem(CONVERGENCE, "laptop", TINY)  # the same runs, called by a larger profile's name
-    monkeypatch.setitem(fedasync_grid.MODELS, "fashion-mnist", "linear")
+    monkeypatch.setitem(fedasync_grid.SETUPS, "fashion-mnist", LINEAR)
     larger = larger_stored(chosen, store, "smoke")
     assert larger is not None
     assert (larger.profile, larger.complete) == ("laptop", True)
@@ -247,7 +315,7 @@ def test_only_a_complete_larger_profile_is_shown_instead(
     assert larger_stored(chosen, Store(tmp_path, tmp_path), "smoke") is None
     empty = make_study(chosen, "smoke")
     with pytest.raises(RunError, match="none of its runs"):
-        draw(chosen[0], empty)
+        draw(find_artifact("fedasync-fig2"), empty)
 
 
 def test_a_parameter_may_be_left_to_the_profile() -> None:

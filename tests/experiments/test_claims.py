@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,11 @@ from fl_core.experiments.study import Entry, Study
 from fl_core.runtime import History
 from fl_core.runtime.history import append
 
+CURVES = [f"fedasync-fig{n}" for n in range(2, 8)]
+SWEEPS = [f"fedasync-fig{n}" for n in range(8, 11)]
 EMPIRICAL = [f"FEDASYNC-C{n:02d}" for n in (1, 2, 3, 4, 5, 6, 8, 9, 10, 16, 17)]
+
+FINAL = [f"FEDASYNC-C{n}" for n in (11, 12, 13, 14, 15, 18)]
 
 
 def by_seed(*values: float) -> dict[int, float]:
@@ -107,7 +113,7 @@ def fabricated_study(slowness: dict[str, float] | None = None, shake: dict[str, 
     """A laptop study in which everything is as the paper says, unless changed."""
     taus = {"SGD": 1000.0, "FedAsync": 1350.0, "FedAvg": 3000.0, "staleness": 0.3, "alpha": 0.2} | (slowness or {})
     shakes = {"FedAsync": 0.2, "FedAsync+Poly": 0.05, "FedAsync+Hinge": 0.05} | (shake or {})
-    study = make_study(find_artifacts(["fedasync-*"]), "laptop")
+    study = make_study(find_artifacts(CURVES), "laptop")
     results = {entry.spec.hash: fabricate(entry, taus, shakes) for entry in study.entries}
     return dataclasses.replace(study, results=results)
 
@@ -156,10 +162,56 @@ def test_one_seed_proves_nothing_but_exact_claims() -> None:
 
 
 def test_missing_runs_are_inconclusive_not_an_error() -> None:
-    empty = make_study(find_artifacts(["fedasync-*"]), "smoke")
+    empty = make_study(find_artifacts(CURVES + SWEEPS), "smoke")
     assert set(verdicts(empty).values()) == {"inconclusive"}
     assert set(ledger(judge(EMPIRICAL, empty))["at"]) == {"no runs to judge it on"}
     assert details(judge(["FEDASYNC-C01"], empty)).empty
+
+
+def swept_study(accuracy: Callable[[dict[str, Any]], float], loss: Callable[[dict[str, Any]], float]) -> Study:
+    """A laptop study of Figures 8 to 10 whose runs end where two functions of their labels say, give or take little."""
+    study = make_study(find_artifacts(SWEEPS), "laptop")
+    results = {}
+    for entry in study.entries:
+        history, noise = History(), 1e-4 * np.random.default_rng(entry.labels["seed"]).normal()
+        end = {"train_loss": loss(entry.labels) + noise, "test_accuracy": accuracy(entry.labels) + noise}
+        append(history.evaluations, version=400, gradients=4000, **end)
+        results[entry.spec.hash] = Result(entry.spec, history, {"data": "real"})
+    return dataclasses.replace(study, results=results)
+
+
+def slope(labels: dict[str, Any]) -> int:
+    """What the paper says of the large staleness: adaptive weights like a large alpha, the plain method does not."""
+    return (-1 if labels["method"] == "FedAsync" else 1) if labels["max_staleness"] == 16 else 0
+
+
+def bonus(labels: dict[str, Any]) -> float:
+    return {"FedAsync": 0.0, "FedAsync+Hinge": 0.003, "FedAsync+Poly": 0.006}[labels["method"]]
+
+
+def test_a_world_like_the_papers_reproduces_every_claim_about_final_values() -> None:
+    study = swept_study(
+        lambda run: 0.8 + bonus(run) + 0.01 * slope(run) * run["alpha"],
+        lambda run: 0.5 + 0.01 * run["max_staleness"] - bonus(run),
+    )
+    assert [j.verdict for j in judge(FINAL, study)] == ["reproduced"] * len(FINAL)
+    assert {len(j.parts) for j in judge(FINAL, study)} == {1, 2, 3, 6, 10}
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "loss", "fail"),
+    [
+        (lambda run: 0.8, lambda run: 0.5 - 0.01 * run["max_staleness"], {"C11"}),  # staleness helps
+        (lambda run: 0.8 if run["max_staleness"] < 16 else 0.6, lambda run: 0.5, {"C11"}),  # a catastrophe
+        (lambda run: 0.8, lambda run: 0.5 + bonus(run), {"C12"}),
+        (lambda run: 0.8 + 0.1 * run["alpha"], lambda run: 0.5, {"C13", "C15"}),  # a range of 0.07
+        (lambda run: 0.8 - 10 * bonus(run), lambda run: 0.5, {"C14", "C18"}),  # adaptivity costs 0.06
+        (lambda run: 0.8 + 10 * bonus(run), lambda run: 0.5, {"C14"}),  # or brings that much
+    ],
+)
+def test_other_final_values_do_not(accuracy: Callable, loss: Callable, fail: set[str]) -> None:
+    found = {j.claim.id[-3:]: j.verdict for j in judge(FINAL, swept_study(accuracy, loss))}
+    assert fail <= {name for name, verdict in found.items() if verdict == "not reproduced"}
 
 
 def test_a_miscounted_epoch_refutes_the_counters() -> None:
