@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from fl_core.algorithms.base import Algorithm, register
 from fl_core.formulas.fedasync import alpha_t, mix
@@ -12,7 +14,10 @@ from fl_core.formulas.staleness import Constant, StalenessWeight
 from fl_core.tasks import Proximal
 
 if TYPE_CHECKING:
-    from fl_core.runtime import DeviceHandle, ServerHandle
+    from fl_core.runtime import DeviceHandle, ServerHandle, Upload
+
+MOMENTUM = 0.1
+"""Part of a batch-norm statistic that one mini-batch replaces: PyTorch's default, and that of all our networks."""
 
 
 @register
@@ -33,6 +38,13 @@ class FedAsync(Algorithm):
         For ``"step"``: alpha is multiplied by the factor after this epoch.
     convention : str
         Argument of s: ``"missed_updates"`` (a fresh model has 0) or ``"paper"`` (a fresh model has 1).
+    drop_above : int or None
+        An upload that missed more updates than this is dropped. With a clock it makes no version and counts as
+        discarded; where staleness is sampled it is a global epoch of weight 0 (A22). None: nothing is dropped.
+    bn_start : str
+        Batch-norm statistics of local training start as those of the received model (``"base"``), or as the newest
+        global ones when the upload arrives (``"latest"``), as in the authors' code: a stale model lends it only its
+        parameters (A9). That is a correction made afterwards; with a clock no device could know them beforehand.
     concurrency : int
         Devices in flight.
     """
@@ -44,6 +56,8 @@ class FedAsync(Algorithm):
     step_epoch: int = Field(800, ge=1)
     step_factor: float = Field(0.5, gt=0, le=1)
     convention: Literal["missed_updates", "paper"] = "missed_updates"
+    drop_above: int | None = Field(None, ge=0)
+    bn_start: Literal["base", "latest"] = "base"
     concurrency: int = Field(10, ge=1)
 
     async def scheduler(self, server: ServerHandle) -> None:
@@ -51,20 +65,32 @@ class FedAsync(Algorithm):
         await server.keep_busy(self.concurrency)
 
     async def updater(self, server: ServerHandle) -> None:
-        """Mix each arrival (FA-2) with weight alpha_t (FA-6)."""
+        """Mix each arrival (FA-2) with weight alpha_t (FA-6), or drop it."""
         [upload] = await server.receive()
+        if self.drops(upload.staleness) and not server.sampled:
+            server.discard(upload)
+            return
         weight = self.mixing_weight(server.version + 1, upload.staleness)
-        server.commit(mix(server.model, upload.model, weight), weight=weight)
+        model = upload.model if self.bn_start == "base" else _from_latest_statistics(server, upload)
+        server.commit(mix(server.model, model, weight), weight=weight)
 
     async def device(self, device: DeviceHandle) -> None:
         """Train from the received model, held back to it in Option II."""
         snapshot = await device.download()
         objective = Proximal(self.rho) if self.rho else None
         trained = await device.train(snapshot.model, objective=objective)
-        await device.upload(model=trained.model, based_on=snapshot)
+        # A version that the server knows: named, not sent.
+        known = {"start": snapshot} if self.bn_start == "latest" else {}
+        await device.upload(model=trained.model, based_on=snapshot, **known)
+
+    def drops(self, staleness: int) -> bool:
+        """Return whether an upload that missed `staleness` updates is too stale to be used."""
+        return self.drop_above is not None and staleness > self.drop_above
 
     def mixing_weight(self, epoch: int, staleness: int) -> float:
         """Return alpha_t (FA-6) of global epoch `epoch` (from 1) for an upload that missed `staleness` updates."""
+        if self.drops(staleness):
+            return 0.0
         return alpha_t(
             self.alpha,
             epoch,
@@ -79,3 +105,28 @@ class FedAsync(Algorithm):
     def most_in_flight(self) -> int:
         """Return the concurrency."""
         return self.concurrency
+
+
+def restarted_statistics(trained: Tensor, start: Tensor, latest: Tensor, steps: int) -> Tensor:
+    """Return the batch-norm statistics that training would have ended with, had they started as `latest`.
+
+    A step replaces r by (1 - m) r + m (statistic of the mini-batch), m the momentum, and training never reads r. So
+    after H steps r is (1 - m)^H times its start plus what the mini-batches add, which does not depend on the start.
+
+    Parameters
+    ----------
+    trained, start : Tensor
+        ``[b]``, running means and variances after and before the task.
+    latest : Tensor
+        ``[b]``, what they should have started as.
+    steps : int
+        H, the mini-batches of the task.
+    """
+    return trained + (1 - MOMENTUM) ** steps * (latest - start)
+
+
+def _from_latest_statistics(server: ServerHandle, upload: Upload) -> Tensor:
+    """Return the upload's model ``[d]`` as if its statistics had started as the newest global ones."""
+    parameters, trained = upload.model.tensor_split([server.num_parameters])
+    start, latest = (model[server.num_parameters :] for model in (upload.start.model, server.model))
+    return torch.cat([parameters, restarted_statistics(trained, start, latest, upload.steps)])

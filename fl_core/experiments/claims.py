@@ -148,6 +148,8 @@ class Claim:
         Expected to depend on the size of the experiment: reported, never a gate.
     exact : bool
         Needs equality, not statistics.
+    computed : bool
+        About the theory or the system: judged on formulas, toys and small simulations, whatever the data set.
     """
 
     id: str
@@ -157,6 +159,7 @@ class Claim:
     judge: Callable[[Study], Sequence[Comparison | Check]]
     fragile: bool = False
     exact: bool = False
+    computed: bool = False
 
 
 @dataclass(frozen=True)
@@ -256,6 +259,6 @@ def _row(judgement: Judgement) -> dict[str, object]:
         "at": part.name if part else "no runs to judge it on",
         "test": claim.test,
         "seeds": max((len(p.seeds) for p in judgement.parts), default=0) or "–",
-        "data": f"{judgement.dataset} ({judgement.data_kind})",
+        "data": "none" if claim.computed else f"{judgement.dataset} ({judgement.data_kind})",
         "profile": judgement.profile,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -39,7 +41,7 @@ def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
         for axis, panel in zip(axes[:, 0], panels, strict=True):
             _draw(axis, frame, panel, view, values)
         axes[-1, 0].set_xlabel(view.x_label)
-        handles = _handles(frame, parameter, view.symbol, values)
+        handles = _handles(frame, view, values)
         figure.legend(handles=handles, loc="outside lower center", ncols=2, handlelength=3.2)
     plt.close(figure)  # the caller shows it: an open one would be shown a second time in a notebook
     return figure
@@ -47,10 +49,8 @@ def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
 
 def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, view: Curves, values: list[float]) -> None:
     for (method, value), curve in frame.groupby(["method", view.parameter], dropna=False, sort=False):
-        look = line_of(str(method), values.index(value) if value in values else 0)
+        look = _look(str(method), cast(float, value), view, values)
         x, mean, std = (curve[c].to_numpy(float) for c in ("x", panel.column, f"{panel.column}_std"))
-        if view.points:
-            look |= {"marker": look["marker"] or "s"}
         axis.plot(x, mean, markevery=1 if view.points else (len(x) // 12, max(1, len(x) // 6)), **look)
         if np.isfinite(std).any():
             low = np.maximum(mean - std, mean / 10) if panel.log else mean - std
@@ -64,10 +64,14 @@ def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, view: Curves, values: l
     axis.margins(x=0.02)
 
 
-def _handles(frame: pd.DataFrame, parameter: str, symbol: str, values: list[float]) -> list[Line2D]:
+def _handles(frame: pd.DataFrame, view: Curves, values: list[float]) -> list[Line2D]:
     handles = []
-    for method, value in frame[["method", parameter]].drop_duplicates().itertuples(index=False, name=None):
-        known = value in values
-        label = f"{method}, {symbol} = {value:g}" if known else method
-        handles.append(Line2D([], [], label=label, **line_of(method, values.index(value) if known else 0)))
+    for method, value in frame[["method", view.parameter]].drop_duplicates().itertuples(index=False, name=None):
+        label = f"{method}, {view.symbol} = {value:g}" if value in values else method
+        handles.append(Line2D([], [], label=label, **_look(method, value, view, values)))
     return handles
+
+
+def _look(method: str, value: float, view: Curves, values: list[float]) -> dict[str, Any]:
+    look = line_of(method, values.index(value) if value in values else 0)
+    return look | {"marker": look["marker"] or "s"} if view.points else look

@@ -127,20 +127,42 @@ def final_table(frame: pd.DataFrame) -> Table:
     return Table(shown[[*order, *(column for column in shown if column not in order)]], names)
 
 
-def claims_table(judgements: Iterable[Judgement]) -> Table:
-    """Return the judged claims, one row each, without what :func:`verdicts_in_words` says of all of them."""
-    frame = ledger(judgements)
+def claims_table(judgements: Iterable[Judgement], beside: Iterable[Judgement] = ()) -> Table:
+    """Return the judged claims, one row each, without what :func:`verdicts_in_words` says of all of them.
+
+    Parameters
+    ----------
+    judgements : iterable of Judgement
+    beside : iterable of Judgement, optional
+        The same claims on another data set: two more columns.
+    """
+    judged, others = list(judgements), list(beside)
+    frame = _measured(ledger(judged))
+    papers = {name.partition("-")[0] for name in frame["claim"]}
+    names = {"measured": "effect [95 % interval]"}
+    columns = ["claim", "the paper says", "verdict", "claimed", "measured", "at"]
+    wrap = {"the paper says": 12.0, "measured": 7.0, "at": 7.0, "test": 14.0}
+    if others:
+        second = _measured(ledger(others)).set_index("claim").reindex(frame["claim"]).reset_index()
+        for column in ("verdict", "measured"):
+            frame[f"second {column}"] = second[column]
+            columns.append(f"second {column}")
+        where = f"{others[0].dataset} ({others[0].data_kind})"
+        names |= {"second verdict": f"verdict on {where}", "second measured": "effect there"}
+        wrap |= {"second verdict": 8.0, "second measured": 7.0}
+    if len(papers) == 1:
+        names["claim"] = papers.pop()
+        frame["claim"] = [name.partition("-")[2] for name in frame["claim"]]
+    return Table(frame[[*columns, "test"]], names, wrap=wrap)
+
+
+def _measured(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add effect and interval as one text."""
     frame["measured"] = [
         f"{effect} {interval}" if interval[0] == "[" else effect
         for effect, interval in zip(frame["effect"], frame["95 % interval"], strict=True)
     ]
-    papers = {name.partition("-")[0] for name in frame["claim"]}
-    names = {"measured": "effect [95 % interval]"}
-    if len(papers) == 1:
-        names["claim"] = papers.pop()
-        frame["claim"] = [name.partition("-")[2] for name in frame["claim"]]
-    columns = ["claim", "the paper says", "verdict", "claimed", "measured", "at", "test"]
-    return Table(frame[columns], names, wrap={"the paper says": 12, "measured": 7, "at": 7, "test": 14})
+    return frame
 
 
 def details_table(judgements: Iterable[Judgement]) -> Table:

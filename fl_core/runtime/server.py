@@ -135,6 +135,16 @@ class ServerHandle:
         return self._model
 
     @property
+    def num_parameters(self) -> int:
+        """How many entries at the beginning of a model are trained; those behind are statistics."""
+        return self._run.lengths["gradient"]
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the world draws staleness instead of letting it arise: then every task is one global epoch."""
+        return isinstance(self._declared, Sampled)
+
+    @property
     def now(self) -> float:
         """Virtual time, seconds."""
         return self._run.kernel.now

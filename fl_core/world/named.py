@@ -51,7 +51,8 @@ class FedAsyncWorld(NamedWorld):
     devices : int
         Number of devices.
     max_staleness : int
-        Number K of versions that a task may start from: 4 or 16 in the paper.
+        Number K of versions that a task may start from: 4 or 16 in the paper. Staleness is 0..K-1 in missed
+        updates; give K + 1 for 0..K (A2).
     """
 
     max_staleness: int = Field(4, ge=1)

@@ -75,7 +75,8 @@ class World(Part):
         Cost of transfers.
     max_staleness : int or None
         FedAsync's experiment: instead of letting time decide, every task starts from a version drawn uniformly
-        among the last `max_staleness` ones, on a device drawn uniformly with replacement. None: time decides.
+        among the last `max_staleness` ones, on a device drawn uniformly with replacement; see
+        :class:`fl_core.world.triggers.Sampled`. None: time decides.
     trigger : Trigger or None
         The rule by which devices are triggered, for algorithms that only ask for a number of devices in flight
         (``server.keep_busy``). None: as many as the algorithm says, continuously.

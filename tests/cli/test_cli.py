@@ -344,8 +344,8 @@ def small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     from fl_core.experiments import fedasync_grid
     from fl_core.experiments.profiles import CONVERGENCE, ConvergenceScale
 
-    monkeypatch.setitem(CONVERGENCE, "smoke", ConvergenceScale(4, 2, 2, 100, (0,), (0.6,), (), (0.1,)))
-    monkeypatch.setitem(fedasync_grid.MODELS, "fashion-mnist", "linear")
+    monkeypatch.setitem(CONVERGENCE, "smoke", ConvergenceScale(4, 2, 2, 100, (0,), (0.6,), (), (0.1,), (1,), (0.5,)))
+    monkeypatch.setitem(fedasync_grid.SETUPS, "fashion-mnist", fedasync_grid.Setup("linear", "linear", {}))
 
 
 @pytest.mark.usefixtures("small_study")

@@ -59,20 +59,6 @@ class Periodic(Algorithm):
         server.commit(mix(server.model, torch.stack(models).mean(0), 0.5))
 
 
-class Bounded(FedAsync):
-    """Discards what is too stale, and keeps count of it."""
-
-    bound: int
-
-    async def updater(self, server):
-        [upload] = await server.receive()
-        if upload.staleness > self.bound:
-            server.state["discarded"] = server.state.get("discarded", 0) + 1
-            server.discard(upload)
-            return
-        server.commit(mix(server.model, upload.model, 0.5))
-
-
 class Fresh(FedAsync):
     """Its devices ask for the newest model in mid-training, and remember how often they were asked."""
 
@@ -189,7 +175,7 @@ def random_algorithm(rng: np.random.Generator, devices: int) -> Algorithm:
         Buffered(count=count, concurrency=wanted),
         Contributing(count=min(count, devices), concurrency=wanted),
         Periodic(period=number(rng, 0.5, 5), concurrency=wanted),
-        Bounded(bound=count, concurrency=wanted),
+        FedAsync(drop_above=count, bn_start="latest", concurrency=wanted),
         Fresh(concurrency=wanted),
     )
 

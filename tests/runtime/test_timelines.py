@@ -62,7 +62,10 @@ def test_event_timeline_of_three_workers(executor):
     ("limit", "expected"),
     [
         (1, [0.55**t for t in range(1, 7)]),
-        (4, [0.55, 0.505, 0.5005, 0.50005, 0.297505, 0.2570005]),
+        (
+            4,
+            [0.55, 0.505, 0.5005, 0.50005, 0.297505, 0.2570005, 0.25092505, 0.250115005, 0.1588887505, 0.13153910005],
+        ),
     ],
 )
 def test_mixing_stale_models_of_a_quadratic(limit, expected):
@@ -72,7 +75,13 @@ def test_mixing_stale_models_of_a_quadratic(limit, expected):
             training=LocalTraining(lr=0.5),
         )[1]  # fmt: skip
 
-    np.testing.assert_allclose(models(run, 6), expected, rtol=1e-12)
+    np.testing.assert_allclose(models(run, len(expected)), expected, rtol=1e-12)
+
+
+def test_sixteen_versions_late_mixing_is_slow_and_stable():
+    world, algorithm = World(devices=1, max_staleness=16), Alternating(alpha=0.9, limit=16)
+    _, history = simulate(quadratic(), world, algorithm, 50, training=LocalTraining(lr=0.5))
+    assert float(history.model) == pytest.approx(0.06759125, rel=1e-12)
 
 
 def test_option_two_trajectory():

@@ -23,7 +23,8 @@ class Sampled(Trigger):
     Attributes
     ----------
     max_staleness : int
-        Number of versions K to draw from; staleness is 0..K-1.
+        Number of versions K to draw from; an upload has missed 0..K-1 updates, the paper's t - tau is 1..K. To draw
+        from 0..K missed updates (the variant "inclusive" of A2) give K + 1.
     """
 
     kind: Literal["sampled"] = "sampled"
