@@ -169,7 +169,7 @@ def test_missing_runs_are_inconclusive_not_an_error() -> None:
 
 
 def swept_study(accuracy: Callable[[dict[str, Any]], float], loss: Callable[[dict[str, Any]], float]) -> Study:
-    """A laptop study of Figures 8 to 10 whose runs end where two functions of their labels say, give or take little."""
+    """A laptop study of Figures 8 to 10 whose runs end about where two functions of their labels say."""
     study = make_study(find_artifacts(SWEEPS), "laptop")
     results = {}
     for entry in study.entries:

@@ -1,0 +1,147 @@
+"""FedAsync's theory claims and figures: they hold, they would notice if not, and the figures show known numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fl_core.errors import SpecError
+from fl_core.experiments import fedasync_theory, fedasync_trials
+from fl_core.experiments.artifacts import Curves, Panel
+from fl_core.experiments.claims import find_claim, judge
+from fl_core.experiments.study import Study
+from fl_core.report.curves import plot_curves
+
+THEORY = [f"FEDASYNC-C{n}" for n in (26, 27, 28, 29)]
+
+
+def study(**options: object) -> Study:
+    """Return a study without runs: theory needs none."""
+    return Study("smoke", "fashion-mnist", (), {}, options)
+
+
+def test_the_theory_claims_are_reproduced_without_any_run() -> None:
+    judgements = judge(THEORY, study())
+    assert [(j.claim.id, j.verdict) for j in judgements] == [(name, "reproduced") for name in THEORY]
+    assert all(j.claim.exact and not j.claim.fragile for j in judgements)
+    assert [len(j.parts) for j in judgements] == [3, 4, 2, 2]
+
+
+def test_theorem_one_holds_in_108_and_the_repaired_one_in_270_more_configurations() -> None:
+    constant, adaptive = (fedasync_trials.theorem1_on_toy_q(150, adaptive=kind) for kind in (False, True))
+    assert (len(constant), len(adaptive), adaptive["function"].nunique()) == (108, 270, 5)
+    assert not constant[["FA-9", "tight", "step", "FA-10", "FA-10 step"]].to_numpy().any()
+    assert not adaptive[["FA-10", "FA-10 step"]].to_numpy().any()
+
+
+def test_both_bounds_hold_on_logistic_regression_and_only_the_repaired_one_says_something() -> None:
+    found = fedasync_trials.theorem1_on_logistic()
+    assert len(found) == 4
+    assert not found[["FA-9", "FA-10"]].to_numpy().any()
+    assert np.all(found["printed"] > found["start"])
+    assert np.all((found["true"] < found["repaired"]) & (found["repaired"] < 0.2 * found["start"]))
+
+
+def test_the_wave_satisfies_every_inequality_and_stays_in_its_valley() -> None:
+    found = fedasync_trials.theorem2_on_toy_w()
+    assert len(found) == 9
+    assert found["violated"].sum() == 0
+    assert found["inequalities"].min() > 8_000
+    stuck = found[found["F"] > 4]
+    assert stuck["x_0"].tolist() == [2.0] * 3 + [3.0] * 3
+    assert stuck["F"].tolist() == pytest.approx([4.17690] * 6, abs=1e-4)
+    assert found.groupby("x_0")["R"].max()[[2.0, 3.0]].tolist() == pytest.approx([2.2e6, 3.6e6], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("claim", "name", "wrong"),
+    [
+        ("FEDASYNC-C26", "printed_bound", lambda t, gap, b, R: b**t * gap),  # no residual: too small
+        ("FEDASYNC-C27", "printed_bound", lambda t, gap, b, R: b**t * gap),
+        ("FEDASYNC-C29", "mixing_characteristic", lambda alpha, q, age: [1.0, *[0.0] * (age - 1), -1.1]),
+    ],
+)
+def test_a_claim_fails_with_a_wrong_formula(monkeypatch: pytest.MonkeyPatch, claim, name, wrong) -> None:
+    monkeypatch.setattr(fedasync_trials, name, wrong)
+    assert judge([claim], study())[0].verdict == "not reproduced"
+
+
+def test_alpha_would_not_trade_anything_if_the_error_were_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fedasync_theory.ToyQ, "stationary_error", lambda self, alpha, steps: 1.0)
+    parts = {part.name: part.holds for part in find_claim("FEDASYNC-C28").judge(study())}
+    assert list(parts.values()) == [True, False]
+
+
+# Figures
+
+
+def at(frame, x: float, column: str) -> dict[str, float]:
+    """Values of all curves at `x`, by method."""
+    rows = frame[np.isclose(frame["x"], x)]
+    return dict(zip(rows["method"], rows[column], strict=True))
+
+
+def test_x1_shows_the_staleness_functions() -> None:
+    frame = fedasync_theory.reduce_staleness_functions(study())
+    assert sorted(set(frame["x"])) == list(range(21))
+    assert at(frame, 5, "weight") == pytest.approx(
+        {
+            "linear(a=0.5)": 0.2857142857142857,
+            "polynomial(a=0.5)": 0.408248290463863,
+            "exponential(a=0.3)": 0.22313016014842982,
+            "hinge(a=10, b=4)": 0.09090909090909091,
+            "hinge(a=4, b=4)": 0.2,
+        },
+        rel=1e-10,
+    )
+    changed = fedasync_theory.reduce_staleness_functions(study(poly_a=1.0, hinge_a=4.0, hinge_b=2.0))
+    assert set(changed["method"]) >= {"polynomial(a=1)", "hinge(a=4, b=2)"}
+    assert changed["method"].nunique() == 4  # both hinges are the same now
+
+
+def test_x2_shows_the_true_error_and_the_bounds_of_oracle_11() -> None:
+    values = at(fedasync_theory.reduce_bounds(study()), 20, "error")
+    assert values["true error"] == pytest.approx(0.19700335418572884, rel=1e-10)
+    assert values["theorem, printed"] == pytest.approx(616.1536221804319, rel=1e-10)
+    assert values["repaired theorem"] == pytest.approx(4.835399973415404, rel=1e-10)
+    assert set(fedasync_theory.reduce_bounds(study(alphas=(0.2, 0.9)))["alpha"]) == {0.2, 0.9}
+
+
+def test_x3_mixing_stays_below_one_and_adding_does_not() -> None:
+    frame = fedasync_theory.reduce_stability(study())
+    largest = frame.groupby("method")["root"].max()
+    assert largest["mixing models"] < 1 < largest["adding updates"]
+    fresh = frame[frame["x"] == 1].pivot(index="alpha", columns="method", values="root")
+    assert fresh["mixing models"].to_numpy() == pytest.approx(fresh["adding updates"].to_numpy())
+
+
+def test_x4_shows_the_stationary_errors_of_oracle_12() -> None:
+    frame = fedasync_theory.reduce_remaining_error(study(sweep_alphas=(0.1, 0.5, 0.9)))
+    fresh = frame[frame["method"] == "fresh uploads"]["error"].tolist()
+    assert fresh == pytest.approx([0.016831163996972025, 0.09725053801829803, 0.20730832175510322], rel=1e-10)
+    floor = frame[frame["method"] == "floor of the bounds"]["error"]
+    assert set(floor) == {0.5}
+    assert set(frame["method"]) == {"fresh uploads", "ages 1 to 16", "floor of the bounds"}
+
+
+@pytest.mark.parametrize(
+    ("reduce", "column"),
+    [
+        (fedasync_theory.reduce_staleness_functions, "weight"),
+        (fedasync_theory.reduce_bounds, "error"),
+        (fedasync_theory.reduce_stability, "root"),
+        (fedasync_theory.reduce_remaining_error, "error"),
+    ],
+)
+def test_every_frame_can_be_drawn(reduce, column: str) -> None:
+    frame = reduce(study(seeds=[0]))  # a figure without runs has no use for seeds
+    assert list(frame) == ["method", "alpha", "x", column, f"{column}_std", "n"]
+    assert np.isfinite(frame[column]).all()
+    figure = plot_curves(frame, Curves("x", (Panel(column, column),)))
+    assert len(figure.axes[0].lines) == len(frame[["method", "alpha"]].drop_duplicates())
+
+
+def test_the_figures_refuse_what_is_no_parameter() -> None:
+    assert fedasync_theory.no_runs("smoke", "fashion-mnist", None, alphas=(0.5,)) == []
+    with pytest.raises(SpecError, match="'alhpas'; did you mean 'alphas'"):
+        fedasync_theory.no_runs("smoke", "fashion-mnist", None, alhpas=(0.5,))
