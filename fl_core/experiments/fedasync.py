@@ -30,6 +30,7 @@ from fl_core.experiments.fedasync_grid import (
     WEIGHT_DECAY,
     alpha_sweep,
     convergence,
+    learning_rates,
     network,
     options,
     staleness_sweep,
@@ -48,7 +49,7 @@ def paper_setting(
     pixels = (24, 24) if preprocessing == "fedasync" else data.shape[1:]
     shape = "×".join(map(str, (*pixels, data.shape[0]))) + (", cropped" if pixels != data.shape[1:] else "")
     small, large = chosen.max_staleness
-    lrs = ", ".join(f"{lr:g}" for lr in chosen.lrs or scale.lrs)
+    lrs = ", ".join(f"{lr:g}" for lr in learning_rates(profile, dataset, chosen))
     alphas = ", ".join(f"{alpha:g}" for alpha in chosen.alphas or scale.alphas)
     swept = ", ".join(map(str, chosen.sweep_staleness or scale.sweep_staleness))
     weights = ", ".join(f"{alpha:g}" for alpha in chosen.sweep_alphas or scale.sweep_alphas)

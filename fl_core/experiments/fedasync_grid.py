@@ -43,15 +43,18 @@ class Setup:
         The network at the smaller profiles.
     preprocessing : str or dict
         As a run specification takes it.
+    lrs : tuple of float or None
+        Learning rates tried for FedAvg and SGD at profile ``laptop``, where a run is too long to try all.
     """
 
     model: str
     reduced: str
     preprocessing: Any
+    lrs: tuple[float, ...] | None = None
 
 
 _LENET = Setup("lenet5", "lenet5", {})
-_CNN = Setup("fedasync_cnn", "fedasync_cnn(width=0.125)", "fedasync")
+_CNN = Setup("fedasync_cnn", "fedasync_cnn(width=0.125)", "fedasync", lrs=(0.1, 0.2))
 SETUPS = {"fashion-mnist": _LENET, "cifar10": _CNN, "cifar10-surrogate": _CNN}
 """By data set. CIFAR-10's is the paper's; a width of 1/8 makes the specification's network ``lite``."""
 ADAPTIVE = ("FedAsync", "FedAsync+Poly", "FedAsync+Hinge")
@@ -152,7 +155,7 @@ def convergence(
     chosen, scale = make.options, make.scale
     entries = []
     for seed in make.seeds:
-        for lr in chosen.lrs or scale.lrs:
+        for lr in make.lrs:
             if axis == "gradients":
                 entries.append(make.sgd(lr, seed))
             entries += [make.fedavg(lr, seed), make.fedavg_start(lr, seed)]
@@ -203,6 +206,12 @@ def network(dataset: str, profile: str) -> tuple[str, Any]:
     return (setup.model if profile == "paper" else setup.reduced), setup.preprocessing
 
 
+def learning_rates(profile: str, dataset: str, chosen: Options) -> tuple[float, ...]:
+    """Return the learning rates among which FedAvg's and SGD's are chosen."""
+    fewer = SETUPS[dataset].lrs if profile == "laptop" else None
+    return chosen.lrs or fewer or CONVERGENCE[profile].lrs
+
+
 class _Maker:
     """Builds the entries of one profile, data set and choice of options."""
 
@@ -212,6 +221,7 @@ class _Maker:
         self.model, self.preprocessing = network(dataset, profile)
         self.seeds = tuple(self.scale.seeds if seeds is None else seeds)
         self.alphas = chosen.alphas or self.scale.alphas
+        self.lrs = learning_rates(profile, dataset, chosen)
         self.weights: dict[str, Any] = {
             "FedAsync": Constant(),
             "FedAsync+Poly": Polynomial(a=chosen.poly_a),
@@ -242,19 +252,22 @@ class _Maker:
     def swept(self, role: str, method: str, alpha: float, staleness: int, seed: int) -> Entry:
         """One point of Figures 8 to 10, which need the final model only.
 
-        Where the same algorithm is run as a curve anyway, the point is that curve's end and costs nothing.
+        Nothing is run twice: a weight that is 1 at every staleness of the point makes a run of plain FedAsync (the
+        same bits: FEDASYNC-C07), and where the same algorithm is run as a curve, the point is that curve's end.
         """
-        curve = self.fedasync(method, alpha, staleness, seed, role)
-        a_curve = staleness in self.options.max_staleness and alpha in self.alphas
-        for_claim = method == "FedAsync" and staleness == self.options.max_staleness[1]
-        bent = role == "alpha sweep" and method == "FedAsync+Hinge" and self.options.sweep_hinge_a
-        if not bent and (a_curve or (for_claim and alpha in self.scale.claim_alphas)):
-            return curve
-        weight = Hinge(a=bent, b=self.options.hinge_b) if bent else self.weights[method]
-        algorithm = self._fedasync(alpha, weight, "missed_updates")
-        return self._entry(
-            method, algorithm, seed, alpha=alpha, max_staleness=staleness, role=role, every=self.scale.updates
+        weight = self.weights[method]
+        if role == "alpha sweep" and method == "FedAsync+Hinge":
+            weight = Hinge(a=self.options.sweep_hinge_a, b=self.options.hinge_b)
+        if all(weight(missed) == 1 for missed in range(staleness)):
+            weight = Constant()
+        labels: dict[str, Any] = {"alpha": alpha, "max_staleness": staleness, "role": role}
+        small, large = self.options.max_staleness
+        a_curve = (
+            staleness in (small, large) and alpha in self.alphas and weight in (Constant(), self.weights[method])
         )
+        for_claim = staleness == large and alpha in self.scale.claim_alphas and weight == Constant()
+        every = None if a_curve or for_claim else self.scale.updates
+        return self._entry(method, self._fedasync(alpha, weight, "missed_updates"), seed, every=every, **labels)
 
     def identities(self, alpha: float, seed: int) -> list[Entry]:
         """Return the further runs that must equal plain FedAsync at the small staleness (FEDASYNC-C07)."""
