@@ -17,6 +17,7 @@ from fl_core.datasets import load_dataset
 from fl_core.experiments import fedasync_claims as claims
 from fl_core.experiments import fedasync_systems as systems
 from fl_core.experiments import fedasync_tables as tables
+from fl_core.experiments import fedasync_theory as theory
 from fl_core.experiments.artifacts import Artifact, Columns, Curves, Drawing, Panel, register
 from fl_core.experiments.fedasync_curves import AXES, curves, sweep
 from fl_core.experiments.fedasync_grid import (
@@ -217,6 +218,48 @@ for _number, (_over, _role, _column, _label, _make, _text, _tested) in enumerate
             reduce=partial(_reduce_sweep, _role, _column, None if _number == 8 else _number - 9),
             view=Curves(_label, (_PANELS[0], Panel("train_loss", "(b) training loss")), points=True),
             paper_setting=paper_setting,
+            claims=tuple(f"FEDASYNC-{claim}" for claim in _tested),
+        )
+    )
+
+_EXTRA: tuple[tuple[str, Callable[[Study], pd.DataFrame], Curves, tuple[str, ...]], ...] = (
+    (
+        "staleness functions",
+        theory.reduce_staleness_functions,
+        Curves("staleness u (missed updates)", (Panel("weight", "weight s(u)"),), points=True),
+        (),
+    ),
+    (
+        "the error of toy Q against the printed and the derived bound",
+        theory.reduce_bounds,
+        Curves("updates t", (Panel("error", "expected error, log scale", log=True),)),
+        ("C26", "C27"),
+    ),
+    (
+        "mixing models is stable at every age, adding updates is not",
+        theory.reduce_stability,
+        Curves("age K of every upload", (Panel("root", "largest root |λ|: the error grows above 1"),)),
+        ("C29",),
+    ),
+    (
+        "the error that remains, against α",
+        theory.reduce_remaining_error,
+        Curves("mixing weight α", (Panel("error", "error that remains, log scale", log=True),)),
+        ("C28",),
+    ),
+)
+
+for _number, (_title, _reduced, _view, _tested) in enumerate(_EXTRA, start=1):
+    register(
+        Artifact(
+            id=f"fedasync-x{_number}",
+            title=_title,
+            reference="Beyond the paper",
+            description="Computed exactly, without training.",
+            notebook="notebooks/2_papers/fedasync_derivation.ipynb",
+            make_grid=theory.no_runs,
+            reduce=_reduced,
+            view=_view,
             claims=tuple(f"FEDASYNC-{claim}" for claim in _tested),
         )
     )

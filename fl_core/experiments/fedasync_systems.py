@@ -323,17 +323,19 @@ def _finish_times(world: World, horizon: float) -> dict[int, list[float]]:
 
 for _claim in (
     Claim("FEDASYNC-C19", "To drop updates that are too stale is to mix them with weight zero.", "section 6.4",
-          "sampled staleness: threshold and weight 1[u ≤ b] give the same bits", dropping_is_no_weight, exact=True),
+          "sampled staleness: threshold and weight 1[u ≤ b] give the same bits", dropping_is_no_weight, exact=True,
+          computed=True),
     Claim("FEDASYNC-C20", "Triggering fewer tasks at a time, or less often, lowers staleness.", "section 4",
           "constant concurrency M: Σ staleness = (M − 1) N exactly; periodic: mean staleness falls with the period",
-          less_often_is_fresher, exact=True),
+          less_often_is_fresher, exact=True, computed=True),
     Claim("FEDASYNC-C21", "The server waits for nobody, and the work of stragglers is used.", "section 4",
           f"one client {SLOWER} times slower: all clients used, Σ 1/duration updates per second, FedAvg's rounds as "
           "long as their slowest; time to a common loss(FedAsync) < that of FedAvg", nobody_waits),
     Claim("FEDASYNC-C24", "More workers in parallel are used in full.", "section 4",
-          "equal durations: updates per second proportional to M, exactly", rate_is_proportional, exact=True),
+          "equal durations: updates per second proportional to M, exactly", rate_is_proportional, exact=True,
+          computed=True),
     Claim("FEDASYNC-C25", "A worker may pause and push later, and nobody waits for it.", "section 4",
           "a pause of Δ shifts the worker's own finish times by Δ and no others, exactly", pauses_stay_private,
-          exact=True),
+          exact=True, computed=True),
 ):  # fmt: skip
     register(_claim)

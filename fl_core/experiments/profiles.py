@@ -88,7 +88,7 @@ class ConvergenceScale:
 # claims that compare values of alpha, and all that need a confidence interval, stay inconclusive there.
 _ALPHAS = (0.2, 0.4, 0.6, 0.8, 0.9)
 CONVERGENCE = {
-    "smoke": ConvergenceScale(20, 8, 5, 1_000, (0,), (0.6,), (), (0.1,), (1, 16), (0.2, 0.9)),
+    "smoke": ConvergenceScale(20, 8, 5, 1_000, (0,), (0.6,), (), (0.1,), (4, 16), (0.2, 0.9)),
     "laptop": ConvergenceScale(
         400, 160, 20, 10_000, (0, 1, 2), (0.6, 0.9), (0.2,), (0.05, 0.1, 0.2), (1, 4, 8, 12, 16), _ALPHAS
     ),

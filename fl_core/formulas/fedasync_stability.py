@@ -81,10 +81,10 @@ def delta_stability_threshold(age: int) -> float:
     return 2 * math.sin(math.pi / (2 * (2 * age - 1)))
 
 
-def stationary_error(alpha: float, curvature: float, p: float, variance: float) -> float:
-    """Return lim E[F(x_t) - F_*] on a scalar quadratic, fresh models, scattered minimisers. Derived.
+def stationary_error(alpha: float, curvature: float, p: float, variance: float, max_staleness: int = 1) -> float:
+    """Return lim E[F(x_t) - F_*] on a scalar quadratic with scattered minimisers and ages uniform on 1..K. Derived.
 
-    a/2 alpha^2 (1 - p)^2 Var(c) / (1 - (1 - alpha (1 - p))^2), and for small alpha about
+    For fresh models (K = 1) this is a/2 alpha^2 (1 - p)^2 Var(c) / (1 - (1 - alpha (1 - p))^2), for small alpha about
     a/4 alpha (1 - p) Var(c): it falls with alpha, which is what a decaying alpha is good for.
 
     Parameters
@@ -97,6 +97,8 @@ def stationary_error(alpha: float, curvature: float, p: float, variance: float) 
         What one local task leaves of the distance, (1 - gamma a)^H, in (-1, 1).
     variance : float
         Var(c) >= 0 of the clients' minimisers.
+    max_staleness : int, optional
+        K >= 1; each arrival has an age drawn from 1..K.
 
     Raises
     ------
@@ -107,8 +109,11 @@ def stationary_error(alpha: float, curvature: float, p: float, variance: float) 
     require(curvature > 0, "curvature", curvature, "> 0")
     require(-1 < p < 1, "p", p, "in (-1, 1)")
     require(variance >= 0, "variance", variance, ">= 0")
+    require(max_staleness >= 1, "max_staleness", max_staleness, ">= 1")
     pull = alpha * (1 - p)
-    return curvature / 2 * pull**2 * variance / (1 - (1 - pull) ** 2)
+    if max_staleness == 1:
+        return curvature / 2 * pull**2 * variance / (1 - (1 - pull) ** 2)
+    return curvature / 2 * _stationary_covariance(alpha, p, pull**2 * variance, max_staleness)
 
 
 def total_staleness(concurrency: int, num_updates: int) -> int:
@@ -142,3 +147,21 @@ def _characteristic(alpha: float, q: float, age: int, *, previous: float, stale:
     coefficients[1] -= previous
     coefficients[age] -= stale
     return coefficients
+
+
+def _stationary_covariance(alpha: float, p: float, noise: float, ages: int) -> float:
+    """Return C_0 of x_t = (1 - alpha) x_{t-1} + alpha p x_{t-age} + noise, age uniform on 1..K.
+
+    C_k = E x_t x_{t-k} solves C_k = (1 - alpha) C_{k-1} + alpha p mean_age C_{|k - age|} for k >= 1, and
+    C_0 = [(1 - alpha)^2 + (alpha p)^2] C_0 + 2 alpha (1 - alpha) p mean_age C_{age - 1} + noise.
+    """
+    system, right = np.eye(ages), np.zeros(ages)
+    right[0] = noise
+    system[0, 0] -= (1 - alpha) ** 2 + (alpha * p) ** 2
+    for age in range(1, ages + 1):
+        system[0, age - 1] -= 2 * alpha * (1 - alpha) * p / ages
+        for k in range(1, ages):
+            system[k, abs(k - age)] -= alpha * p / ages
+    for k in range(1, ages):
+        system[k, k - 1] -= 1 - alpha
+    return float(np.linalg.solve(system, right)[0])

@@ -11,16 +11,20 @@ V1 `grad_deviation_bound`, V2 `grad_second_moment_bound`, T `num_updates`, Delta
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from fl_core.formulas.checks import require
 from fl_core.formulas.staleness import constant
 
+Number = TypeVar("Number", float, NDArray[Any])
+"""A number or an array; where the first argument is an array, the others may be arrays that broadcast with it."""
 
-def q_option1(lr: float, strong_convexity: float, min_local_steps: int) -> float:
+
+def q_option1(lr: Number, strong_convexity: Number | float, min_local_steps: Number | int) -> Number:
     """Return q = (1 - gamma mu)^H_min, what one plain local task leaves of the error (in FA-8).
 
     Parameters
@@ -44,7 +48,9 @@ def q_option1(lr: float, strong_convexity: float, min_local_steps: int) -> float
     return (1 - lr * strong_convexity) ** min_local_steps
 
 
-def q_option2(lr: float, prox_rho: float, weak_convexity: float, min_local_steps: int) -> float:
+def q_option2(
+    lr: Number, prox_rho: Number | float, weak_convexity: Number | float, min_local_steps: Number | int
+) -> Number:
     """Return q = [1 - gamma (rho - mu) / 2]^H_min, Theorem 2's factor (in FA-11).
 
     Not a rate at which anything converges: it falls with rho where the true factor rises (erratum E7).
@@ -70,7 +76,7 @@ def q_option2(lr: float, prox_rho: float, weak_convexity: float, min_local_steps
     return (1 - lr * r / 2) ** min_local_steps
 
 
-def beta(alpha: float, q: float) -> float:
+def beta(alpha: Number, q: Number | float) -> Number:
     """Return beta = 1 - alpha + alpha q: FA-8 with `q_option1`, FA-11 with `q_option2`.
 
     Parameters
@@ -90,8 +96,11 @@ def beta(alpha: float, q: float) -> float:
 
 
 def residual(
-    lr: float, strong_convexity: float, grad_deviation_bound: float, grad_second_moment_bound: float
-) -> float:
+    lr: Number,
+    strong_convexity: Number | float,
+    grad_deviation_bound: Number | float,
+    grad_second_moment_bound: Number | float,
+) -> Number:
     """Return R = (V1 + V2) / (2 gamma mu^2), the constant that Theorem 1 hides in O(V1 + V2) (FA-9).
 
     Parameters
@@ -144,15 +153,17 @@ def residual_tight(
     return noise / (2 * strong_convexity * (1 - q))
 
 
-def printed_bound(num_updates: int, initial_gap: float, beta: float, residual: float) -> float:
+def printed_bound(
+    num_updates: Number, initial_gap: Number | float, beta: Number | float, residual: Number | float
+) -> Number:
     """Return beta^T Delta_0 + (1 - beta^T) R: both theorems' bound on E[F(x_T) - F_*], FA-9 and FA-12.
 
     It never falls below Delta_0 when R >= Delta_0, which the theorems' own assumptions force (erratum E4).
 
     Parameters
     ----------
-    num_updates : int or ndarray
-        T >= 0.
+    num_updates : float or ndarray
+        T >= 0, a whole number.
     initial_gap : float
         Delta_0 >= 0.
     beta : float
@@ -227,16 +238,16 @@ def adaptive_rate(alpha: float, q: float, max_staleness: int, weight: Callable[[
 
 
 def derived_bound(
-    num_updates: int, initial_gap: float, rate: float, strong_convexity: float, grad_deviation_bound: float
-) -> float:
+    num_updates: Number, initial_gap: float, rate: float, strong_convexity: float, grad_deviation_bound: float
+) -> Number:
     """Return V1/(2 mu) + rate^T max(0, Delta_0 - V1/(2 mu)): the repaired Theorem 1, FA-10. Derived.
 
     Needs no V2 and no constant alpha; staleness enters through the rate.
 
     Parameters
     ----------
-    num_updates : int or ndarray
-        T >= 0.
+    num_updates : float or ndarray
+        T >= 0, a whole number.
     initial_gap : float
         Delta_0 >= 0.
     rate : float
@@ -258,24 +269,24 @@ def derived_bound(
     return floor + rate**num_updates * max(0.0, initial_gap - floor)
 
 
-class Theorem2(NamedTuple):
+class Theorem2(NamedTuple, Generic[Number]):
     """Constants of Theorem 2 (FA-12)."""
 
-    c1: float
+    c1: Number
     """C1 = gamma V1 + 6 gamma rho^2 V2 / r^2, what one local step adds; r = rho - mu."""
-    c2: float
+    c2: Number
     """C2 = 2 C1 / (gamma r) + 2 rho V2 / r^2 + V2 / (2 r), what one update adds."""
-    residual: float
+    residual: Number
     """2 C2 / (gamma r), where the bound ends."""
 
 
 def theorem2_constants(
-    lr: float,
-    prox_rho: float,
-    weak_convexity: float,
-    grad_deviation_bound: float,
-    grad_second_moment_bound: float,
-) -> Theorem2:
+    lr: Number,
+    prox_rho: Number | float,
+    weak_convexity: Number | float,
+    grad_deviation_bound: Number | float,
+    grad_second_moment_bound: Number | float,
+) -> Theorem2[Number]:
     """Return C1, C2 and the residual 2 C2 / (gamma (rho - mu)) of Theorem 2, FA-12.
 
     Parameters
@@ -304,7 +315,7 @@ def theorem2_constants(
     return Theorem2(c1, c2, 2 * c2 / (lr * r))
 
 
-def _prox_modulus(lr: float, prox_rho: float, weak_convexity: float) -> float:
+def _prox_modulus(lr: Any, prox_rho: Any, weak_convexity: Any) -> Any:
     """Return r = rho - mu, the strong convexity of the regularised loss."""
     require(lr > 0, "lr", lr, "> 0")
     require(weak_convexity >= 0, "weak_convexity", weak_convexity, ">= 0")
@@ -314,23 +325,23 @@ def _prox_modulus(lr: float, prox_rho: float, weak_convexity: float) -> float:
     return r
 
 
-def _require_q(q: float) -> None:
+def _require_q(q: Any) -> None:
     require(q >= 0, "q", q, "in [0, 1)")
     require(q < 1, "q", q, "in [0, 1)")
 
 
-def _require_alpha_q(alpha: float, q: float) -> None:
+def _require_alpha_q(alpha: Any, q: Any) -> None:
     require(alpha > 0, "alpha", alpha, "in (0, 1]")
     require(alpha <= 1, "alpha", alpha, "in (0, 1]")
     _require_q(q)
 
 
-def _require_mu_v(mu: float, v1: float, v2: float) -> None:
+def _require_mu_v(mu: Any, v1: Any, v2: Any) -> None:
     require(mu > 0, "strong_convexity", mu, "> 0")
     require(v1 >= 0, "grad_deviation_bound", v1, ">= 0")
     require(v2 >= 0, "grad_second_moment_bound", v2, ">= 0")
 
 
-def _require_gap(num_updates: int, initial_gap: float) -> None:
+def _require_gap(num_updates: Any, initial_gap: Any) -> None:
     require(np.greater_equal(num_updates, 0), "num_updates", num_updates, ">= 0")
     require(initial_gap >= 0, "initial_gap", initial_gap, ">= 0")

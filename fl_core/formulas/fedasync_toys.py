@@ -1,19 +1,23 @@
 """Problems whose constants are known, to hold FedAsync's theory against exact numbers instead of noisy runs.
 
 `iterate` is Algorithm 1 without a clock; `ToyQ` is a strongly convex quadratic with exact expectations
-(Theorem 1), `ToyW` a weakly convex function with local minima (Theorem 2). All derived in this book.
+(Theorem 1), `ToyW` a weakly convex function with local minima (Theorem 2). All derived in this book. Their logistic
+sibling is in `fedasync_logistic`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.formulas.checks import require
-from fl_core.formulas.fedasync import M, R, local_factor, local_step, mix
+from fl_core.formulas.fedasync import M, R, alpha_t, local_factor, local_step, mix
+from fl_core.formulas.fedasync_stability import stationary_error
+from fl_core.formulas.staleness import constant
 
 
 def oldest_versions(num_updates: int, max_staleness: int) -> list[int]:
@@ -59,11 +63,22 @@ def iterate(x0: M, alphas: Sequence[float], base_versions: Sequence[int], local:
     ValueError
         Lengths differ, or a model would be used before it exists.
     """
-    _require_run(alphas, base_versions)
+    require_run(alphas, base_versions)
     models = [x0]
     for alpha, tau in zip(alphas, base_versions, strict=True):
         models.append(mix(models[-1], local(models[tau]), alpha))
     return models
+
+
+class ToyRun(NamedTuple):
+    """What the theorems speak about, for one run; expectations are exact."""
+
+    errors: NDArray[np.float64]
+    """E[F(x_t) - F_*] for t = 0..T."""
+    grad_norms: NDArray[np.float64]
+    """E ‖grad F(x_t)‖² for t = 0..T."""
+    alphas: NDArray[np.float64]
+    """alpha_1 .. alpha_T."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,37 @@ class ToyQ:
         bias = np.asarray(self.curvatures) * (np.asarray(self.centres) - self.optimum)
         return float((bias**2).sum(axis=1).max() + len(self.curvatures) * self.noise_variance)
 
+    def run(
+        self,
+        alpha: float,
+        base_versions: Sequence[int],
+        steps: int,
+        weight: Callable[[float], float] = constant,
+    ) -> ToyRun:
+        """Return the exact course of FedAsync with weights alpha s(t - 1 - tau_t) and H = `steps` local steps.
+
+        Raises
+        ------
+        ValueError
+            An argument is out of range.
+        """
+        alphas = [alpha_t(alpha, t, t - 1 - tau, weight) for t, tau in enumerate(base_versions, start=1)]
+        moments = self.second_moments(alphas, base_versions, steps)
+        return ToyRun(self.errors(moments), self.grad_norms(moments), np.array(alphas))
+
+    def stationary_error(self, alpha: float, steps: int, max_staleness: int = 1) -> float:
+        """Return lim E[F(x_t) - F_*] with ages uniform on 1..K: `stationary_error` of every coordinate.
+
+        Raises
+        ------
+        ValueError
+            An argument is out of range.
+        """
+        keep = local_factor(np.asarray(self.curvatures), self.lr, steps)
+        variance = self._scatter(steps) / (1 - keep) ** 2
+        coordinates = zip(self.curvatures, keep, variance, strict=True)
+        return sum(stationary_error(alpha, a, float(p), float(v), max_staleness) for a, p, v in coordinates)
+
     def errors(self, second_moments: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return E[F(x_t) - F_*] = 1/2 sum_j a_j S_j from `second_moments`, ``[T + 1]``."""
         return second_moments @ np.asarray(self.curvatures) / 2
@@ -131,13 +177,10 @@ class ToyQ:
         ValueError
             An argument is out of range.
         """
-        _require_run(alphas, base_versions)
+        require_run(alphas, base_versions)
         require(steps >= 1, "steps", steps, ">= 1")
         a = np.asarray(self.curvatures)
-        p = 1 - self.lr * a
-        keep = local_factor(a, self.lr, steps)  # p^H
-        drawn = (1 - keep) ** 2 * np.var(self.centres, axis=0)
-        noise = drawn + self.lr**2 * self.noise_variance * sum(p ** (2 * h) for h in range(steps))
+        keep, noise = local_factor(a, self.lr, steps), self._scatter(steps)
         size = len(alphas) + 1
         S = np.zeros((size, size, len(a)))  # S[t, s] = E (x_t - x_*)(x_s - x_*) per coordinate
         S[0, 0] = (np.asarray(self.start) - self.optimum) ** 2
@@ -151,6 +194,12 @@ class ToyQ:
             )
         return np.einsum("ttj->tj", S)
 
+    def _scatter(self, steps: int) -> NDArray[np.float64]:
+        """Return nu_j: variance of a local task's result, from the drawn client and from its gradients, ``[d]``."""
+        p = 1 - self.lr * np.asarray(self.curvatures)
+        drawn = (1 - p**steps) ** 2 * np.var(self.centres, axis=0)
+        return np.asarray(drawn + self.lr**2 * self.noise_variance * sum(p ** (2 * h) for h in range(steps)))
+
 
 @dataclass(frozen=True)
 class ToyW:
@@ -162,6 +211,7 @@ class ToyW:
     lr: float = 0.1
     gradient_offsets: tuple[float, ...] = (0.8, -0.8, 0.3, -0.3)
     local_minimum: float = 2.6129817651566185  # F = 4.18 there; -2.61 is another
+    local_maximum: float = 1.917504384345214  # the ridge between it and the global minimum
 
     def loss(self, x: R) -> R:
         """Return F(x)."""
@@ -170,6 +220,15 @@ class ToyW:
     def gradient(self, x: R) -> R:
         """Return F'(x) = x + 3 sin(2 x); a client adds its offset to it."""
         return x + 3 * np.sin(2 * x)
+
+    def grad_second_moment_bound(self, visited: NDArray[np.float64], offset: float = 0.0) -> float:
+        """Return V2: the largest squared gradient of F ± offset + rho/2 (x - x')^2, x and x' `visited` or x_* = 0.
+
+        For given x it is largest at the smallest or the largest x'.
+        """
+        x = np.append(visited, 0.0)
+        own = np.abs(self.gradient(x)[:, None] + self.prox_rho * (x[:, None] - [x.min(), x.max()]))
+        return float((own.max() + abs(offset)) ** 2)
 
     def local_model(self, anchor: R, steps: int, offset: float = 0.0) -> R:
         """Return the model after `steps` steps of Option II from the received `anchor`."""
@@ -184,7 +243,14 @@ def _require_schedule(num_updates: int, max_staleness: int) -> None:
     require(max_staleness >= 1, "max_staleness", max_staleness, ">= 1")
 
 
-def _require_run(alphas: Sequence[float], base_versions: Sequence[int]) -> None:
+def require_run(alphas: Sequence[float], base_versions: Sequence[int]) -> None:
+    """Refuse alphas and base versions that belong to no run.
+
+    Raises
+    ------
+    ValueError
+        Lengths differ, or a model would be used before it exists.
+    """
     require(
         len(alphas) == len(base_versions),
         "len(alphas)",

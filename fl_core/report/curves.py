@@ -48,8 +48,9 @@ def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
 
 
 def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, view: Curves, values: list[float]) -> None:
+    methods = list(frame["method"].unique())
     for (method, value), curve in frame.groupby(["method", view.parameter], dropna=False, sort=False):
-        look = _look(str(method), cast(float, value), view, values)
+        look = _look(str(method), cast(float, value), view, values, methods)
         x, mean, std = (curve[c].to_numpy(float) for c in ("x", panel.column, f"{panel.column}_std"))
         axis.plot(x, mean, markevery=1 if view.points else (len(x) // 12, max(1, len(x) // 6)), **look)
         if np.isfinite(std).any():
@@ -58,20 +59,22 @@ def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, view: Curves, values: l
     if panel.log:
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-        axis.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
-        axis.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        low, high = axis.get_ylim()
+        if high < 100 * low:  # over more decades they would overlap
+            axis.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
+            axis.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     axis.set_title(panel.label)
     axis.margins(x=0.02)
 
 
 def _handles(frame: pd.DataFrame, view: Curves, values: list[float]) -> list[Line2D]:
-    handles = []
+    handles, methods = [], list(frame["method"].unique())
     for method, value in frame[["method", view.parameter]].drop_duplicates().itertuples(index=False, name=None):
         label = f"{method}, {view.symbol} = {value:g}" if value in values else method
-        handles.append(Line2D([], [], label=label, **_look(method, value, view, values)))
+        handles.append(Line2D([], [], label=label, **_look(method, value, view, values, methods)))
     return handles
 
 
-def _look(method: str, value: float, view: Curves, values: list[float]) -> dict[str, Any]:
-    look = line_of(method, values.index(value) if value in values else 0)
+def _look(method: str, value: float, view: Curves, values: list[float], methods: list[str]) -> dict[str, Any]:
+    look = line_of(method, values.index(value) if value in values else 0, methods)
     return look | {"marker": look["marker"] or "s"} if view.points else look

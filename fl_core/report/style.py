@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 """Line properties of a method; variants are thin and their markers hollow, so that the plain method under an
 identical variant stays visible."""
-SPARE = [PURPLE, SKY, GREY]
+OTHERS = [BLUE, VERMILION, GREEN, PURPLE, BLACK, ORANGE, SKY, GREY]
+"""Colours of what is no method of the book, in the order in which a figure shows it."""
 DASHES = ["-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2))]
 
 RC: Any = {
@@ -50,15 +51,21 @@ def style() -> Iterator[None]:
         yield
 
 
-def line_of(method: str, position: int = 0) -> dict[str, Any]:
+def line_of(method: str, position: int = 0, shown: Sequence[str] = ()) -> dict[str, Any]:
     """Return the line properties of `method`.
 
     Parameters
     ----------
     method : str
-        A key of :data:`METHODS`; others get a spare colour.
+        A key of :data:`METHODS`; others get a colour by their place in `shown`.
     position : int
         Place of the curve's parameter value among those shown: sets the dash pattern.
+    shown : sequence of str
+        Everything that the figure shows.
     """
-    known = METHODS.get(method) or {"color": SPARE[sum(map(ord, method)) % len(SPARE)], "marker": ""}
+    others = [name for name in shown if name not in METHODS]
+    known = METHODS.get(method) or {
+        "color": OTHERS[others.index(method) % len(OTHERS) if method in others else 0],
+        "marker": "",
+    }
     return {**known, "linestyle": DASHES[position % len(DASHES)]}

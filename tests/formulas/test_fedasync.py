@@ -175,8 +175,19 @@ def test_d3_the_adaptive_weight_stays_a_mixing_weight(kind: str) -> None:
 
 
 def test_adaptive_alpha_keeps_its_alpha() -> None:
-    """Some implementations use s alone as the weight."""
+    """Some implementations use s alone as the weight: 1 for a fresh model, 0.5 at staleness 3."""
     assert alpha_t(0.6, 1, 0, poly) == 0.6
+    assert alpha_t(0.6, 1, 3, poly) == close(0.3)
+    assert poly(3) == 0.5
+
+
+def test_o15_mean_staleness_of_sampled_versions() -> None:
+    for age, mean in ((4, 1.4985), (16, 7.47)):
+        assert sum((min(t, age) - 1) / 2 for t in range(1, 2001)) / 2000 == close(mean)
+        drawn = [
+            np.mean(staleness_of(sampled_versions(2000, age, np.random.default_rng(seed)))) for seed in range(20)
+        ]
+        assert np.mean(drawn) == pytest.approx(mean, rel=0.02)
 
 
 def test_hinge_with_grace_of_the_pool_size_is_plain_fedasync_under_both_conventions() -> None:
@@ -264,6 +275,18 @@ def test_the_anchor_is_the_received_model_and_the_term_is_squared() -> None:
     (plain,) = torch.autograd.grad(loss, x)
     (regularised,) = torch.autograd.grad((x**4).sum() + 0.3 / 2 * (x - anchor).square().sum(), x)
     assert torch.allclose(prox_gradient(plain, x.detach(), anchor, 0.3), regularised, atol=1e-14)
+
+
+def test_two_other_proximal_terms_give_other_models() -> None:
+    """In circulation: the distance itself instead of its square, and an anchor that follows the server's model."""
+    x = unsquared = following = 3.0
+    for _ in range(3):
+        x = local_step(x, 2 * (x - 1), 3.0, 0.1, 0.5)
+        unsquared -= 0.1 * (2 * (unsquared - 1) + 0.5 * np.sign(unsquared - 3.0))
+        following = local_step(following, 2 * (following - 1), 2.0, 0.1, 0.5)  # the server has moved on to 2
+    assert x == close(2.075)
+    assert unsquared == pytest.approx(2.114)
+    assert following == pytest.approx(1.959375)
 
 
 def test_curvature_may_be_one_number_per_coordinate() -> None:

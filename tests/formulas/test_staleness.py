@@ -107,14 +107,16 @@ def test_large_integer_staleness_does_not_overflow() -> None:
 # Pitfalls of public implementations: each formula they use differs from FA-7d where it matters.
 
 
-def test_hinge_keeps_its_plus_one() -> None:
-    """Without it, 1 / (a (u - b)) = 10 > 1 just beyond the grace period."""
-    assert s.hinge(5, 0.1, 4) == pytest.approx(1 / 1.1)
-
-
-def test_hinge_adds_one_outside_the_product() -> None:
-    """1 / (a (u - b + 1)) would give 0.05."""
-    assert s.hinge(5, 10, 4) == pytest.approx(1 / 11)
+@pytest.mark.parametrize(
+    ("other", "a", "u", "theirs", "ours"),
+    [
+        (lambda u, a, b: 1 / (a * (u - b)), 0.1, 5, 10, 1 / 1.1),  # no "+ 1": above 1, and not continuous at b
+        (lambda u, a, b: 1 / (a * (u - b + 1)), 10, 5, 0.05, 1 / 11),  # "+ 1" inside the product
+    ],
+)
+def test_hinge_differs_from_two_forms_in_circulation(other, a, u, theirs, ours) -> None:
+    assert other(u, a, 4) == pytest.approx(theirs)
+    assert s.hinge(u, a, 4) == pytest.approx(ours)
 
 
 @pytest.mark.parametrize("u", [-1, -0.5, float("nan"), np.array([0, -1]), torch.tensor([1.0, -2.0])])
