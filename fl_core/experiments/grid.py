@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import statistics
@@ -233,6 +234,7 @@ def _work(specification: str, store: Store, published: bool) -> Result:
     result = run(RunSpec.from_json(specification), executor="sequential")
     store.save(result, published=published)
     stored = store.get(result.spec)
+    gc.collect()  # a simulation and its data refer to each other: hundreds of megabytes that would wait for chance
     return stored or result
 
 
