@@ -1,0 +1,171 @@
+"""FedLuck's published seconds and gigabytes, from its devices alone: nothing is trained here."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from fl_core.formulas.fedluck import job_seconds, rounds_per_job
+from fl_core.formulas.fedluck_accounting import (
+    BYTES_PER_GB,
+    periodic_totals,
+    rounds_at,
+    synchronous_round_seconds,
+    synchronous_totals,
+    upload_bytes,
+    uploads_until,
+)
+from fl_core.formulas.fedluck_planner import Box, plan
+from fl_core.world.named import FedLuckWorld
+
+close = partial(pytest.approx, rel=1e-10)
+PARAMETERS = {"cnn": 234_090, "vgg11s": 865_482, "lstm": 216_330}
+PERIODS = {"cnn": 1.5, "vgg11s": 3.0, "lstm": 1.5}
+SYNCHRONOUS = {"cnn": (20, 0.5), "vgg11s": (13, 0.2), "lstm": (8, 0.5)}  # k, delta of FedAvg+Topk
+TABLE_1 = {  # FedAvg+Topk: seconds and GB to the three targets
+    "cnn": (("66.65", "0.02"), ("199.95", "0.04"), ("1066.39", "0.21")),
+    "vgg11s": (("2677.70", "0.65"), ("4471.76", "1.08"), ("5944.50", "1.44")),
+    "lstm": (("2813.85", "0.63"), ("4592.93", "1.02"), ("5409.86", "1.20")),
+}
+HORIZONS = {"cnn": 800, "vgg11s": 6000, "lstm": 6000}
+
+
+def devices(cell: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return alpha and beta of the world that the paper's code simulates."""
+    world = FedLuckWorld(cell=cell).world()
+    return (
+        np.array(world.compute.seconds_per_step),
+        32 * PARAMETERS[cell] / np.array(world.network.up_bits_per_second),
+    )
+
+
+@pytest.mark.parametrize(
+    ("cell", "seconds"),
+    [("cnn", 22.216374715169273), ("vgg11s", 26.777012125651048), ("lstm", 18.153890991210936)],
+)
+def test_o12_a_synchronous_round_waits_for_the_straggler(cell, seconds) -> None:
+    alpha, beta = devices(cell)
+    assert synchronous_round_seconds(*SYNCHRONOUS[cell], alpha, beta) == close(seconds)
+    assert synchronous_round_seconds(*SYNCHRONOUS[cell], alpha[1], beta[1]) == close(seconds)
+
+
+@pytest.mark.parametrize("cell", PARAMETERS)
+def test_all_18_numbers_of_fedavg_with_topk_in_table_1_follow_from_the_world(cell) -> None:
+    """Claim C21. The printed time gives the round, the round gives time and traffic to the last printed digit."""
+    k, delta = SYNCHRONOUS[cell]
+    length = synchronous_round_seconds(k, delta, *devices(cell))
+    for seconds, gigabytes in TABLE_1[cell]:
+        n = rounds_at(float(seconds), length)
+        totals = synchronous_totals(n, length, delta, PARAMETERS[cell], 10)
+        assert (f"{totals.elapsed_seconds:.2f}", f"{totals.gigabytes:.2f}") == (seconds, gigabytes)
+
+
+def test_rounds_behind_table_1_and_the_quoted_iid_results() -> None:
+    lengths = {cell: synchronous_round_seconds(*SYNCHRONOUS[cell], *devices(cell)) for cell in PARAMETERS}
+    rounds = {cell: rounds_at([float(s) for s, _ in TABLE_1[cell]], lengths[cell]).tolist() for cell in PARAMETERS}
+    assert rounds == {"cnn": [4, 10, 49], "vgg11s": [101, 168, 223], "lstm": [156, 254, 299]}
+    lstm = synchronous_totals(339, lengths["lstm"], 0.5, PARAMETERS["lstm"], 10)
+    vgg11s = synchronous_totals(np.arange(265, 269), lengths["vgg11s"], 0.2, PARAMETERS["vgg11s"], 10)
+    assert f"{lstm.elapsed_seconds:.2f}" == "6136.02"
+    assert [f"{gigabytes:.2f}" for gigabytes in vgg11s.gigabytes] == ["1.71", "1.72", "1.72", "1.73"]  # printed: 1.72
+
+
+def predicted(cell: str, elapsed: list[float], *, period: float, slower: float = 1.0, k_min: int = 2) -> list[str]:
+    """Return FedLuck's GB as printed, at the ticks next to the times `elapsed`; alpha multiplied by `slower`."""
+    alpha, beta = devices(cell)
+    k, delta, _ = plan(slower * alpha, beta, period, box=Box(k_min))
+    c = rounds_per_job(job_seconds(k, delta, slower * alpha, beta), period)
+    ticks = [round(seconds / period) * period for seconds in elapsed]
+    return [f"{periodic_totals(t, c, delta, period, PARAMETERS[cell]).gigabytes:.2f}" for t in ticks]
+
+
+def test_fedlucks_traffic_on_cifar_10_fits_a_fastest_step_of_a_tenth_of_a_second() -> None:
+    """A12: 0.1 s predicts what Table 1 prints, the public code's 0.15 s does not."""
+    printed = [837.00, 1484.99, 1965.00]
+    assert predicted("vgg11s", printed, period=3.0) == ["0.31", "0.55", "0.73"]
+    assert predicted("vgg11s", printed, period=3.0, slower=1.5) == ["0.31", "0.54", "0.72"]
+
+
+def test_fedlucks_traffic_on_fashion_mnist_is_a_little_above_what_is_printed() -> None:
+    alpha, beta = devices("cnn")
+    k, delta, _ = plan(alpha, beta, 1.5)
+    c = rounds_per_job(job_seconds(k, delta, alpha, beta), 1.5)
+    totals = [periodic_totals(t, c, delta, 1.5, PARAMETERS["cnn"]).gigabytes for t in (42, 78, 582)]
+    assert totals == pytest.approx([0.026, 0.045, 0.335], abs=5e-4)  # printed: 0.02, 0.04, 0.32
+
+
+def test_fedlucks_traffic_on_speech_commands_does_not_fit_the_codes_period() -> None:
+    """Unresolved: 0.8 s with a fastest step of 0.1 s, or 0.7 s with k_min = 1, fit; 1.5 s is 60 % too high."""
+    printed, seconds = ["0.54", "0.91", "1.01"], [1438.16, 2436.00, 2705.98]
+    assert predicted("lstm", seconds, period=0.8, slower=2 / 3) == printed
+    assert predicted("lstm", seconds, period=0.7, k_min=1) == printed
+    official = predicted("lstm", seconds, period=1.5)
+    assert all(float(ours) > 1.6 * float(theirs) for ours, theirs in zip(official, printed, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("cell", "method", "uploads", "steps", "gigabytes"),
+    [
+        ("cnn", "fedluck", 1961, 17_722, 0.459),
+        ("cnn", (10, 0.3), 1766, 17_659, 0.462),
+        ("cnn", Box().fixed_compression(0.3), 1863, 18_848, 0.487),
+        ("cnn", Box().fixed_steps(10), 1867, 18_667, 0.356),
+        ("vgg11s", "fedluck", 10_000, 122_000, 2.225),
+        ("vgg11s", (8, 0.1), 12_067, 96_533, 3.891),
+        ("vgg11s", Box().fixed_compression(0.1), 8917, 131_417, 2.875),
+        ("vgg11s", Box().fixed_steps(7), 15_000, 105_000, 3.095),
+        ("lstm", "fedluck", 13_505, 89_067, 3.646),
+        ("lstm", (5, 0.2), 18_333, 91_667, 2.955),
+        ("lstm", Box().fixed_compression(0.16), 18_000, 81_333, 2.321),
+        ("lstm", Box().fixed_steps(20), 5062, 101_244, 3.836),
+    ],
+)
+def test_load_of_the_periodic_methods_over_their_horizon(cell, method, uploads, steps, gigabytes) -> None:
+    """The specification's figures count parts of jobs; a device loses less than one job to whole ones."""
+    (alpha, beta), period, horizon = devices(cell), PERIODS[cell], HORIZONS[cell]
+    if isinstance(method, tuple):
+        k, delta = (np.full(10, value) for value in method)
+    else:
+        k, delta, _ = plan(alpha, beta, period, box=method if isinstance(method, Box) else Box())
+    c = rounds_per_job(job_seconds(k, delta, alpha, beta), period)
+    parts = horizon / (c * period)
+    sent = parts @ upload_bytes(delta, PARAMETERS[cell]) / BYTES_PER_GB
+    assert (round(parts.sum()), round(parts @ k)) == (uploads, steps)
+    assert sent == pytest.approx(gigabytes, abs=5.1e-4)
+    whole = uploads_until(horizon, c, period)
+    assert ((whole <= parts + 1e-9) & (parts - whole < 1)).all()
+
+
+def test_o14_bytes() -> None:
+    assert upload_bytes(0.1, 865_482) == close(346_192.8)
+    assert upload_bytes(1, 234_090) == 936_360
+
+
+def test_an_aggregation_at_the_horizon_counts() -> None:
+    assert uploads_until(6.0, [1, 2, 4], 1.5).tolist() == [4, 2, 1]
+    assert uploads_until(0.6, [1], 0.2).tolist() == [3]  # although 0.6 / 0.2 < 3 in floating point
+    assert periodic_totals(0.0, [2, 3], [0.5, 0.5], 1.0, 2**28) == (0, 0.5)  # the first aggregation, one device
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: upload_bytes(0, 5), "compression_rate = 0"),
+        (lambda: upload_bytes(1.5, 5), "compression_rate = 1.5"),
+        (lambda: upload_bytes(1, 0), "num_parameters = 0"),
+        (lambda: synchronous_totals(0, 1.0, 1, 1, 1), "num_rounds = 0"),
+        (lambda: synchronous_totals(1, 0.0, 1, 1, 1), "round_seconds = 0.0"),
+        (lambda: synchronous_totals(1, 1.0, 1, 1, 0), "num_devices = 0"),
+        (lambda: rounds_at(-1, 1.0), "elapsed_seconds = -1"),
+        (lambda: rounds_at(1, 0.0), "round_seconds = 0.0"),
+        (lambda: uploads_until(-1, [1], 1.0), "seconds = -1"),
+        (lambda: uploads_until(1, [0], 1.0), r"rounds_per_job = \[0\]"),
+        (lambda: uploads_until(1, [1], 0.0), "period_seconds = 0.0"),
+        (lambda: periodic_totals(-1.0, [1], [1], 1.0, 1), "elapsed_seconds = -1.0"),
+    ],
+)
+def test_each_formula_names_what_is_wrong(call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
