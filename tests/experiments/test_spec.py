@@ -130,7 +130,9 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
     assert message(partition={"kind": "iid", "alpha": 1}) == (
         "unknown field 'partition.alpha' of kind 'iid' (valid: train_fraction, samples_per_device, remainder)"
     )
-    assert message(training={"learning_rate": 1}).endswith("(valid: lr, batch_size, epochs, steps, weight_decay)")
+    assert message(training={"learning_rate": 1}).endswith(
+        "(valid: lr, batch_size, epochs, steps, weight_decay, momentum, momentum_reset, order)"
+    )
     assert message(sede=1).startswith("unknown field 'sede'; did you mean 'seed'?")
     assert message(devices=1).startswith("unknown field 'devices'; did you mean 'world.devices'?")
     assert "unknown staleness weight 'hnge'; did you mean 'hinge'?" in algorithm(weight="hnge(a=1)")
