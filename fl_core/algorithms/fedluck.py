@@ -48,7 +48,7 @@ class FedLuck(PeriodicAggregation):
     wire : str
         How uploads are counted: ``"ideal_fraction"`` of the model (A9), ``"values+indices"`` or ``"bitmask"``.
     measure : bool
-        Whether alpha_i and beta_i are measured before the run (section 2.2), for worlds where speeds vary from task to
+        Whether alpha_i and beta_i are measured before the run (section 2.2), for worlds where speeds vary with the
         task; if not, they are those that the world declares.
     with_latency : bool
         Whether the plan counts the latency of an upload on its own, not as a part of beta_i.
