@@ -20,6 +20,7 @@ from fl_core.formulas.fedluck_planner import plan
 from fl_core.formulas.fedluck_toys import timeline
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
+from fl_core.tasks.quadratic import QuadraticWorkspace
 from fl_core.world import Network, TraceCompute, World
 
 TOY = Quadratic([[1.0, 2.0, 0.5]] * 3, [[1, -1, 2], [-2, 0.5, 1], [0.5, 3, -1]], [0.0] * 3, samples=[1, 2, 3])
@@ -457,7 +458,7 @@ def test_an_update_that_is_not_finite_is_rejected_and_the_run_goes_on(name):
     assert set(run.history.faults["device"]) == {3}
 
 
-def test_each_tensor_is_compressed_on_its_own_and_statistics_are_sent_as_they_are():
+def test_each_tensor_is_compressed_on_its_own():
     spec = RunSpec(
         algorithm={"name": "fedper", "compressor": {"kind": "topk", "delta": 0.07, "per_tensor": True}},
         model="linear", world={"devices": 10, "compute": {"kind": "constant"}},
@@ -472,3 +473,34 @@ def test_each_tensor_is_compressed_on_its_own_and_statistics_are_sent_as_they_ar
         assert (int(weights.count_nonzero()), int(bias.count_nonzero())) == (kept_count(7840, 0.07), 1)
     compressor = TopK(delta=0.07, per_tensor=True)
     assert run.server.counters["bytes_up"] == len(uploads) * compressor.encoded_bytes(7850, segments=(7840, 10))
+
+
+class Counting(QuadraticWorkspace):
+    """Its last number is no parameter: it counts steps."""
+
+    def __init__(self, task, place):
+        super().__init__(task, place)
+        self.whole = torch.zeros_like(self.vector)
+        self.parameters, self.gradient = self.vector[:2], self.whole[:2]
+
+    def backward(self, device, batch, noise=None):
+        torch.mean(self._pull(self.vector, device)[1], 0, out=self.whole)
+        self.vector[2] += 1
+        return self.vector.sum()
+
+
+class WithStatistics(Quadratic):
+    def workspace(self):
+        return Counting(self, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+def test_statistics_are_sent_and_counted_as_they_are(feedback):
+    task = WithStatistics([[1.0, 1.0, 0.0]], [[5.0, 1.0, 0.0]], [0.0] * 3)
+    world = World(devices=1, compute=TraceCompute(seconds_per_step=(1.0,)))
+    compressor = TopK(delta=0.5, wire="ideal_fraction")
+    fedper = FedPer(period_seconds=2.0, global_lr=1.0, compressor=compressor, error_feedback=feedback)
+    run = simulate(fedper, world, task, 1, momentum=0.5, momentum_reset=False)
+    assert run.server.model[1:].tolist() == [0.0, 2.0]  # one of two parameters, and the count of both steps
+    assert run.server.counters["bytes_up"] == 8 + 8
+    assert len(run.device_state[0]["velocity"]) == 2
