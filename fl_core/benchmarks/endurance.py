@@ -4,6 +4,8 @@
 one that has imported everything, so that a kill costs no new start; some are calls of ``fl-core run`` from start to
 end, where a kill may also hit the imports, the loading of the data or the writing of the result. The state is stored
 at every event, so that many kills hit the middle of a write.
+
+``--out data/benchmarks/endurance.json`` keeps the verdicts, with commit and machine; :func:`verdict_frame` reads it.
 """
 
 from __future__ import annotations
@@ -18,13 +20,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import torch
+
 from fl_core.algorithms import ALGORITHMS
-from fl_core.errors import RunError
-from fl_core.experiments.run import run
+from fl_core.benchmarks.record import FORMAT, read_report
+from fl_core.benchmarks.timing import machine
+from fl_core.errors import DataError, RunError
+from fl_core.experiments.run import commit, run
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import ENVIRONMENT, Store, read
 from fl_core.runtime.checkpoint import CURRENT
@@ -88,7 +96,12 @@ def specification(algorithm: str) -> RunSpec:
 
 
 def endure(algorithm: str, kills: int = KILLS, commands: int = COMMANDS, seed: int = 0) -> Verdict:
-    """Kill runs of `algorithm` so often, `commands` times through the command line, and compare how they end."""
+    """Kill runs of `algorithm` so often, `commands` times through the command line, and compare how they end.
+
+    The calling process computes with one thread from then on: a pool of threads does not survive a fork.
+    """
+    torch.set_num_threads(1)
+    commit()  # of the code that runs, not of what the checkout holds when it has finished
     spec, rng, verdict = specification(algorithm), random.Random(f"{algorithm} {seed}"), Verdict(algorithm)
     started = time.perf_counter()
     spec.task()  # the data is loaded once, before the forks
@@ -183,6 +196,28 @@ def _ending(spec: RunSpec, place: Path) -> tuple[dict[str, Any], str]:
     return result.history.to_dict(), result.provenance["model_sha256"]
 
 
+def record(verdicts: list[Verdict], path: Path) -> None:
+    """Write `verdicts` to `path`, as a report of :mod:`fl_core.benchmarks.record` that has no measurements."""
+    head = {"format": FORMAT, "date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit()}
+    report = {**head, "machine": machine(), "parts": {}, "verdicts": [vars(verdict) for verdict in verdicts]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def verdict_frame(path: Path) -> pd.DataFrame:
+    """Return the verdicts that :func:`record` wrote: one row for each algorithm, columns as in :class:`Verdict`.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or holds no verdicts.
+    """
+    verdicts = read_report(path).get("verdicts")
+    if not verdicts:
+        raise DataError(f"{path} holds no verdicts")
+    return pd.DataFrame(verdicts).set_index("algorithm")
+
+
 def main(words: Iterable[str] | None = None) -> int:
     """Print one line of JSON for each algorithm; the exit code is 1 if a run did not end as it should."""
     parser = argparse.ArgumentParser(prog="python -m fl_core.benchmarks.endurance", description=__doc__)
@@ -190,13 +225,15 @@ def main(words: Iterable[str] | None = None) -> int:
     parser.add_argument("--commands", type=int, default=COMMANDS, help="how many of these hit fl-core run")
     parser.add_argument("--algorithm", action="append", choices=sorted(ALGORITHMS), help="repeatable; all by default")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--out", type=Path, help="keep the verdicts in this file")
     chosen = parser.parse_args(None if words is None else list(words))
-    good = True
+    verdicts = []
     for algorithm in chosen.algorithm or sorted(ALGORITHMS):
-        verdict = endure(algorithm, chosen.kills, min(chosen.commands, chosen.kills), chosen.seed)
-        print(json.dumps(vars(verdict)), flush=True)
-        good &= verdict.identical == verdict.runs
-    return 0 if good else 1
+        verdicts.append(endure(algorithm, chosen.kills, min(chosen.commands, chosen.kills), chosen.seed))
+        print(json.dumps(vars(verdicts[-1])), flush=True)
+        if chosen.out is not None:
+            record(verdicts, chosen.out)
+    return 0 if all(verdict.identical == verdict.runs for verdict in verdicts) else 1
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ SERVER_FIELDS = (
     "version", "in_flight", "up_at", "failed_in_a_row", "changes", "_answered", "_committed_at", "_failed",
     "_missed", "_down",
 )  # fmt: skip
-RUN_FIELDS = ("version", "dispatched", "waits", "quiet")
+RUN_FIELDS = ("version", "dispatched", "waits", "quiet", "ticks")
 
 
 class Checkpoints:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
 
 
+MOST_WINDOWS = 10_000
+"""So many windows of availability may a device need for one activity."""
+
+
 class Snapshot(NamedTuple):
     """A global model as it was handed to a device; nothing may change it.
 
@@ -217,7 +221,8 @@ class DeviceHandle:
         model : Tensor
             Start and, for a proximal `objective`, anchor. It is not changed.
         steps, epochs : int, optional
-            Local work: mini-batches, or passes over the device's data; by default as the run's settings say.
+            Local work: mini-batches, or passes over the device's data, at least 1; by default as the run's settings
+            say.
         lr : float, optional
             Step size; by default as the run's settings say.
         objective : Objective, optional
@@ -226,7 +231,7 @@ class DeviceHandle:
         Raises
         ------
         RunError
-            If the device has no training samples.
+            If the device has no training samples, or nothing is to be done.
         """
         settings, samples = self._run.training, self.num_samples
         if not samples:
@@ -234,7 +239,10 @@ class DeviceHandle:
         if steps is None and epochs is None:
             steps, epochs = settings.steps, settings.epochs
         per_epoch = -(-samples // settings.batch_size)
-        steps = steps or (epochs or 1) * per_epoch
+        if steps is None:
+            steps = epochs * per_epoch  # type: ignore[operator]  # one of the two is given
+        if steps < 1:
+            raise RunError(f"{self} cannot train for {steps} steps: steps and epochs must be at least 1")
         lr = settings.lr if lr is None else lr
         self._calls += 1
         key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
@@ -294,7 +302,9 @@ class DeviceHandle:
             Size on the wire of a payload that is sent in another form than its tensors, e.g. compressed: for the time
             of the transfer and for the counter of bytes, which is not rounded.
         **payload
-            Named content, e.g. ``model=``, ``delta=`` or ``gradient=``; tensors count as bytes on the wire.
+            Named content, e.g. ``model=``, ``delta=`` or ``gradient=``; tensors count as bytes on the wire. What
+            ``device.state`` holds may be changed in place later on: the server has what was sent. Any other tensor
+            must stay as it is.
 
         Raises
         ------
@@ -304,28 +314,31 @@ class DeviceHandle:
         if self._sent:
             raise RunError("a task sends one upload; this is its second")
         size: float = 0
-        for value in payload.values():
+        run, sent = self._run, None
+        kept = run.device_state.get(self.id)
+        for name, value in payload.items():
             if value.__class__ is Tensor or isinstance(value, Tensor):  # isinstance() alone asks a slow metaclass
                 size += value.nbytes
+                if kept:
+                    payload[name] = value.clone()
         if bytes_up is not None:
             if not 0 <= bytes_up < inf:
                 raise RunError(f"bytes_up = {bytes_up} is not valid: it should be a number >= 0")
             size = bytes_up
         seconds = self.profile.up_seconds(size) if self._seconds is None else 0.0
-        run = self._run
         if run.plain:
             await sleep_until(run.kernel.now + seconds, Kind.ARRIVAL)
         else:
-            sent = await self._send(payload, seconds, size)
-            if sent is None:
+            sent, arrived = payload, await self._send(payload, seconds, size)
+            if arrived is None:
                 return
-            payload = sent
+            payload = arrived
         self._sent = True
         upload = Upload(
             self._server, self.id, self._task, based_on.version, run.kernel.now, self.num_samples, self._steps,
             self._loss, payload,
         )  # fmt: skip
-        self._server.deliver(upload, size, sampled=self._seconds is not None)
+        self._server.deliver(upload, size, sampled=self._seconds is not None, sent=sent)
         self._record()
 
     def _no_samples(self) -> RunError:
@@ -344,8 +357,10 @@ class DeviceHandle:
         messages.sort(key=lambda message: message.delay)
         if messages:
             seconds += messages[0].delay
-            for number, copy in enumerate(messages[1:]):
-                self._send_again(seconds - messages[0].delay + copy.delay, size, number)
+            if len(messages) > 1:
+                first = self._intervals(seconds, ())[-1][1]
+                for number, copy in enumerate(messages[1:]):
+                    self._send_again(first + (copy.delay - messages[0].delay), size, number)
         if not self._replay:
             await self._pass("upload", seconds, Kind.ARRIVAL)
         self._sent = True
@@ -399,13 +414,16 @@ class DeviceHandle:
         """Have `job` computed although its device is called away, or crashes before it is done."""
         run = self._run
         struck.sort(key=lambda pair: pair[0].after)
-        pauses, crash = [], None
+        pauses: list[Interruption] = []
+        crash = None
         for pause, fault in struck:
             if pause.fatal:
                 crash, seconds = (pause, fault), pause.after
                 break
+            begins = self._intervals(pause.after, pauses)[-1][1]
+            if begins < inf:
+                self._log(fault, begins)
             pauses.append(pause)
-            self._log(fault, run.kernel.now + pause.after + sum(p.seconds for p in pauses[:-1]))
         finish = self._intervals(seconds, pauses)[-1][1]
         ticket = run.executor.submit(job, finish) if crash is None and finish < inf else None
         await self._pass("train", seconds, Kind.PROGRESS, pauses)
@@ -450,7 +468,13 @@ class DeviceHandle:
         await sleep_until(finish, kind)
 
     def _intervals(self, seconds: float, pauses: Sequence[Interruption]) -> list[tuple[float, float]]:
-        """Return from when to when the device works on something that takes `seconds` and begins now."""
+        """Return from when to when the device works on something that takes `seconds` and begins now.
+
+        Raises
+        ------
+        RunError
+            If it comes and goes more than :data:`MOST_WINDOWS` times meanwhile.
+        """
         run, intervals = self._run, []
         time, done = run.kernel.now, 0.0
         windows = not run.devices.always_available and self.id != POOLED and self._seconds is None
@@ -462,6 +486,11 @@ class DeviceHandle:
                     intervals.append((time, stop))
                     left -= stop - time
                     time = run.devices.resume_at(self.id, stop)
+                    if len(intervals) > MOST_WINDOWS:
+                        raise RunError(
+                            f"{self} is there for more than {MOST_WINDOWS:,} windows of time during {seconds:g} s of "
+                            "work: give its availability in longer ones, or slow its computing down instead"
+                        )
             intervals.append((time, time + left))
             time, done = time + left + away, after
         return intervals
@@ -488,4 +517,4 @@ class DeviceHandle:
     def _send_again(self, seconds: float, size: float, number: int) -> None:
         if not self._replay and not self._resuming:
             arguments = (self._server.number, self._task, self.id, size, number)
-            self._run.timer(self._run.kernel.now + seconds, Kind.ARRIVAL, self._task, "duplicate", *arguments)
+            self._run.timer(seconds, Kind.ARRIVAL, self._task, "duplicate", *arguments)

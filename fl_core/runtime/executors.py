@@ -53,10 +53,11 @@ class Ticket:
             self.error = error
 
     def take(self) -> Any:
-        """Return the result, or raise the job's error."""
+        """Return the result, which is let go, or raise the job's error."""
         if self.error is not None:
             raise self.error
-        return self.result
+        result, self.result = self.result, None
+        return result
 
 
 class Executor(ABC):
@@ -295,7 +296,9 @@ class Batched(Executor):
         ticket.started = True
         group, pending = [ticket], self._pending[shape]
         room = min(self._window - self._ahead, STEP_SAMPLES // max(shape.sizes))
-        while pending and len(group) < room and _kind(ticket.job) not in self._alone:
+        if _kind(ticket.job) in self._alone:
+            room = 1
+        while pending and (pending[0][2].started or len(group) < room):
             other = heapq.heappop(pending)[2]
             if not other.started:
                 other.started = True

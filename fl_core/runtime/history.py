@@ -45,7 +45,7 @@ class History:
         it struck (-1: the server); ``fault``: the kind of the declared fault, or ``"rejected: ..."`` with the reason.
     outcomes : dict of int
         How the ``dispatched`` tasks ended: ``applied`` in a version, ``discarded`` by the algorithm (too stale),
-        ``rejected`` (not finite, or of the wrong length), ``lost`` (crashed, lost on the way or at a server that was
+        ``rejected`` (not finite, or of the wrong shape), ``lost`` (crashed, lost on the way or at a server that was
         down), or still ``in_flight`` (on a device or waiting at the server). The five add up to the first.
         ``duplicates``: second copies that were recognised.
     ended : str

@@ -159,6 +159,11 @@ class ServerHandle:
         """Numbers of the servers that this one exchanges models with."""
         return self._run.devices.neighbours(self.number)
 
+    @property
+    def backhaul_seconds(self) -> float:
+        """Time to send a model to a neighbour, as the world says; see :meth:`exchange` for who has to count it."""
+        return self._run.devices.backhaul_seconds
+
     def share(self, device: int) -> float:
         """Return the part of this server's training samples that `device` holds."""
         task = self._run.task
@@ -177,7 +182,7 @@ class ServerHandle:
         Parameters
         ----------
         devices : iterable of int
-            Idle devices (:data:`fl_core.tasks.POOLED` for the imaginary machine with all data).
+            Idle devices of this server (:data:`fl_core.tasks.POOLED` for the imaginary machine with all data).
         seconds : float, optional
             Fix the whole duration of these tasks instead of letting the world decide. Only then may a device do
             several tasks at once: this is how a sampled staleness becomes a timeline.
@@ -199,6 +204,8 @@ class ServerHandle:
                 idle.remove(device)
                 if self._released:
                     self._released.pop(device, None)
+            elif device != POOLED and device not in self.devices:
+                raise RunError(f"cannot trigger device {device} at t = {self.now:g} s: {self._why_not(device)}")
             if self._failed:
                 self._failed.discard(device)
             trigger = triggers.get(device, 0)
@@ -266,8 +273,19 @@ class ServerHandle:
         return uploads
 
     def discard(self, upload: Upload) -> None:
-        """Drop an upload that was received, e.g. because it is too stale; it counts as discarded."""
+        """Drop an upload that was received, e.g. because it is too stale; it counts as discarded.
+
+        Raises
+        ------
+        RunError
+            If this server has not received it since its last commit, or has discarded it already.
+        """
         self._run.kernel.current.acted = True  # type: ignore[union-attr]
+        if upload not in self._taken:
+            raise RunError(
+                f"cannot discard the upload of device {upload.device} (task {upload.task}): it was discarded or "
+                "committed already, or not received here"
+            )
         self._taken.remove(upload)
         self.outcomes["discarded"] += 1
         self._release(upload.device)
@@ -326,6 +344,11 @@ class ServerHandle:
 
         The version of each is the :attr:`iteration` that its own last commit made (0 before the first): when its
         devices were sent what they now train. A neighbour may have changed the model since.
+
+        All models are those of this instant, and no time passes: aggregation, exchange and mixing are one event at
+        the end of a server's iteration (SD-FEEL, A-14). What the exchange takes, :attr:`backhaul_seconds`, is a part
+        of the length of that iteration, for which nobody waits but this server and its devices; so an updater counts
+        it in the time that it waits for uploads.
         """
         servers = (self._run.servers[number] for number in (self.number, *self.neighbours))
         return {server.number: Snapshot(server.checked_model(), server._committed_at) for server in servers}
@@ -342,7 +365,7 @@ class ServerHandle:
         Parameters
         ----------
         model : Tensor
-            ``[d]``; must be a new tensor, not the old one changed in place.
+            ``[d]`` of the old one's type; must be a new tensor, not the old one changed in place.
         weight : float or sequence of float
             Mixing weight, for the record; of all uploads, or of each in the order in which they were received.
         neighbours : mapping of int to Tensor, optional
@@ -351,7 +374,8 @@ class ServerHandle:
         Raises
         ------
         RunError
-            If the old model was changed in place: devices may still hold it.
+            If the old model was changed in place: devices may still hold it. If the new one is of another length or
+            type, or if there are not as many weights as uploads.
         """
         run, taken = self._run, self._taken
         run.kernel.current.acted = True  # type: ignore[union-attr]
@@ -364,7 +388,8 @@ class ServerHandle:
         run.version += 1
         self._committed_at = run.version
         if taken:
-            weights = [weight] * len(taken) if isinstance(weight, int | float) else list(weight)
+            one_for_all = isinstance(weight, int | float) or not np.ndim(weight)
+            weights: Any = [weight] * len(taken) if one_for_all else list(weight)  # type: ignore[arg-type]
             if len(weights) != len(taken):
                 raise RunError(f"commit got {len(weights)} weights for {len(taken)} uploads")
             table = run.history.updates
@@ -390,8 +415,8 @@ class ServerHandle:
         self._count_download()
         return self._current()
 
-    def deliver(self, upload: Upload, size: float, *, sampled: bool) -> None:
-        """Take in `upload` of `size` bytes (called by the device that sent it).
+    def deliver(self, upload: Upload, size: float, *, sampled: bool, sent: dict[str, Any] | None = None) -> None:
+        """Take in `upload` of `size` bytes (called by the device that sent it, with what it sent).
 
         In a sampled timeline the dispatch is only a way of writing it down, so the model that was sent is counted
         here, together with the one that is received: two transfers per global epoch.
@@ -404,6 +429,8 @@ class ServerHandle:
         self.counters["models_received"] += 1
         self.counters["bytes_up"] += size
         problem = self._problem(upload.payload)
+        if sent is not None and not problem:
+            problem = _misshapen(upload.payload, sent)
         if problem:
             self._run.log_fault(upload.device, upload.task, f"rejected: {problem}")
             self._drop("rejected", upload.device)
@@ -461,7 +488,7 @@ class ServerHandle:
         self._down = self.up_at > self.now
         lost, self._inbox = self._inbox, deque()
         for upload in lost:
-            self._drop("lost", upload.device)
+            self._give_up("lost", upload.device)
         self._offer()
 
     def come_up(self) -> None:
@@ -496,7 +523,11 @@ class ServerHandle:
         return self._snapshot
 
     def _replace(self, model: Tensor) -> None:
-        self.checked_model()
+        old = self.checked_model()
+        tensor = model.__class__ is Tensor or isinstance(model, Tensor)  # the second asks a slow metaclass
+        if not tensor or model.shape != old.shape or model.dtype != old.dtype:
+            found = f"{model.dtype} {list(model.shape)}" if tensor else type(model).__name__
+            raise RunError(f"the new model must be like the old one, {old.dtype} {list(old.shape)}, not {found}")
         self._model, self._frozen, self._snapshot = model, model._version, None
 
     def _why_not(self, device: int) -> str:
@@ -525,11 +556,17 @@ class ServerHandle:
         return ""
 
     def _drop(self, outcome: str, device: int) -> None:
-        self.outcomes[outcome] += 1
-        self._failed.add(device)
+        """Note that a task has failed, and count it if that was not this server's doing."""
         if not self._down:
             self.failed_in_a_row += 1
+        self._give_up(outcome, device)
+        if not self._down:
             self._run.failed(outcome, self.failed_in_a_row)
+
+    def _give_up(self, outcome: str, device: int) -> None:
+        """Note that a task has failed."""
+        self.outcomes[outcome] += 1
+        self._failed.add(device)
         if self._released is not None and device in self.idle:
             self._release(device)
 
@@ -584,6 +621,7 @@ class ServerHandle:
             if self._down:
                 self._wake_at(self.up_at, program, tolerance)
             else:
+                self._run.idle_tick()
                 if tolerance:
                     self._run.kernel.bring_forward(time + tolerance)
                 self._run.kernel.resume(program)
@@ -641,6 +679,17 @@ class ServerHandle:
             return None
         uploads, self._inbox = sorted(self._inbox, key=lambda upload: upload.task), deque()
         return uploads
+
+
+def _misshapen(payload: dict[str, Any], sent: dict[str, Any]) -> str:
+    """Say in which other shape than it was sent in a tensor has arrived; empty if there is none."""
+    for name, value in payload.items():
+        before = sent.get(name)
+        if isinstance(value, Tensor) and isinstance(before, Tensor) and value.shape != before.shape:
+            if value.dim() == before.dim() == 1:
+                return f"length {len(value)} instead of {len(before)}"
+            return f"shape {list(value.shape)} instead of {list(before.shape)}"
+    return ""
 
 
 @cache

@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     from fl_core.runtime.checkpoint import Checkpoints
 
 MOST_FAILED = 1000
-"""So many tasks in a row that bring no usable upload, although the server is up, end a run."""
+"""So many tasks in a row that bring no usable upload, although the server is up, end a run; in a world of more than
+half as many devices, two for each device."""
+
+MOST_TICKS = 10_000
+"""So many ticks of server programs in a row that nothing follows from, with nobody at work, end a run."""
+
+CLOCKS = ("evaluate", "leaves", "available")
+"""Timers that go on for ever, whatever happens."""
 
 YOUNG_OBJECTS = 50_000
 """Objects that are made between two searches for cyclic garbage."""
@@ -91,6 +98,8 @@ class Simulation:
         self.version = self.dispatched = self.waits = 0
         self.wall_before = 0.0
         self.quiet = [0, 0]
+        # Ticks since the last progress, how much of that there had been, and when it was noticed.
+        self.ticks: list[Any] = [0, 0, 0.0]
         self.device_state: dict[int, dict[str, Any]] = {}
         self.running: dict[int, Process] = {}
         self.programs: dict[tuple[int, str], Program] = {}
@@ -194,8 +203,11 @@ class Simulation:
             self._evaluate()
 
     def failed(self, outcome: str, in_a_row: int) -> None:
-        """End the run if nothing usable arrives any more: training has diverged, or everything gets lost."""
-        if in_a_row >= MOST_FAILED:
+        """End the run if nothing usable arrives any more: training has diverged, or everything gets lost.
+
+        That half of a large fleet leaves at once is no reason to end, hence the number of devices.
+        """
+        if in_a_row >= max(MOST_FAILED, 2 * len(self.devices)):
             self.history.ended = outcome
             raise StopRun
 
@@ -308,6 +320,23 @@ class Simulation:
     def _on_stop(self) -> None:
         raise StopRun
 
+    def idle_tick(self) -> None:
+        """Note that a server program goes on because of the time alone; end a run in which only that happens.
+
+        Progress is a task that is under way or dispatched, or a version where versions are the budget. A device that
+        may come back keeps a run alive until it has been there once in vain.
+        """
+        progress, now = self.dispatched + (self.version if self._updates else 0), self.kernel.now
+        if self.running or progress != self.ticks[1]:
+            self.ticks = [0, progress, now]
+        self.ticks[0] += 1
+        if self.ticks[0] > MOST_TICKS:
+            self.ticks[0] = 0
+            away = (key[1] for key in self.timers if key[0] == "available")
+            back = all(self.devices.resume_at(device, self.ticks[2]) < now for device in away)
+            if back and all(key[0] in CLOCKS for key in self.timers):
+                raise self._nothing_left()
+
     def _stand_still(self) -> None:
         """End a run in which only clocks go on and nobody reacts to them: evaluations, devices that come and go."""
         if self.running or self.dispatched != self.quiet[1]:
@@ -315,11 +344,13 @@ class Simulation:
         self.quiet[0] += 1
         if self.quiet[0] > (0 if self.devices.always_available else 100 * (1 + len(self.devices))):
             self.quiet[0] = 0
-            clocks = sum(key[0] in ("evaluate", "leaves", "available") for key in self.timers)
-            if len(self.kernel._queue) <= clocks:
-                raise RunError(
-                    f"nothing is left to happen at t = {self.kernel.now:g} s, but the run has not reached its budget"
-                )
+            if len(self.kernel._queue) <= sum(key[0] in CLOCKS for key in self.timers):
+                raise self._nothing_left()
+
+    def _nothing_left(self) -> RunError:
+        return RunError(
+            f"nothing is left to happen at t = {self.kernel.now:g} s, but the run has not reached its budget"
+        )
 
     def _on_evaluate(self, count: int) -> None:
         self._stand_still()
@@ -359,7 +390,7 @@ class Simulation:
 
     def _on_available(self, device: int) -> None:
         self._stand_still()
-        if ("back", device) not in self.timers:
+        if device in self.away and ("back", device) not in self.timers:  # it may have recovered at this very instant
             self.away.discard(device)
             if not self._busy(device):
                 self._server_of(device).free(device)
@@ -387,11 +418,14 @@ class Simulation:
         return self.executor.result(self.executor.submit(job, 0.0)).model
 
     def _evaluate(self) -> None:
-        row = len(self.history.evaluations["version"])
-        if row and self.history.evaluations["version"][-1] == self.version and not self.evaluation.every_seconds:
+        table, row = self.history.evaluations, len(self.history.evaluations["version"])
+        if row and table["version"][-1] == self.version and not self.evaluation.every_seconds:
             return
         counters = {name: sum(server.counters[name] for server in self.servers) for name in self.servers[0].counters}
-        append(self.history.evaluations, seconds=self.kernel.now, version=self.version, **counters)
+        found = {"seconds": self.kernel.now, "version": self.version, **counters}
+        if row and all(table[name][-1] == value for name, value in found.items()):
+            return
+        append(table, **found)
         job = EvaluateJob(self.global_model(), self.evaluation.train_samples)
         self._tickets.append((row, self.executor.submit(job, self.kernel.now)))
 

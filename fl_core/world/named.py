@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
@@ -272,23 +273,36 @@ def named(name: str, **settings: Any) -> World:
 def read(text: str) -> dict[str, Any]:
     """Read ``"fedasmu(devices=50, cell=vgg-cifar10)"`` as a dictionary with a name.
 
+    A value is JSON, such as ``{"kind": "constant"}``, or else a word that ends at the next comma.
+
     Raises
     ------
     SpecError
         If it has another form.
     """
-    match = re.fullmatch(r"\s*([^()\s]+)\s*(?:\(([^()]*)\))?\s*", text)
-    pairs = [piece.partition("=") for piece in (match[2] or "").split(",") if piece.strip()] if match else []
-    if match is None or not all(equals and value.strip() for _, equals, value in pairs):
-        raise SpecError(f"cannot read the world {text!r}; write for example 'fedasmu' or 'fedasmu(devices=50)'")
-    return {"name": match[1], **{key.strip(): _value(value.strip()) for key, _, value in pairs}}
+    match = re.fullmatch(r"\s*([^()\s]+)\s*(?:\((.*)\))?\s*", text, re.DOTALL)
+    unreadable = SpecError(f"cannot read the world {text!r}; write for example 'fedasmu' or 'fedasmu(devices=50)'")
+    if match is None:
+        raise unreadable
+    settings: dict[str, Any] = {}
+    rest = (match[2] or "").strip(" ,")
+    while rest:
+        key, _, rest = rest.partition("=")
+        value, rest = _value(rest.lstrip())
+        if not key.strip() or "," in key or value == "":
+            raise unreadable
+        settings[key.strip()] = value
+    return {"name": match[1], **settings}
 
 
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text.strip("'\"")
+def _value(text: str) -> tuple[Any, str]:
+    """Return the value that `text` begins with, and what comes after its comma."""
+    with suppress(ValueError):
+        value, end = json.JSONDecoder().raw_decode(text)
+        if (rest := text[end:].lstrip())[:1] in ("", ","):
+            return value, rest.lstrip(" ,")
+    word, _, rest = text.partition(",")
+    return word.strip().strip("'\""), rest.lstrip(" ,")
 
 
 def _linspace(first: float, last: float, count: int) -> list[float]:

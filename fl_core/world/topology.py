@@ -125,7 +125,8 @@ class Clusters(Part):
     graph : Graph
         Which servers exchange models.
     backhaul_seconds : float
-        Time to send a model from server to server.
+        Time to send a model from server to server: a part of each iteration, which the algorithm counts in its
+        deadline (:meth:`fl_core.runtime.ServerHandle.exchange`).
     """
 
     servers: int = Field(6, ge=1)

@@ -17,7 +17,7 @@ from fl_core.world.compute import Compute, UniformCompute
 from fl_core.world.faults import AnyFault
 from fl_core.world.network import Network
 from fl_core.world.topology import Clusters, neighbours
-from fl_core.world.triggers import AnyTrigger
+from fl_core.world.triggers import AnyTrigger, Sampled
 
 
 class DeviceProfile(NamedTuple):
@@ -116,6 +116,9 @@ class World(Part):
                 part.check(self.devices)
         if self.max_staleness is not None and self.trigger is not None:
             raise ValueError("max_staleness draws the staleness and so excludes a trigger; set one of them to null")
+        if self.clusters is not None and (self.max_staleness is not None or isinstance(self.trigger, Sampled)):
+            drawn = "trigger" if self.max_staleness is None else f"max_staleness = {self.max_staleness}"
+            raise ValueError(f"{drawn}: drawn staleness has one server; set clusters to null")
         need = self.trigger.most_in_flight() if self.trigger is not None else None
         if need is not None and need > self.devices:
             raise ValueError(f"trigger wants {need} devices at once, but the world has devices = {self.devices}")

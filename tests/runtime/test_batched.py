@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -308,6 +309,28 @@ def test_untaken_results_are_bounded(monkeypatch):
         for ticket in tickets[1:9]:
             ex.result(ticket)
     assert calls.groups == [[0, 1, 2, 3, 4], [5, 6, 7, 8]]
+
+
+@pytest.mark.parametrize("alone", ["unbatched", "large"])
+def test_results_that_were_taken_are_let_go_where_jobs_are_computed_alone(alone, monkeypatch):
+    """Either the task has no vectorised training, or a mini-batch fills a step by itself."""
+
+    class Plain:
+        def __init__(self):
+            task = quadratic()
+            self.workspace, self.dimension = task.workspace, task.dimension
+
+    monkeypatch.setattr(executors, "STEP_SAMPLES", 3)
+    task, models = quadratic(), []
+    with warnings.catch_warnings(), make_executor("batched", Plain() if alone == "unbatched" else task) as ex:
+        warnings.simplefilter("ignore")
+        for i in range(20):
+            ticket = ex.submit(training(task, i % 4, size=3, trigger=i), float(i))
+            models.append(weakref.ref(ex.result(ticket).model))
+        kept = [ticket for pending in ex._pending.values() for _, _, ticket in pending]
+    assert len(kept) <= 1
+    assert ticket.result is None
+    assert not any(model() is not None for model in models)
 
 
 @pytest.mark.parametrize("model", ["looking", "random"])

@@ -75,6 +75,14 @@ def micro(events: int, **parameters: object) -> Simulation:
     return run
 
 
+class Paced(Gossip):
+    """The same, but the deadline counts what the world says: two steps of the slowest, the upload, the exchange."""
+
+    async def updater(self, server):
+        slowest = min(SPEEDS[device] for device in server.devices)
+        await Gossip(periods=(2 / slowest + 0.25 + server.backhaul_seconds,) * 4).updater(server)
+
+
 def models(run: Simulation) -> list[float]:
     return [float(server.model) for server in run.servers]
 
@@ -91,6 +99,25 @@ def test_the_micro_run_of_sd_feel():
     assert float(run.history.model) == pytest.approx(0.236750168601, rel=1e-9)
     assert run.version == 8
     assert [server.version for server in run.servers] == [2, 2, 1, 3]
+
+
+def test_an_updater_that_counts_the_exchange_in_its_deadline_has_the_micro_runs_timeline():
+    """Of the 0.75 s of transfers in O13, 0.25 s are the upload's (64 bits) and 0.5 s the exchange's."""
+    world = World(
+        devices=8,
+        compute=TraceCompute(seconds_per_step=tuple(1 / speed for speed in SPEEDS)),
+        network={"up_bits_per_second": 256},
+        clusters={"servers": 4, "backhaul_seconds": 0.5},
+    )
+    task = Quadratic([[1.0]] * 8, [[c] for c in CENTRES], [0.0], samples=SIZES)
+    run = Simulation(task, world, Paced(), budget=Budget(updates=8), training=LocalTraining(lr=0.1))
+    run.run("sequential")
+    assert {server.backhaul_seconds for server in run.servers} == {0.5}
+    assert [server for _, server, _ in EVENTS] == [3, 1, 0, 3, 1, 2, 3, 0]
+    np.testing.assert_allclose([time for time, _, _ in EVENTS], [1.75, 25 / 12, 2.75, 3.5, 25 / 6, 4.75, 5.25, 5.5])
+    np.testing.assert_allclose(
+        models(run), [0.233544359222, 0.129204837532, 0.339256065355, 0.201987707615], rtol=1e-9
+    )
 
 
 def test_every_cluster_sees_how_stale_its_neighbours_are():

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.runtime.history import History
 from fl_core.tasks import Quadratic
 from fl_core.world import FAULTS, ConstantCompute, Network, TraceCompute, World
+from fl_core.world.faults import Fault, Interruption
 from fl_core.world.triggers import TRIGGERS, BlockedRounds, Contributors, Timed
 
 ALWAYS = 1.0
@@ -107,6 +108,23 @@ class Hold(Algorithm):
         server.commit(torch.stack([upload.model for upload in uploads]).mean(0))
 
 
+class Busy(Hold):
+    """The same, but nobody waits for it."""
+
+    async def scheduler(self, server):
+        await server.keep_busy(len(server.devices))
+
+
+class Absent(Fault):
+    """The device crashes after half a second of work and recovers two seconds after it began."""
+
+    kind: Literal["absent"] = "absent"
+    probability: float = 1.0
+
+    def interrupt(self, seconds: float, rng: np.random.Generator) -> Interruption:
+        return Interruption(0.5, 1.5, fatal=True)
+
+
 def test_a_lost_upload_costs_its_time_and_changes_nothing():
     """Download 0.5 s, training 2 s, upload 0.5 s: the first task ends at 3 s without a trace, the second at 6 s."""
     lost = {"kind": "lost", "probability": ALWAYS, "stop_seconds": 1}
@@ -158,6 +176,72 @@ def test_a_paused_device_goes_on_where_it_stopped():
     assert history.model.equal(plain.model)
 
 
+def test_a_pause_is_recorded_when_it_begins_whatever_windows_come_before():
+    """Six seconds of work in windows from 0 to 4 and from 9 on: what begins after 4 s of it begins 5 s later."""
+    pause, there = {"kind": "unavailable", "probability": ALWAYS}, [[(0, 4), (9, 100)]]
+    late = 0
+    for seed in range(20):
+        away = world(pause, seconds=(6.0,), availability={"kind": "trace", "windows": there})
+        run = Simulation(Quadratic([[1.0]], [[0.0]], [1.0]), away, Replace(), budget=Budget(updates=1), seed=seed,
+                         trace=True)  # fmt: skip
+        history = run.run()
+        [(seconds, *_)] = faults(history)
+        spans = zip(*(history.spans[c] for c in ("activity", "start", "end")), strict=True)
+        assert seconds in [end for activity, _, end in spans if activity == "train"]
+        assert not 4 < seconds < 9
+        late += seconds > 9
+    assert 0 < late < 20
+
+
+def test_a_pause_that_its_device_does_not_live_to_see_is_not_recorded():
+    pause = {"kind": "unavailable", "probability": ALWAYS, "devices": [0]}
+    windows = {"kind": "trace", "windows": [[(0, 1)], [(0, 100)]]}
+    times = []
+    for seed in range(20):
+        _, history = simulate(
+            Busy(count=1), world(pause, seconds=(6.0, 6.0), availability=windows), seed=seed, updates=1
+        )
+        times += [row[0] for row in faults(history)]
+    assert 0 < len(times) < 20
+    assert max(times) < 1
+
+
+def test_a_second_copy_never_overtakes_the_first():
+    """The upload of 2 s begins at 1 s, is interrupted from 2 s to 9 s, and ends at 10 s."""
+    twice = {"kind": "duplicated", "probability": ALWAYS, "mean_seconds": 0.1, "stop_seconds": 1}
+    away = world(
+        twice, seconds=(1.0,), network=Network(up_bits_per_second=64),
+        availability={"kind": "trace", "windows": [[(0, 2), (9, 100)]]},
+    )  # fmt: skip
+    for seconds, arrived, copies in ((9.9, 0, 0), (11.9, 1, 1)):
+        _, history = simulate(Replace(), away, seconds=seconds)
+        assert (history.evaluations["models_received"][-1], history.outcomes["duplicates"]) == (arrived, copies)
+
+
+def test_a_device_that_recovers_as_its_window_opens_is_free_once():
+    """It is away from 1 s to 2 s, and down from 0.5 s to 2 s; at 3 s it is triggered again."""
+    windows = {"kind": "trace", "windows": [[(0, 1), (2, 100)], [(0, 100)]]}
+    away = world(seconds=(10.0, 10.0), availability=windows)
+    away = away.model_copy(update={"faults": (Absent(devices=(0,), stop_seconds=0.1),)})
+
+    class Everybody(Replace):
+        async def scheduler(self, server):
+            await server.every(3.0)
+            server.dispatch(list(server.idle))
+
+    run, history = simulate(Everybody(), away, seconds=9)
+    assert outcomes(history) == {"dispatched": 3, "lost": 1, "in_flight": 2}
+    assert list(run.server.idle) == []
+    assert sorted(handle.id for handle in run.handles) == [0, 1]
+
+
+def test_work_in_too_many_windows_is_refused_instead_of_taking_for_ever():
+    for period in (1e-14, 1e-3):
+        blinking = {"kind": "periodic", "period_seconds": period, "available": 0.5}
+        with pytest.raises(RunError, match=r"device 0 is there for more than 10,000 windows of time during 1000 s"):
+            simulate(Replace(), world(seconds=(1000.0,), availability=blinking), updates=1)
+
+
 def test_a_delayed_upload_keeps_its_sender_busy_and_gets_stale():
     """Device 0 sends at 1 s what arrives at 1 s plus the delay; device 1 commits every 2 s meanwhile."""
     delay = {"kind": "delayed", "probability": ALWAYS, "devices": [0], "stop_seconds": 1, "mean_seconds": 20}
@@ -207,6 +291,29 @@ def test_an_unusable_upload_is_rejected_and_the_model_stays_bit_for_bit(how, rea
     assert rows(after)[1] == (8, 2, 0, 0)
 
 
+def test_a_payload_of_any_name_is_rejected_if_it_arrives_in_another_shape():
+    class Named(Hold):
+        async def device(self, device):
+            start = await device.download()
+            trained = await device.train(start.model)
+            step = trained.model - start.model
+            await device.upload(based_on=start, **{"table" if device.id else "step": step.reshape(-1, 1 + device.id)})
+
+        async def updater(self, server):
+            [upload] = await server.receive()
+            assert [tensor.shape for tensor in upload.payload.values()] == [(2 - upload.device, 1 + upload.device)]
+            server.commit(server.model + 0)
+
+    cut = {"kind": "corrupted", "how": "length", "probability": 0.5}
+    _, history = simulate(Named(), world(cut, seconds=(1.0, 1.0)), updates=20)
+    reasons = {(device, fault) for _, device, _, fault in faults(history) if "rejected" in fault}
+    assert reasons == {
+        (0, "rejected: shape [1] instead of [2, 1]"),
+        (1, "rejected: shape [1] instead of [1, 2]"),
+    }
+    assert history.outcomes["rejected"] == sum("rejected" in fault for _, _, _, fault in faults(history)) > 0
+
+
 def test_a_scaled_upload_is_applied_because_nobody_can_tell():
     wrong = {"kind": "corrupted", "probability": ALWAYS, "how": "scaled", "factor": -3.0, "stop_seconds": 1}
     _, history = simulate(Replace(), world(wrong), updates=1)
@@ -235,6 +342,26 @@ def test_a_restart_without_down_time_loses_only_what_waits():
     _, history = simulate(Hold(), world(restart, seconds=(1.0, 3.0)), updates=1)
     assert rows(history) == [(3, 1, 0, 0), (3, 1, 1, 0)]
     assert outcomes(history) == {"dispatched": 3, "applied": 2, "lost": 1}
+
+
+def test_a_restart_that_loses_a_thousand_uploads_is_no_reason_to_end():
+    """1450 of 1500 are waited for, and at 1.35 s more than a thousand of them wait."""
+    large = World(
+        devices=1500, compute=ConstantCompute(), jitter=0.5, faults=[{"kind": "server_restart", "at_seconds": [1.35]}]
+    )
+    _, history = simulate(Busy(count=1450), large, updates=2)
+    assert history.outcomes["lost"] > 1000
+    assert (history.ended, history.outcomes["applied"]) == ("budget", 2 * 1450)
+
+
+def test_that_half_of_a_large_fleet_leaves_for_good_is_no_reason_to_end():
+    """A task takes 2 s, so at 5 s each of those 1200 is in the middle of one."""
+    windows = [[(0, 5)]] * 1200 + [[(0, 1e9)]] * 1200
+    away = {"kind": "trace", "windows": windows}
+    large = World(devices=2400, compute=ConstantCompute(seconds_per_step=2.0), availability=away)
+    _, history = simulate(Busy(count=1000), large, updates=8)
+    assert history.outcomes["lost"] == 1200
+    assert (history.ended, history.outcomes["applied"]) == ("budget", 8 * 1000)
 
 
 def test_an_arrival_at_the_instant_of_a_restart_is_lost_and_one_when_it_is_up_is_not():
@@ -796,3 +923,30 @@ def test_a_run_that_waits_for_more_than_can_come_ends_although_clocks_go_on(wind
     )  # fmt: skip
     with pytest.raises(RunError, match="nothing is left to happen at t = "):
         run.run()
+
+
+@pytest.mark.parametrize("budget", [{"updates": 100}, {"gradients": 100}])
+def test_a_run_in_which_only_the_server_ticks_ends(budget):
+    """All devices are gone for good at 5 s; a timed trigger, and an updater that makes versions of nothing, go on."""
+
+    class Periodic(Replace):
+        async def updater(self, server):
+            uploads = await server.receive(until=server.now + 1)
+            if uploads or "gradients" in budget:
+                server.commit(server.model + 0)
+
+    timed, gone = Timed(period_seconds=1, per_tick=3, concurrency=3), {"kind": "trace", "windows": [[(0, 5)]] * 3}
+    run = Simulation(
+        Quadratic([[1.0]] * 3, [[0.0]] * 3, [1.0]), world(seconds=(1.0,) * 3, trigger=timed, availability=gone),
+        Periodic(), budget=Budget(**budget), evaluation=Evaluation(every_updates=None),
+    )  # fmt: skip
+    with pytest.raises(RunError, match="nothing is left to happen at t = "):
+        run.run()
+
+
+@pytest.mark.parametrize("executor", ["sequential", "threads"])
+def test_a_server_may_tick_for_long_before_anybody_comes(executor):
+    late = {"kind": "trace", "windows": [[(30_000, 40_000)]]}
+    away = world(seconds=(2.0,), trigger=Timed(period_seconds=1, concurrency=1), availability=late)
+    run = Simulation(Quadratic([[1.0]], [[0.0]], [1.0]), away, Replace(), budget=Budget(updates=2))
+    assert run.run(executor).updates["seconds"] == [30_002, 30_004]

@@ -18,9 +18,11 @@ from fl_core.tasks import POOLED, Quadratic
 from fl_core.world import World
 from fl_core.world.triggers import Contributors
 
-CASES, BLOCKS = 2000, 40
-MOST_EVENTS = 20_000
-"""A run of these sizes has a few hundred; with more of them it hangs."""
+CASES, BLOCKS, LARGE = 2000, 40, 41
+"""Every 41st case has more than a thousand devices, the others up to eight."""
+
+MOST_EVENTS, EVENTS_PER_DEVICE = 60_000, 400
+"""A run of these sizes has far fewer until it ends or is found to stand still; with more of them it hangs."""
 
 
 class Buffered(Algorithm):
@@ -117,13 +119,12 @@ def random_faults(rng: np.random.Generator, devices: int) -> list[dict[str, Any]
             fault |= {"start_seconds": number(rng, 0, 5), "stop_seconds": number(rng, 5, 20)}
         faults.append(fault)
     if rng.random() < 0.3:
-        times = sorted(number(rng, 0, 20) for _ in range(rng.integers(1, 4)))
+        times = sorted(number(rng, 0, 20 if devices < 9 else 3) for _ in range(rng.integers(1, 4)))
         faults.append({"kind": "server_restart", "at_seconds": times, "down_seconds": some(rng, 0, 1, 5)})
     return faults
 
 
-def random_world(rng: np.random.Generator) -> dict[str, Any]:
-    devices = int(rng.integers(1, 9))
+def random_world(rng: np.random.Generator, devices: int) -> dict[str, Any]:
     world: dict[str, Any] = {"devices": devices, "compute": random_compute(rng, devices)}
     world["jitter"] = some(rng, 0, 0, 0.5)
     world["faults"] = random_faults(rng, devices) if rng.random() < 0.7 else []
@@ -147,9 +148,10 @@ def random_world(rng: np.random.Generator) -> dict[str, Any]:
         )
     if rng.random() < 0.25:
         world["availability"] = random_availability(rng, devices)
-    if rng.random() < 0.2:
+    drawn = "max_staleness" in world or world.get("trigger", {}).get("kind") == "sampled"
+    if rng.random() < 0.2 and not drawn:
         graph = some(rng, "ring", "complete", "star", "path")
-        world["clusters"] = {"servers": int(rng.integers(1, devices + 1)), "graph": {"kind": graph}}
+        world["clusters"] = {"servers": int(rng.integers(1, min(devices, 8) + 1)), "graph": {"kind": graph}}
     return world
 
 
@@ -166,7 +168,7 @@ def random_availability(rng: np.random.Generator, devices: int) -> dict[str, Any
 
 
 def random_algorithm(rng: np.random.Generator, devices: int) -> Algorithm:
-    wanted, count = int(rng.integers(1, devices + 1)), int(rng.integers(1, 4))
+    wanted, count = int(rng.integers(1, devices + 1)), int(rng.integers(1, 4 if devices < 9 else devices))
     return some(
         rng,
         FedAsync(concurrency=wanted, rho=some(rng, 0, 0.1), weight={"kind": some(rng, "constant", "polynomial")}),
@@ -181,17 +183,18 @@ def random_algorithm(rng: np.random.Generator, devices: int) -> Algorithm:
 
 
 def random_case(case: int, trace: bool) -> Simulation:
-    rng = np.random.default_rng(case)
-    world = random_world(rng)
-    devices, dimension = world["devices"], int(rng.integers(2, 4))
+    rng, large = np.random.default_rng(case), case % LARGE == 0
+    devices = int(rng.integers(1001, 1400) if large else rng.integers(1, 9))
+    world, dimension = random_world(rng, devices), int(rng.integers(2, 4))
     task = Quadratic(
         rng.uniform(0.5, 2, (devices, dimension)), rng.normal(size=(devices, dimension)), np.full(dimension, 3.0),
         samples=rng.integers(1, 9, devices),
     )  # fmt: skip
-    algorithm, updates, seconds = random_algorithm(rng, devices), int(rng.integers(1, 13)), number(rng, 3, 30)
+    algorithm, updates = random_algorithm(rng, devices), int(rng.integers(1, 4 if large else 13))
+    seconds = number(rng, 1, 2) if large else number(rng, 3, 30)
     budget = some(rng, {"updates": updates}, {"seconds": seconds}, {"gradients": 2 * updates})
-    if isinstance(algorithm, Periodic) or world.get("trigger", {}).get("kind") == "timed" or rng.random() < 0.2:
-        budget["seconds"] = seconds  # these clocks go on for ever, even if all devices are gone for good
+    if rng.random() < 0.2:
+        budget["seconds"] = seconds
     simulation = Simulation(
         task,
         World(**world),
@@ -202,12 +205,12 @@ def random_case(case: int, trace: bool) -> Simulation:
         training=LocalTraining(lr=0.1, batch_size=4, steps=some(rng, None, 1, 3)),
         evaluation=Evaluation(**some(rng, {"every_updates": 4}, {"every_seconds": 2.5}, {"every_updates": None})),
     )
-    simulation.kernel.boundary = lambda: unless_it_hangs(simulation.kernel.events)
+    simulation.kernel.boundary = lambda: unless_it_hangs(simulation.kernel.events, devices)
     return simulation
 
 
-def unless_it_hangs(events: int) -> bool:
-    assert events < MOST_EVENTS, "the run does not end"
+def unless_it_hangs(events: int, devices: int) -> bool:
+    assert events < MOST_EVENTS + EVENTS_PER_DEVICE * devices, "the run does not end"
     return False
 
 
@@ -265,8 +268,9 @@ def check(simulation: Simulation, history: History) -> None:
 
     for server in simulation.servers:
         assert torch.isfinite(server.model).all()
-        members = list(server.idle)
+        members, uploads = list(server.idle), [upload.device for upload in server.waiting]
         assert len(set(members)) == len(members) == len(server.idle)
+        assert {*server.devices, POOLED} >= {*members, *uploads, *server._triggers}
     if not sampled:
         assert_one_thing_at_a_time(history)
 
@@ -296,7 +300,8 @@ def killed_and_resumed(case: int, event: int, folder: Path) -> History | str:
     try:
         return outcome(first, checkpoints=checkpoints)
     except Killed:
-        return outcome(random_case(case, True), checkpoints=Checkpoints(folder, when=unless_it_hangs))
+        never = Checkpoints(folder, when=lambda events: unless_it_hangs(events, len(first.devices)))
+        return outcome(random_case(case, True), checkpoints=never)
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

@@ -184,6 +184,89 @@ def test_a_busy_or_unknown_device_cannot_be_triggered():
         quadratic_run(Twice(who=9))
 
 
+def test_an_unknown_device_cannot_be_triggered_for_a_fixed_time_either():
+    class Elsewhere(FedAsync):
+        async def scheduler(self, server):
+            server.dispatch([77], seconds=1.0)
+
+    with pytest.raises(RunError, match=r"cannot trigger device 77 at t = 0 s: it does not exist \(0..2\)"):
+        quadratic_run(Elsewhere())
+
+
+@pytest.mark.parametrize("work", [{"steps": 0}, {"epochs": 0}, {"steps": -1}, {"steps": 0, "epochs": 2}])
+def test_training_for_no_steps_is_refused(work):
+    class Lazy(FedAsync):
+        async def device(self, device):
+            snapshot = await device.download()
+            await device.train(snapshot.model, **work)
+
+    with pytest.raises(
+        RunError, match=r"device 0 cannot train for (0|-1) steps: steps and epochs must be at least 1"
+    ):
+        quadratic_run(Lazy(concurrency=3))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        (lambda model: model.float(), r"torch.float32 \[1\]"),
+        (lambda model: torch.cat([model, model]), r"torch.float64 \[2\]"),
+        (lambda model: model.reshape(1, 1), r"torch.float64 \[1, 1\]"),
+        (lambda model: model.numpy(), "ndarray"),
+    ],
+)
+def test_a_new_model_of_another_kind_is_refused(wrong, found):
+    class Wrong(FedAsync):
+        async def updater(self, server):
+            [upload] = await server.receive()
+            server.commit(wrong(upload.model))
+
+    with pytest.raises(RunError, match=rf"new model must be like the old one, torch.float64 \[1\], not {found}"):
+        quadratic_run(Wrong(concurrency=1))
+
+
+@pytest.mark.parametrize("weight", [np.float32(0.5), np.array(0.5), torch.tensor(0.5), [0.5], np.array([0.5])])
+def test_a_weight_may_be_any_number(weight):
+    class Weighted(FedAsync):
+        async def updater(self, server):
+            [upload] = await server.receive()
+            server.commit(upload.model + 0, weight=weight)
+
+    assert quadratic_run(Weighted(concurrency=1), updates=2).updates["weight"] == [0.5, 0.5]
+
+
+def test_an_upload_can_be_discarded_once():
+    class Twice(FedAsync):
+        async def updater(self, server):
+            [upload] = await server.receive()
+            server.discard(upload)
+            server.discard(upload)
+
+    with pytest.raises(RunError, match=r"cannot discard the upload of device 0 \(task 1\): it was discarded or"):
+        quadratic_run(Twice(concurrency=1), devices=1)
+
+
+def test_what_was_sent_does_not_follow_what_the_device_keeps():
+    """One device counts its tasks in place; three uploads wait at a time."""
+    received = []
+
+    class Counting(FedAsync):
+        async def device(self, device):
+            snapshot = await device.download()
+            count = device.state.setdefault("count", torch.zeros_like(snapshot.model))
+            count += 1
+            await device.train(snapshot.model)
+            await device.upload(delta=count, based_on=snapshot)
+
+        async def updater(self, server):
+            uploads = await server.receive(3)
+            received.append([float(upload.delta) for upload in uploads])
+            server.commit(server.model + 0)
+
+    quadratic_run(Counting(concurrency=1), devices=1, updates=2)
+    assert received == [[1, 2, 3], [4, 5, 6]]
+
+
 def test_two_coroutines_cannot_both_wait_for_uploads():
     class Greedy(FedAsync):
         async def scheduler(self, server):

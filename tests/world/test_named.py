@@ -173,6 +173,13 @@ def test_settings_and_fields_can_be_given_with_the_name():
     assert (changed.trigger, changed.jitter, changed.availability) == (None, 0.1, away)
     assert changed.compute == World.named("fedasmu").compute
     spec = RunSpec(algorithm="sgd").changed(**{"world.name": "fedasmu", "world.devices": 50})
+    away = '{"kind": "periodic", "period_seconds": 60, "available": 0.5}'
+    faults = '[{"kind": "lost"}, {"kind": "crash", "down_seconds": 2}]'
+    trigger = '"timed(period_seconds=5, per_tick=2)"'
+    fields = World.model_validate(f"fedasmu(availability={away}, devices=50 , faults={faults}, trigger={trigger})")
+    assert (fields.devices, [fault.kind for fault in fields.faults]) == (50, ["lost", "crash"])
+    assert fields.availability == PeriodicAvailability(period_seconds=60, available=0.5)
+    assert (fields.trigger.period_seconds, fields.trigger.per_tick) == (5, 2)
     assert spec.world == World.named("fedasmu", devices=50)
 
 
@@ -183,6 +190,8 @@ def test_settings_and_fields_can_be_given_with_the_name():
         ({"name": 3}, "unknown world 3 (valid: "),
         ("fedasmu(50)", "cannot read the world 'fedasmu(50)'; write for example"),
         ("fedasmu(devices=50", "cannot read the world 'fedasmu(devices=50'"),
+        ("fedasmu(50, ratio=3)", "cannot read the world 'fedasmu(50, ratio=3)'"),
+        ("fedasmu(ratio=, devices=50)", "cannot read the world 'fedasmu(ratio=, devices=50)'"),
         (
             {"name": "fedasmu", "ratoi": 9},
             "unknown setting 'ratoi' of world fedasmu; did you mean 'ratio'? (valid: ",

@@ -99,6 +99,14 @@ def test_a_million_devices_are_small():
         ({"compute": {"kind": "gap", "ratio": 0.5}}, "world.compute.ratio = 0.5 is not valid: it should be a number"),
         ({"compute": {"kind": "gap", "per": "task"}}, "world.compute.per = 'task' is not valid: it should be one of"),
         ({"network": {"up_bits_per_second": -1}}, "world.network.up_bits_per_second: -1 is not valid: it should be"),
+        (
+            {"clusters": {}, "max_staleness": 4},
+            "max_staleness = 4: drawn staleness has one server; set clusters to null",
+        ),
+        (
+            {"clusters": {}, "trigger": {"kind": "sampled"}},
+            "trigger: drawn staleness has one server; set clusters to null",
+        ),
         (3, "world = 3 is not valid: it should be an object with the fields devices, compute, "),
     ],
 )
