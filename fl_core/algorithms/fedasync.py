@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import Field
@@ -80,7 +80,7 @@ class FedAsync(Algorithm):
         objective = Proximal(self.rho) if self.rho else None
         trained = await device.train(snapshot.model, objective=objective)
         # A version that the server knows: named, not sent.
-        known = {"start": snapshot} if self.bn_start == "latest" else {}
+        known: dict[str, Any] = {"start": snapshot} if self.bn_start == "latest" else {}
         await device.upload(model=trained.model, based_on=snapshot, **known)
 
     def drops(self, staleness: int) -> bool:

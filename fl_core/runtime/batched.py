@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from fl_core.runtime.local import Gradient, GradientJob, Trained, TrainJob, batches, noise_stream, regularise
-from fl_core.streams import stream
+from fl_core.runtime.local import Gradient, GradientJob, Trained, TrainJob, batches_of, noise_stream, regularise
 from fl_core.tasks import BatchedWorkspace, Objective
 
 
@@ -31,6 +30,7 @@ class Shape:
     weight_decay : float
     regularised : bool
         Whether there is an objective.
+    momentum : float
     """
 
     kind: type
@@ -39,21 +39,24 @@ class Shape:
     sizes: tuple[int, ...]
     weight_decay: float
     regularised: bool
+    momentum: float = 0.0
 
 
 def shape_of(job: object) -> Shape | None:
     """Return the shape of `job`, or None if it is of a kind that is always computed alone."""
     if not isinstance(job, TrainJob | GradientJob):
         return None
-    sizes = batch_sizes(job.samples, job.batch_size, job.steps if isinstance(job, TrainJob) else 1)
-    return Shape(type(job), len(job.start), job.start.dtype, sizes, job.weight_decay, job.objective is not None)
+    done = (job.cursor or 0) % -(-job.samples // job.batch_size)
+    sizes = batch_sizes(job.samples, job.batch_size, job.steps, done)
+    regularised, momentum = job.objective is not None, job.momentum if isinstance(job, TrainJob) else 0.0
+    return Shape(type(job), len(job.start), job.start.dtype, sizes, job.weight_decay, regularised, momentum)
 
 
 @lru_cache(maxsize=1024)
-def batch_sizes(samples: int, size: int, steps: int) -> tuple[int, ...]:
-    """Return the sizes of the first `steps` mini-batches; the last one of an epoch may be smaller."""
+def batch_sizes(samples: int, size: int, steps: int, done: int = 0) -> tuple[int, ...]:
+    """Return the sizes of `steps` mini-batches after the first `done`; the last one of an epoch may be smaller."""
     epoch = [min(size, samples - first) for first in range(0, samples, size)]
-    return tuple(epoch[step % len(epoch)] for step in range(steps))
+    return tuple(epoch[step % len(epoch)] for step in range(done, done + steps))
 
 
 def compute_together(
@@ -71,27 +74,39 @@ def compute_together(
     anchors = parameters.clone() if objective else parameters
     rates = [[job.lr] for job in jobs if isinstance(job, TrainJob)]
     lr = torch.tensor(rates, dtype=models.dtype, device=place)
+    velocity = _velocities(jobs, parameters) if shape.momentum else None
     steps = len(shape.sizes)
-    positions = [batches(job.samples, job.batch_size, steps, stream(*job.key)) for job in jobs]
-    order = np.stack([np.concatenate(list(each)) for each in positions])
+    order = np.stack([np.concatenate(list(batches_of(job))) for job in jobs])
     noise = [noise_stream(job.key) for job in jobs] if workspace.noisy else None
     total: Tensor | float = 0.0
     for samples in workspace.locate([job.device for job in jobs], order).split(shape.sizes, 1):
         gradients, losses = workspace.gradients(models, samples, noise)
         regularise(gradients, parameters, anchors, objective, shape.weight_decay)
         total = losses + total
+        if velocity is not None:
+            gradients = velocity.mul_(shape.momentum).add_(gradients)
         if shape.kind is TrainJob:
             parameters.addcmul_(gradients, lr, value=-1)
     assert isinstance(total, Tensor)
     means = [loss / steps for loss in total.tolist()]
     if shape.kind is TrainJob:
-        return [Trained(model, loss, steps) for model, loss in zip(rows(models), means, strict=True)]
+        last = [None] * len(jobs) if velocity is None else rows(velocity)
+        return [Trained(model, loss, steps, v) for model, loss, v in zip(rows(models), means, last, strict=True)]
     return [Gradient(gradient, loss) for gradient, loss in zip(rows(gradients), means, strict=True)]
 
 
 def rows(matrix: Tensor) -> list[Tensor]:
     """Return copies of the rows in main memory: a view of one would keep the whole matrix alive."""
     return [row.clone() for row in matrix.cpu()]
+
+
+def _velocities(jobs: Sequence[TrainJob] | Sequence[GradientJob], like: Tensor) -> Tensor:
+    """Return the velocities ``[g, p]`` that `jobs` begin with."""
+    velocities = torch.zeros_like(like)
+    for row, job in zip(velocities, jobs, strict=True):
+        if isinstance(job, TrainJob) and job.velocity is not None:
+            row.copy_(job.velocity)
+    return velocities
 
 
 class Stacked:

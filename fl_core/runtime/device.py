@@ -159,6 +159,16 @@ class DeviceHandle:
         return self._samples
 
     @property
+    def num_parameters(self) -> int:
+        """How many entries at the beginning of a model are trained; those behind are statistics."""
+        return self._run.lengths["gradient"]
+
+    @property
+    def segments(self) -> tuple[int, ...]:
+        """Sizes of the parameter tensors, in their order in a model."""
+        return self._run.segments
+
+    @property
     def state(self) -> dict[str, Any]:
         """Plain data that the device keeps between triggers."""
         return self._run.device_state.setdefault(self.id, {})
@@ -168,6 +178,18 @@ class DeviceHandle:
         """A new random stream of this task, for the algorithm's own draws."""
         self._calls += 1
         return stream(self._run.seed, "device", self.id, self.trigger, self._calls)
+
+    def step_seconds(self, trial: int | None = None) -> float:
+        """Return the time of one local step as the world declares it, before anything that is drawn for each task.
+
+        With `trial`, a number >= 0: the time in that trial before the run, drawn as a task's is where tasks differ.
+        """
+        profile = self._run.devices.profile(self.id, None if trial is None else -1 - trial)
+        return profile.train_seconds(1, -(-self.num_samples // self._run.training.batch_size))
+
+    def upload_seconds(self, size: float) -> float:
+        """Return the time to send `size` bytes."""
+        return self.profile.up_seconds(size)
 
     async def download(self) -> Snapshot:
         """Receive the global model: the one of the trigger, and on later calls the newest one."""
@@ -225,6 +247,11 @@ class DeviceHandle:
         self._calls += 1
         key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
         job = TrainJob(model, self.id, samples, steps, settings.batch_size, lr, settings.weight_decay, objective, key)
+        if settings.momentum:
+            job.momentum = settings.momentum
+            job.velocity = None if settings.momentum_reset else self.state.get("velocity")
+        if settings.order == "cyclic":
+            job.cursor = self.state.get("cursor", 0)
         seconds = self._seconds or self.profile.train_seconds(steps, per_epoch)
         run = self._run
         if run.plain:  # as _work does, with one coroutine less
@@ -236,6 +263,10 @@ class DeviceHandle:
             trained = await self._work(job, seconds)
         self._steps += steps
         self._loss = trained.loss
+        if settings.momentum and not settings.momentum_reset:
+            self.state["velocity"] = trained.velocity
+        if job.cursor is not None:
+            self.state["cursor"] = job.cursor + steps
         return trained
 
     async def gradient(self, model: Tensor, *, objective: Objective | None = None) -> Gradient:
@@ -245,11 +276,14 @@ class DeviceHandle:
             raise self._no_samples()
         self._calls += 1
         key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
-        job = GradientJob(model, self.id, samples, settings.batch_size, settings.weight_decay, objective, key)
+        cursor = self.state.get("cursor", 0) if settings.order == "cyclic" else None
+        job = GradientJob(model, self.id, samples, settings.batch_size, settings.weight_decay, objective, key, cursor)
         per_epoch = -(-samples // settings.batch_size)
         found: Gradient = await self._work(job, self._seconds or self.profile.train_seconds(1, per_epoch))
         self._steps += 1
         self._loss = found.loss
+        if cursor is not None:
+            self.state["cursor"] = cursor + 1
         return found
 
     async def loss(self, model: Tensor, *, samples: int | None = None) -> float:
@@ -257,13 +291,16 @@ class DeviceHandle:
         job = LossJob(model, self.id, self.num_samples if samples is None else samples)
         return float(await self._work(job, 0.0))
 
-    async def upload(self, *, based_on: Snapshot, **payload: Any) -> None:
+    async def upload(self, *, based_on: Snapshot, bytes_up: float | None = None, **payload: Any) -> None:
         """Send `payload` to the server, once per task; returns when the server has it.
 
         Parameters
         ----------
         based_on : Snapshot
             The global model that the payload was made from; staleness counts from its version.
+        bytes_up : float, optional
+            Size on the wire of a payload that is sent in another form than its tensors, e.g. compressed: for the time
+            of the transfer and for the counter of bytes, which is not rounded.
         **payload
             Named content, e.g. ``model=``, ``delta=`` or ``gradient=``; tensors count as bytes on the wire. What
             ``device.state`` holds may be changed in place later on: the server has what was sent. Any other tensor
@@ -272,17 +309,22 @@ class DeviceHandle:
         Raises
         ------
         RunError
-            If this task has sent something already.
+            If this task has sent something already, or if the size is not a number >= 0.
         """
         if self._sent:
             raise RunError("a task sends one upload; this is its second")
-        size, run, sent = 0, self._run, None
+        size: float = 0
+        run, sent = self._run, None
         kept = run.device_state.get(self.id)
         for name, value in payload.items():
             if value.__class__ is Tensor or isinstance(value, Tensor):  # isinstance() alone asks a slow metaclass
                 size += value.nbytes
                 if kept:
                     payload[name] = value.clone()
+        if bytes_up is not None:
+            if not 0 <= bytes_up < inf:
+                raise RunError(f"bytes_up = {bytes_up} is not valid: it should be a number >= 0")
+            size = bytes_up
         seconds = self.profile.up_seconds(size) if self._seconds is None else 0.0
         if run.plain:
             await sleep_until(run.kernel.now + seconds, Kind.ARRIVAL)
@@ -302,7 +344,7 @@ class DeviceHandle:
     def _no_samples(self) -> RunError:
         return RunError(f"{self} has no training samples; choose a partition that gives every device some")
 
-    async def _send(self, payload: dict[str, Any], seconds: float, size: int) -> dict[str, Any] | None:
+    async def _send(self, payload: dict[str, Any], seconds: float, size: float) -> dict[str, Any] | None:
         """Let the transfer pass, with what goes wrong; return what arrives, or None if that is nothing (any more)."""
         messages = [Message(payload)]
         for fault, rng in self._struck:
@@ -472,7 +514,7 @@ class DeviceHandle:
         if not self._replay and not self._resuming:
             self._run.log_fault(self.id, self._task, fault.kind, seconds)  # type: ignore[attr-defined]
 
-    def _send_again(self, seconds: float, size: int, number: int) -> None:
+    def _send_again(self, seconds: float, size: float, number: int) -> None:
         if not self._replay and not self._resuming:
             arguments = (self._server.number, self._task, self.id, size, number)
             self._run.timer(seconds, Kind.ARRIVAL, self._task, "duplicate", *arguments)

@@ -135,6 +135,19 @@ class Kernel:
         """Put back an event of a run that is resumed, with its old place in the order."""
         heapq.heappush(self._queue, event)
 
+    def bring_forward(self, until: float) -> None:
+        """Let the processes that sleep until then, or less, go on now."""
+        others = []
+        while self._queue and self._queue[0][0] <= until:
+            event = heapq.heappop(self._queue)
+            if isinstance(event[4], Process):
+                self.events += 1
+                self.step(event[4])
+            else:
+                others.append(event)
+        for event in others:
+            heapq.heappush(self._queue, event)
+
     def resume(self, process: Process, value: Any = None) -> None:
         """Let a suspended process go on with `value`, after those that are ready already."""
         self._ready.append((process, value))

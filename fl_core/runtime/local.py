@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -38,11 +38,14 @@ class Trained:
         Mean mini-batch loss on the way.
     steps : int
         Mini-batch steps done.
+    velocity : Tensor or None
+        ``[p]``, with momentum: that of the last step.
     """
 
     model: Tensor
     loss: float
     steps: int
+    velocity: Tensor | None = None
 
 
 @dataclass(slots=True)
@@ -62,6 +65,12 @@ class TrainJob:
         Added to the local loss.
     key : tuple
         ``(seed, purpose, *index)`` of the random stream that orders the samples; see :func:`noise_stream`.
+    momentum : float
+        Part of the velocity that a step keeps.
+    velocity : Tensor or None
+        ``[p]``, at the start; read only; None: 0.
+    cursor : int or None
+        The samples stay in order, and so many mini-batches have been done before.
     """
 
     start: Tensor
@@ -73,22 +82,32 @@ class TrainJob:
     weight_decay: float
     objective: Objective | None
     key: tuple[int, str, int, int, int]
+    momentum: float = 0.0
+    velocity: Tensor | None = None
+    cursor: int | None = None
 
     def run(self, workspace: Workspace) -> Trained:
         """Train in `workspace` and return a copy of the result."""
         workspace.load(self.start)
         parameters, gradient = workspace.parameters, workspace.gradient
-        anchor = None
+        step, velocity, anchor = gradient, None, None
+        if self.momentum:
+            step = velocity = torch.zeros_like(gradient)
+            if self.velocity is not None:
+                velocity.copy_(self.velocity)
         if self.objective is not None or self.weight_decay:
             anchor = self.start[: len(parameters)].to(parameters.device)
         total: Tensor | float = 0.0
         noise = noise_stream(self.key) if workspace.noisy else None
-        for batch in batches(self.samples, self.batch_size, self.steps, stream(*self.key)):
+        for batch in batches_of(self):
             total = workspace.backward(self.device, batch, noise) + total
             if anchor is not None:
                 regularise(gradient, parameters, anchor, self.objective, self.weight_decay)
-            parameters.add_(gradient, alpha=-self.lr)
-        return Trained(workspace.snapshot(), float(total) / self.steps, self.steps)
+            if velocity is not None:
+                velocity.mul_(self.momentum).add_(gradient)
+            parameters.add_(step, alpha=-self.lr)
+        velocity = None if velocity is None else velocity.cpu()
+        return Trained(workspace.snapshot(), float(total) / self.steps, self.steps, velocity)
 
 
 @dataclass(frozen=True)
@@ -123,7 +142,11 @@ class GradientJob:
         Added to the local loss, with `start` as both of its arguments.
     key : tuple
         ``(seed, purpose, *index)`` of the random stream that orders the samples; see :func:`noise_stream`.
+    cursor : int or None
+        As in :class:`TrainJob`.
     """
+
+    steps: ClassVar[int] = 1
 
     start: Tensor
     device: int
@@ -132,12 +155,13 @@ class GradientJob:
     weight_decay: float
     objective: Objective | None
     key: tuple[int, str, int, int, int]
+    cursor: int | None = None
 
     def run(self, workspace: Workspace) -> Gradient:
         """Differentiate in `workspace` and return a copy of the result."""
         workspace.load(self.start)
         parameters, gradient = workspace.parameters, workspace.gradient
-        [batch] = batches(self.samples, self.batch_size, 1, stream(*self.key))
+        [batch] = batches_of(self)
         noise = noise_stream(self.key) if workspace.noisy else None
         loss = float(workspace.backward(self.device, batch, noise))
         anchor = self.start[: len(parameters)].to(parameters.device)
@@ -194,6 +218,13 @@ def noise_stream(key: tuple[int, str, int, int, int]) -> torch.Generator:
     return torch_stream(seed, f"{purpose}/noise", *index)
 
 
+def batches_of(job: TrainJob | GradientJob) -> Iterator[np.ndarray]:
+    """Return the mini-batches of `job`, as positions among its device's samples."""
+    if job.cursor is None:
+        return batches(job.samples, job.batch_size, job.steps, stream(*job.key))
+    return cyclic_batches(job.samples, job.batch_size, job.steps, job.cursor)
+
+
 def batches(samples: int, size: int, steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Yield `steps` mini-batches of positions ``0..samples-1``: without replacement within an epoch."""
     done = 0
@@ -204,6 +235,14 @@ def batches(samples: int, size: int, steps: int, rng: np.random.Generator) -> It
                 return
             yield order[first : first + size]
             done += 1
+
+
+def cyclic_batches(samples: int, size: int, steps: int, first: int) -> Iterator[np.ndarray]:
+    """Yield `steps` mini-batches of positions in their own order, from number `first` on, round and round."""
+    per_epoch = -(-samples // size)
+    for step in range(first, first + steps):
+        start = step % per_epoch * size
+        yield np.arange(start, min(start + size, samples))
 
 
 def regularise(

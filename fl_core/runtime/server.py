@@ -110,7 +110,7 @@ class ServerHandle:
         self.rng = stream(run.seed, "server", *([number] if number else []))
         self.in_flight = 0
         self.up_at = 0.0
-        self.counters = dict.fromkeys(COUNTERS, 0)
+        self.counters: dict[str, Any] = dict.fromkeys(COUNTERS, 0)
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         self.failed_in_a_row = 0
         self.changes = 1
@@ -222,6 +222,7 @@ class ServerHandle:
         count: int = 1,
         *,
         until: float | None = None,
+        tolerance: float = 0.0,
         from_: Sequence[int] | None = None,
     ) -> list[Upload]:
         """Wait for uploads and take them.
@@ -233,12 +234,15 @@ class ServerHandle:
         until : float, optional
             Instead: wait until this virtual time and take all that have arrived, possibly none. An arrival exactly
             then is included.
+        tolerance : float
+            With `until`: what devices do within so many seconds after it counts as done then. Tasks that should fill
+            a period exactly may end after it because of rounding.
         from_ : sequence of int, optional
             Instead: wait for one upload of each of these devices, and return them in this order. A device whose
             last upload was lost or rejected, and that has not been triggered since, is not waited for.
         """
         if until is not None:
-            await self._sleep("until", float(until))
+            await self._sleep("until", float(until), tolerance)
             uploads, self._inbox = list(self._inbox), deque()
             self._taken.extend(uploads)
         elif from_ is not None:
@@ -411,7 +415,7 @@ class ServerHandle:
         self._count_download()
         return self._current()
 
-    def deliver(self, upload: Upload, size: int, *, sampled: bool, sent: dict[str, Any] | None = None) -> None:
+    def deliver(self, upload: Upload, size: float, *, sampled: bool, sent: dict[str, Any] | None = None) -> None:
         """Take in `upload` of `size` bytes (called by the device that sent it, with what it sent).
 
         In a sampled timeline the dispatch is only a way of writing it down, so the model that was sent is counted
@@ -440,7 +444,7 @@ class ServerHandle:
         handle._sent = True
         self._drop("lost", handle.id)
 
-    def duplicate(self, task: int, device: int, size: int) -> None:
+    def duplicate(self, task: int, device: int, size: float) -> None:
         """Take in a second copy of an upload: it costs its bytes and changes nothing."""
         if not self._down:
             self.counters["bytes_up"] += size
@@ -603,21 +607,23 @@ class ServerHandle:
         self._register(program, (signal,))
         self._waiters[signal].append(program)
 
-    async def _sleep(self, name: str, until: float) -> None:
+    async def _sleep(self, name: str, until: float, tolerance: float = 0.0) -> None:
         program = self._program()
         until = max(until, self.now)
         self._register(program, (name, until))
-        self._wake_at(max(until, self.up_at), program)
+        self._wake_at(max(until, self.up_at), program, tolerance)
         await park()
 
-    def _wake_at(self, time: float, program: Program) -> None:
+    def _wake_at(self, time: float, program: Program, tolerance: float) -> None:
         """Resume `program` at a tick, or, if the server is down then, when it is up again."""
 
         def wake() -> None:
             if self._down:
-                self._wake_at(self.up_at, program)
+                self._wake_at(self.up_at, program, tolerance)
             else:
                 self._run.idle_tick()
+                if tolerance:
+                    self._run.kernel.bring_forward(time + tolerance)
                 self._run.kernel.resume(program)
 
         program.pending = self._run.kernel.at(time, Kind.TICK, self.number, wake)

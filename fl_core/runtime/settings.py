@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
@@ -24,6 +26,15 @@ class LocalTraining(_Settings):
         Mini-batches per task instead of whole passes.
     weight_decay : float
         Added to the gradient as ``weight_decay * x``.
+    momentum : float
+        Part m of its velocity that a step keeps: v <- m v + gradient, x <- x - lr v.
+    momentum_reset : bool
+        Whether every task begins with velocity 0; if not, a device goes on with that of its last task, which it keeps
+        as ``device.state["velocity"]`` (FedLuck, A1).
+    order : str
+        ``"shuffled"``: each epoch of a task is a new permutation of the device's samples; ``"cyclic"``: always the
+        same order, in which a task goes on where the last one ended (FedLuck, A2), ``device.state["cursor"]``
+        mini-batches after the first. A task that is not finished leaves both as they were.
     """
 
     lr: float = Field(0.03, gt=0, allow_inf_nan=False)
@@ -31,6 +42,9 @@ class LocalTraining(_Settings):
     epochs: int = Field(1, ge=1)
     steps: int | None = Field(None, ge=1)
     weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    momentum_reset: bool = True
+    order: Literal["shuffled", "cyclic"] = "shuffled"
 
 
 class Warmup(_Settings):

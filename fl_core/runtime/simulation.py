@@ -145,7 +145,10 @@ class Simulation:
         self.checkpointing = checkpoints is not None
         self.plain = not (self.faults or self.tracing or self.checkpointing) and self.devices.always_available
         whole = self.task.dimension
-        self.lengths = {"model": whole, "delta": whole, "gradient": len(self.task.workspace().parameters)}
+        space = self.task.workspace()
+        self.lengths = {"model": whole, "delta": whole, "gradient": len(space.parameters)}
+        slots = [slot.shape.numel() for slot in getattr(space, "slots", ()) if slot.trainable]
+        self.segments = tuple(slots) or (len(space.parameters),)
         stored = checkpoints.load() if checkpoints is not None else None
         with make_executor(executor, self.task, threads) as self.executor:
             if stored is not None:
@@ -366,7 +369,7 @@ class Simulation:
         for server in self.servers:
             server.come_up()
 
-    def _on_duplicate(self, server: int, task: int, device: int, size: int, number: int) -> None:
+    def _on_duplicate(self, server: int, task: int, device: int, size: float, number: int) -> None:
         self.servers[server].duplicate(task, device, size)
 
     def _on_back(self, device: int) -> None:

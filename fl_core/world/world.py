@@ -183,15 +183,18 @@ class Devices:
     def __len__(self) -> int:
         return self.world.devices
 
-    def profile(self, device: int, trigger: int) -> DeviceProfile:
-        """Return the costs of the `trigger`-th task of `device` (:data:`POOLED` works at the mean speed)."""
+    def profile(self, device: int, trigger: int | None) -> DeviceProfile:
+        """Return the costs of the `trigger`-th task of `device` (:data:`POOLED` works at the mean speed).
+
+        Negative numbers are trials before the run; None: the costs before anything that is drawn for each task.
+        """
         if device == POOLED:
             seconds, down, up, latency = self._pooled
         else:
             seconds, latency = self._seconds[device], self._latency
             down = None if self._down is None else self._down[device]
             up = None if self._up is None else self._up[device]
-        if self._redrawn:
+        if self._redrawn and trigger is not None:
             seconds *= self._factor(device, trigger)
         if self._per_epoch:
             return DeviceProfile(nan, down, up, latency, seconds)

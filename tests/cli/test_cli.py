@@ -29,6 +29,7 @@ TINY = [
     *("--algorithm", "fedasync", "--set", "model=linear", "--set", "world.devices=5", "--set", "concurrency=2"),
     *("--set", "partition.samples_per_device=50", "--set", "budget.updates=5"),
 ]
+ALGORITHMS = "fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, sgd"
 COMMANDS = ["run", "list", "plan", "regenerate", "book", "doctor", "bench"]
 
 
@@ -168,8 +169,8 @@ def test_a_file_may_leave_the_algorithm_to_the_command_line():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "nothing to run: name an --algorithm (valid: fedasync, fedavg, sgd) or a specification file"),
-        (["-a", "fedasinc"], "unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: fedasync, fedavg, sgd)"),
+        ([], f"nothing to run: name an --algorithm (valid: {ALGORITHMS}) or a specification file"),
+        (["-a", "fedasinc"], f"unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: {ALGORITHMS})"),
         (
             ["-a", "fedasync", "-s", "alhpa=0.8"],
             "unknown setting 'alhpa'; did you mean 'alpha'? (valid: alpha, weight",

@@ -107,7 +107,8 @@ def test_changing_what_is_not_there_names_what_is(settings, text):
 
 def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
     assert message(algorithm="fedasinc") == (
-        "unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: fedasync, fedavg, sgd)"
+        "unknown algorithm 'fedasinc'; did you mean 'fedasync'? "
+        "(valid: fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, sgd)"
     )
     assert message(dataset="cifar").startswith("unknown data set 'cifar'; did you mean 'cifar10'? (valid: ")
     assert message(model="lenet").startswith("unknown model 'lenet'; did you mean 'lenet5'? (valid: alexnet, ")
@@ -130,7 +131,9 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
     assert message(partition={"kind": "iid", "alpha": 1}) == (
         "unknown field 'partition.alpha' of kind 'iid' (valid: train_fraction, samples_per_device, remainder)"
     )
-    assert message(training={"learning_rate": 1}).endswith("(valid: lr, batch_size, epochs, steps, weight_decay)")
+    assert message(training={"learning_rate": 1}).endswith(
+        "(valid: lr, batch_size, epochs, steps, weight_decay, momentum, momentum_reset, order)"
+    )
     assert message(sede=1).startswith("unknown field 'sede'; did you mean 'seed'?")
     assert message(devices=1).startswith("unknown field 'devices'; did you mean 'world.devices'?")
     assert "unknown staleness weight 'hnge'; did you mean 'hinge'?" in algorithm(weight="hnge(a=1)")
@@ -138,7 +141,7 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
 
 @pytest.mark.parametrize("given", [None, 3, {"alpha": 0.5}, {"name": ["fedasync"]}])
 def test_a_run_needs_the_name_of_an_algorithm(given):
-    assert message(algorithm=given).endswith("(valid: fedasync, fedavg, sgd)")
+    assert message(algorithm=given).endswith("(valid: fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, sgd)")
 
 
 @pytest.mark.parametrize("alpha", [0, -0.1, 1.5, "high", float("nan"), None])

@@ -82,6 +82,21 @@ class Calls:
         return compute_together(jobs, shape, workspace)
 
 
+def test_jobs_with_momentum_and_in_a_fixed_order_agree(monkeypatch):
+    task = classification()
+    velocity = 0.1 * torch.randn(task.dimension, generator=torch.Generator().manual_seed(1))
+    settings = [(0, 0.9, None, 1), (1, 0.9, velocity, 4), (2, 0.9, None, 7), (0, 0.5, None, 1), (1, 0.9, None, 2)]
+    jobs = [
+        replace(training(task, device), momentum=momentum, velocity=start, cursor=cursor)
+        for device, momentum, start, cursor in settings
+    ]
+    assert_agree(task, jobs, rtol=1e-4, atol=1e-6)
+    calls = Calls(monkeypatch)
+    for one, other in zip(results("sequential", task, jobs), results("batched", task, jobs), strict=True):
+        torch.testing.assert_close(one.velocity, other.velocity, rtol=1e-4, atol=1e-6)
+    assert calls.groups == [[0, 1, 2]]  # the others have another momentum, or mini-batches of other sizes
+
+
 class Anchored:
     """An objective of one device alone: neither hashable nor equal to another."""
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from fl_core.algorithms import ALGORITHMS, SGD, Algorithm, FedAsync, FedAvg
+from fl_core.algorithms import ALGORITHMS, SGD, Algorithm, FedAsync, FedAvg, FedAvgTopK, FedBuff, FedLuck, FedPer
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.fedasync import mix
@@ -131,6 +131,10 @@ PROGRAMS = {
     "fedasync": FedAsync(concurrency=4, rho=0.1, weight={"kind": "polynomial"}),
     "fedavg": FedAvg(clients_per_round=3, weighting="samples"),
     "sgd": SGD(block=2),
+    "fedluck": FedLuck(period_seconds=4.0, k_max=6, measure=True, error_feedback=True),
+    "fedper": FedPer(period_seconds=3.0, compressor="randomk(delta=0.5)"),
+    "fedbuff": FedBuff(buffer=2, concurrency=4, compressor="topk(delta=0.5)", error_feedback=True),
+    "fedavg_topk": FedAvgTopK(clients_per_round=3),
     "everything": Everything(),
     "patient": Patient(),
 }
@@ -142,11 +146,13 @@ CASES = [
 ]
 
 
-def simulation(algorithm: Algorithm, world: dict[str, Any] | None = None, updates: int = 12) -> Simulation:
+def simulation(
+    algorithm: Algorithm, world: dict[str, Any] | None = None, updates: int = 12, **training: Any
+) -> Simulation:
     evaluation = Evaluation(every_updates=5, every_seconds=4.0)
     return Simulation(
         TASK, World(devices=8, **(world or {})), algorithm, budget=Budget(updates=updates),
-        training=LocalTraining(lr=0.1, steps=2), evaluation=evaluation, seed=3, trace=True,
+        training=LocalTraining(**{"lr": 0.1, "steps": 2, **training}), evaluation=evaluation, seed=3, trace=True,
     )  # fmt: skip
 
 
@@ -216,6 +222,25 @@ def test_a_run_may_be_killed_and_resumed_again_and_again_with_any_executor(algor
         with pytest.raises(Killed):
             simulation(program, settings).run(executor, threads, checkpoints=checkpoints)
     assert simulation(program, settings).run("threads", 2, checkpoints=Checkpoints(tmp_path, when=never)) == reference
+
+
+@pytest.mark.parametrize("world", ["faulty", "sampled"])
+def test_velocity_and_place_in_the_order_go_on_bit_for_bit(world, tmp_path):
+    training = {"momentum": 0.9, "momentum_reset": False, "order": "cyclic", "lr": 0.01}
+
+    def run() -> Simulation:
+        return simulation(FedAsync(concurrency=4), WORLDS[world], **training)
+
+    uninterrupted, forgetful = run(), simulation(FedAsync(concurrency=4), WORLDS[world], lr=0.01, momentum=0.9)
+    reference = uninterrupted.run()
+    assert reference != forgetful.run()
+    for event in (9, 17, 25):
+        with pytest.raises(Killed):
+            run().run(checkpoints=Checkpoints(tmp_path, when=killed_at(event)))
+    again = run()
+    assert again.run("threads", 2, checkpoints=Checkpoints(tmp_path, when=never)) == reference
+    for device, state in uninterrupted.device_state.items():
+        assert again.device_state[device].get("cursor") == state.get("cursor")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from fl_core.datasets import Dataset, Split
 from fl_core.errors import SpecError
 from fl_core.runtime.executors import EXECUTORS, SWITCH_SECONDS, Threads, default_executor, make_executor
-from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches
+from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches, batches_of
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Classification, Proximal, Quadratic
 
@@ -86,6 +86,53 @@ def test_training_is_what_plain_pytorch_does(task):
     torch.testing.assert_close(trained.model, model)
     assert trained.loss == pytest.approx(np.mean(losses))
     assert trained.steps == 7
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_momentum_goes_on_from_task_to_task_as_in_pytorch(executor, task):
+    start = task.initial_model(0)
+    expected = start.clone().requires_grad_()
+    optimiser = torch.optim.SGD([expected], lr=0.1, momentum=0.9, weight_decay=0.01)
+    model, velocity = start, None
+    with make_executor(executor, task) as ex:
+        for trigger in range(2):
+            key = (0, "batches", 1, trigger, 1)
+            job = TrainJob(model, 1, 23, 4, 8, 0.1, 0.01, None, key, 0.9, velocity)
+            for positions in batches(23, 8, 4, stream(*key)):
+                index = task.indices(1)[torch.from_numpy(positions)]
+                expected.grad = plain(task, expected.detach(), 1, index)[0]
+                optimiser.step()
+            kept = None if velocity is None else velocity.clone()
+            trained = ex.result(ex.submit(job, 0.0))
+            assert velocity is None or torch.equal(velocity, kept)  # a job changes nothing that it was given
+            model, velocity = trained.model, trained.velocity
+    torch.testing.assert_close(model, expected.detach())
+    torch.testing.assert_close(velocity, optimiser.state[expected]["momentum_buffer"])
+
+
+def test_threads_give_momentum_and_a_fixed_order_the_same_bits_as_sequential(task):
+    def run(name):
+        with make_executor(name, task, 3) as ex:
+            jobs = [
+                TrainJob(task.initial_model(d), d, 17, 6, 8, 0.1, 0.0, None, (0, "a", d, 0, 0), 0.9, None, cursor)
+                for d, cursor in ((0, None), (1, 0), (2, 4))
+            ]
+            tickets = [ex.submit(job, -float(place)) for place, job in enumerate(jobs)]
+            return [ex.result(ticket) for ticket in tickets]
+
+    for one, other in zip(run("sequential"), run("threads"), strict=True):
+        assert torch.equal(one.model, other.model)
+        assert torch.equal(one.velocity, other.velocity)
+
+
+def test_samples_in_a_fixed_order_go_on_where_the_last_task_ended(task):
+    start, key = task.initial_model(0), (0, "batches", 1, 0, 1)
+    tasks = [
+        TrainJob(start, 1, 23, steps, 8, 0.1, 0.0, None, key, cursor=cursor) for cursor, steps in ((0, 5), (5, 3))
+    ]
+    tasks.append(GradientJob(start, 1, 23, 8, 0.0, None, key, cursor=8))
+    done = [positions.tolist() for job in tasks for positions in batches_of(job)]
+    assert done == [[*range(8)], [*range(8, 16)], [*range(16, 23)]] * 3
 
 
 def test_threads_give_every_kind_of_job_the_same_bits_as_sequential(task):

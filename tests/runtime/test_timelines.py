@@ -237,6 +237,32 @@ def test_transfer_times_follow_from_bytes_and_bandwidth():
     assert history.evaluations["bytes_down"] == [0, 8]
 
 
+class Fractional(FedAsync):
+    """Uploads in a form that takes other bytes than its tensors."""
+
+    size: float = 2.5
+
+    async def device(self, device):
+        snapshot = await device.download()
+        trained = await device.train(snapshot.model)
+        await device.upload(model=trained.model, based_on=snapshot, bytes_up=self.size)
+
+
+def test_an_upload_may_cost_other_bytes_than_its_tensors_even_a_fraction():
+    network = Network(up_bits_per_second=32.0, latency_seconds=0.5)
+    world = World(devices=1, compute=ConstantCompute(seconds_per_step=3.0), network=network)
+    _, history = simulate(quadratic(), world, Fractional(concurrency=1), 2)
+    assert history.evaluations["bytes_up"][-1] == 5.0
+    assert history.updates["seconds"] == [4.625, 9.25]
+
+
+@pytest.mark.parametrize("size", [-1.0, float("nan"), float("inf")])
+def test_bytes_that_are_no_size_are_refused(size):
+    world = World(devices=1, compute=ConstantCompute())
+    with pytest.raises(RunError, match="bytes_up = .* should be a number >= 0"):
+        simulate(quadratic(), world, Fractional(concurrency=1, size=size), 1)
+
+
 class Periodic(Algorithm):
     """Keep all devices busy and take what has arrived every two seconds."""
 

@@ -1,0 +1,109 @@
+"""FedLuck: local steps and compression chosen for each device, aggregated periodically (Song et al., 2024)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, model_validator
+
+from fl_core.algorithms.base import register
+from fl_core.algorithms.fedper import PeriodicAggregation
+from fl_core.formulas.compression import CompressorBase, TopK
+from fl_core.formulas.fedluck_measurement import (
+    PROBE_RATES,
+    PROBE_REPEATS,
+    TIMED_STEPS,
+    WARM_UP_STEPS,
+    UploadFit,
+    fit_upload,
+    fit_upload_with_latency,
+    mean_step_seconds,
+)
+from fl_core.formulas.fedluck_planner import Box, Plan, plan
+
+if TYPE_CHECKING:
+    from fl_core.runtime import DeviceHandle
+
+
+@register
+class FedLuck(PeriodicAggregation):
+    """Algorithm 1 with the plan of Eq. 15: made once for each device, from its alpha_i and beta_i, and kept.
+
+    With both `fixed_steps` and `fixed_compression` it is FedPer; with one of them it is one of Table 2's methods.
+
+    Attributes
+    ----------
+    solver : str
+        ``"official_grid"``, ``"exact"`` or ``"exact_ceil"``; see :mod:`fl_core.formulas.fedluck_planner`.
+    k_min, k_max : int
+        Bounds of the local steps k_i.
+    delta_min, delta_max : float
+        Bounds of the fraction delta_i that is kept.
+    fixed_steps : int or None
+        Everybody's k: only delta_i is optimised ("Opt. LF" by the paper's text, E12).
+    fixed_compression : float or None
+        Everybody's delta: only k_i is optimised ("Opt. CR" by the paper's text, E12).
+    per_tensor : bool
+        Whether top-k keeps its part of each parameter tensor, as the authors' code does, or of all at once (A6).
+    wire : str
+        How uploads are counted: ``"ideal_fraction"`` of the model (A9), ``"values+indices"`` or ``"bitmask"``.
+    measure : bool
+        Whether alpha_i and beta_i are measured before the run (section 2.2), for worlds where speeds vary with the
+        task; if not, they are those that the world declares.
+    with_latency : bool
+        Whether the plan counts the latency of an upload on its own, not as a part of beta_i.
+    """
+
+    solver: Literal["official_grid", "exact", "exact_ceil"] = "official_grid"
+    k_min: int = 2
+    k_max: int = 60
+    delta_min: float = 0.01
+    delta_max: float = 1.0
+    fixed_steps: int | None = Field(None, ge=1)
+    fixed_compression: float | None = Field(None, gt=0, le=1)
+    per_tensor: bool = False
+    wire: Literal["values+indices", "bitmask", "ideal_fraction"] = "ideal_fraction"
+    measure: bool = False
+    with_latency: bool = False
+
+    @model_validator(mode="after")
+    def _box_is_not_empty(self) -> FedLuck:
+        self.box()
+        return self
+
+    def box(self) -> Box:
+        """Return where the plan is looked for."""
+        box = Box(self.k_min, self.k_max, self.delta_min, self.delta_max)
+        if self.fixed_steps is not None:
+            box = box.fixed_steps(self.fixed_steps)
+        return box if self.fixed_compression is None else box.fixed_compression(self.fixed_compression)
+
+    def plan(self, seconds_per_step: object, full_upload_seconds: object, latency_seconds: object = 0.0) -> Plan:
+        """Return what devices with these alpha_i, beta_i and latencies do (Eq. 15)."""
+        return plan(
+            seconds_per_step,
+            full_upload_seconds,
+            self.period_seconds,
+            solver=self.solver,
+            box=self.box(),
+            latency_seconds=latency_seconds,
+        )
+
+    def times(self, device: DeviceHandle, model_bytes: int) -> tuple[float, UploadFit]:
+        """Return alpha_i, and beta_i with the latency, as declared or as measured in trials before the run."""
+        if not self.measure:
+            latency = device.upload_seconds(0) if self.with_latency else 0.0
+            return device.step_seconds(), UploadFit(device.upload_seconds(model_bytes) - latency, latency)
+        steps = [device.step_seconds(trial) for trial in range(WARM_UP_STEPS + TIMED_STEPS)]
+        rates = PROBE_RATES * PROBE_REPEATS
+        fit = fit_upload_with_latency if self.with_latency else fit_upload
+        return mean_step_seconds(steps), fit(rates, [device.upload_seconds(rate * model_bytes) for rate in rates])
+
+    def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int, CompressorBase]:
+        """Return k_i, and top-k with delta_i: planned at the first task."""
+        if "plan" not in device.state:
+            seconds_per_step, upload = self.times(device, model_bytes)
+            made = self.plan(seconds_per_step, *upload)
+            device.state["plan"] = (int(made.local_steps[0]), float(made.compression_rate[0]))
+        steps, rate = device.state["plan"]
+        return steps, TopK(delta=rate, per_tensor=self.per_tensor, wire=self.wire)

@@ -1,0 +1,86 @@
+"""Periodic aggregation, and FedPer: the same local steps and the same compression on every device (Hu et al., 2023).
+
+FedPer is what FedLuck (Song et al., 2024) calls it; the name has nothing to do with personalisation layers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from fl_core.algorithms.base import Algorithm, register
+from fl_core.algorithms.updates import Weighting, commit_mean, upload_update
+from fl_core.formulas.compression import Compressor, CompressorBase, TopK
+from fl_core.formulas.fedluck import TIE
+from fl_core.part import Seconds
+from fl_core.world.triggers import Contributors
+
+if TYPE_CHECKING:
+    from fl_core.runtime import DeviceHandle, ServerHandle
+
+
+class PeriodicAggregation(Algorithm):
+    """Aggregate at fixed times whatever has arrived, and hand the new model to those who have contributed.
+
+    Each tick makes a version, also one at which nothing has arrived: the version is FedLuck's round t, the staleness
+    counts rounds, and the paper's (Eq. 7) is one more (E1).
+
+    Attributes
+    ----------
+    period_seconds : float
+        Time T~ between two aggregations.
+    global_lr : float
+        Step size eta_g of the server.
+    weighting : str
+        Of the uploads of a round: ``"uniform"`` (Eq. 6), or by ``"samples"`` (A5).
+    error_feedback : bool
+        Whether a device adds to its next update what the last one lost in compression (A8).
+    """
+
+    period_seconds: Seconds = 1.5
+    global_lr: float = Field(0.7, gt=0, allow_inf_nan=False)
+    weighting: Weighting = "uniform"
+    error_feedback: bool = False
+
+    async def scheduler(self, server: ServerHandle) -> None:
+        """Trigger all devices at first, then at each tick those whose uploads it has used."""
+        await Contributors(order="id").turn(server)
+
+    async def updater(self, server: ServerHandle) -> None:
+        """Aggregate at the next tick; what arrives at that very time belongs to it."""
+        tick = (server.version + 1) * self.period_seconds
+        uploads = await server.receive(until=tick, tolerance=TIE * self.period_seconds)
+        commit_mean(server, uploads, self.global_lr, self.weighting)
+
+    async def device(self, device: DeviceHandle) -> None:
+        """Train k steps and upload the compressed difference (Eqs. 3, 4 and L-a)."""
+        snapshot = await device.download()
+        steps, compressor = self.job(device, snapshot.model.nbytes)
+        trained = await device.train(snapshot.model, steps=steps)
+        await upload_update(device, snapshot, trained, compressor, error_feedback=self.error_feedback)
+
+    def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int | None, CompressorBase]:
+        """Return the local steps of `device` (None: as the run's settings say) and its compressor."""
+        raise NotImplementedError
+
+
+@register
+class FedPer(PeriodicAggregation):
+    """Periodic aggregation with the same work for everybody.
+
+    Attributes
+    ----------
+    steps : int or None
+        Local steps k; None: as the run's settings say.
+    compressor : Compressor
+        How uploads are compressed; ``"topk(delta=0.3)"`` counts the positions of what is kept, and the default, like
+        FedLuck's tables, does not.
+    """
+
+    steps: int | None = Field(None, ge=1)
+    compressor: Compressor = TopK(delta=0.3, wire="ideal_fraction")
+
+    def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int | None, CompressorBase]:
+        """Return `steps` and `compressor`."""
+        return self.steps, self.compressor
