@@ -48,7 +48,7 @@ def short_signature(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
 ) -> tuple[str, None] | None:
     """Show the fields of a validated model with their defaults; their types stand in the docstring."""
-    if what != "class" or not issubclass(obj, BaseModel) or not obj.model_fields:
+    if not inspect.isclass(obj) or not issubclass(obj, BaseModel) or not obj.model_fields:
         return None
     fields = [n if f.is_required() else f"{n}={_default(f)}" for n, f in obj.model_fields.items()]
     return f"(*, {', '.join(fields)})", None
