@@ -163,7 +163,7 @@ def work(spec: RunSpec) -> float:
     steps = getattr(algorithm, "block", steps * getattr(algorithm, "clients_per_round", 1))
     updates = spec.budget.updates or ceil((spec.budget.gradients or 1000 * steps) / steps)
     evaluations = updates // spec.evaluation.every_updates + 2 if spec.evaluation.every_updates else 2
-    images = test + min(spec.evaluation.train_samples, train)
+    images = min(spec.evaluation.test_samples or test, test) + min(spec.evaluation.train_samples, train)
     return updates * steps * min(batch, share) + evaluations * images * EVALUATION_COST
 
 
