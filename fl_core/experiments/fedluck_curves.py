@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from fl_core.algorithms import FedLuck, FedPer
 from fl_core.experiments.fedluck_grid import METHODS, PERIODS_PER_EVALUATION, num_parameters, setup_of
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
@@ -142,7 +143,8 @@ def planned_rounds(entry: Entry) -> list[int]:
         made = algorithm.plan(alpha, beta)
         jobs = job_seconds(made.local_steps, made.compression_rate, alpha, beta)
     else:
-        assert isinstance(algorithm, FedPer) and isinstance(algorithm.compressor, TopK)
+        assert isinstance(algorithm, FedPer)
+        assert isinstance(algorithm.compressor, TopK)
         jobs = job_seconds(algorithm.steps, algorithm.compressor.delta, alpha, beta)
     return rounds_per_job(jobs, algorithm.period_seconds).tolist()
 
