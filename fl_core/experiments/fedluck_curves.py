@@ -6,6 +6,7 @@ method's first aggregation (A17), and gigabytes count what has been uploaded by 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,7 +111,7 @@ def compared(study: Study, method: str, partition: str) -> dict[int, tuple[Entry
     return {entry.labels["seed"]: (entry, result) for entry, result in found}
 
 
-def accuracy_curves(study: Study, partition: str) -> pd.DataFrame:
+def accuracy_curves(study: Study, partition: str, methods: Sequence[str] = METHODS) -> pd.DataFrame:
     """Return mean, standard deviation and number over seeds of each method's accuracy, up to the horizon.
 
     Returns
@@ -119,7 +120,7 @@ def accuracy_curves(study: Study, partition: str) -> pd.DataFrame:
         ``method``, ``x`` (virtual seconds), ``n``, ``test_accuracy``, ``test_accuracy_std``, ``parameter`` (NaN).
     """
     found = []
-    for method in METHODS:
+    for method in methods:
         runs = compared(study, method, partition).values()
         if not runs:
             continue

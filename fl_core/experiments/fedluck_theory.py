@@ -187,6 +187,23 @@ def bounds_on_toys(problems: int = 60) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["bound", "ratio"])
 
 
+def bounds_table() -> pd.DataFrame:
+    """Return :func:`bounds_on_toys` in four numbers for each bound."""
+    rows = [
+        {"bound": bound, "problems": len(own), "violations": int((own > 1).sum()), "median": own.median(),
+         "largest": own.max()}
+        for bound, own in bounds_on_toys().groupby("bound", sort=False)["ratio"]
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def alpha_moves_steps_only() -> tuple[Array, Array, Array]:
+    """Return alpha, k* and delta* of devices with one link and speeds that double (C20)."""
+    alpha = np.array([0.001, 0.002, 0.004])
+    found = plan(alpha, 9.0, 1.5, solver="exact", box=Box(1, 5000, 1e-4, 1.0))
+    return alpha, found.local_steps.astype(float), found.compression_rate
+
+
 def _ratio(rng: np.random.Generator, step_range: tuple[float, float], rescaled: bool) -> float:
     """Return the measured over the bound for one problem: six devices, twelve coordinates, 120 rounds, no noise."""
     smoothness = rng.uniform(0.3, 1.0)
@@ -210,10 +227,3 @@ def _ratio(rng: np.random.Generator, step_range: tuple[float, float], rescaled: 
     if rescaled:
         return measured / float(rescaled_bound(gap, moments, **settings, smoothness=smoothness).total)
     return measured / float(theorem1_bound(gap, moments, **settings).total)
-
-
-def alpha_moves_steps_only() -> tuple[Array, Array, Array]:
-    """Return alpha, k* and delta* of devices with one link and speeds that double (C20)."""
-    alpha = np.array([0.001, 0.002, 0.004])
-    found = plan(alpha, 9.0, 1.5, solver="exact", box=Box(1, 5000, 1e-4, 1.0))
-    return alpha, found.local_steps.astype(float), found.compression_rate
