@@ -48,8 +48,8 @@ class Setup:
     ----------
     cell : str
         Its name in the world ``fedluck``.
-    model, reduced : str
-        The paper's network, and the one of smaller profiles.
+    model : str
+        The paper's network.
     parameters : int
         Of the paper's network.
     shape : tuple of int
@@ -76,7 +76,6 @@ class Setup:
 
     cell: Literal["cnn", "vgg11s", "lstm"]
     model: str
-    reduced: str
     parameters: int
     shape: tuple[int, int, int]
     preprocessing: Any
@@ -97,19 +96,19 @@ class Setup:
 
 
 _CNN = Setup(
-    "cnn", "fedluck_cnn", "fedluck_cnn(width=0.25)", 234_090, (1, 32, 32), "fedluck-grey",
+    "cnn", "fedluck_cnn", 234_090, (1, 32, 32), "fedluck-grey",
     0.01, 64, 0.7, 1.5, 800.0, {"FedAsync": 1.5, "FedAvg+TopK": 2.0},
     {"iid": (0.65, 0.75, 0.85), "dirichlet": (0.65, 0.75, 0.85)},
     (10, 0.3), 20, 13, (20, 0.5), 0.3, 10, 0.85,
 )  # fmt: skip
 _VGG = Setup(
-    "vgg11s", "vgg11s", "vgg11s(width=0.25)", 865_482, (3, 32, 32), "fedluck-colour",
+    "vgg11s", "vgg11s", 865_482, (3, 32, 32), "fedluck-colour",
     0.01, 32, 1.0, 3.0, 6000.0, {"FedBuff": 1.5, "FedAvg+TopK": 1.5},
     {"iid": (0.50, 0.60, 0.70), "dirichlet": (0.50, 0.60, 0.65)},
     (8, 0.1), 13, 20, (13, 0.2), 0.1, 7, 0.50,
 )  # fmt: skip
 _LSTM = Setup(
-    "lstm", "lstm", "lstm(width=0.25)", 216_330, (1, 32, 32), {},
+    "lstm", "lstm", 216_330, (1, 32, 32), {},
     0.016, 64, 1.0, 1.5, 6000.0, {"FedAvg+TopK": 1.5},
     {"iid": (0.50, 0.56, 0.62), "dirichlet": (0.50, 0.60, 0.63)},
     (5, 0.2), 10, 5, (8, 0.5), 0.16, 20, 0.50,
@@ -132,9 +131,9 @@ class Scale:
     ----------
     seeds : tuple of int
     full : tuple of str
-        Cells with the paper's network and horizon; the others have the reduced network.
-    seconds : float
-        Horizon of those others.
+        Cells with the paper's network and horizon.
+    width, seconds : float
+        Width of the others' network, relative to the paper's, and their horizon.
     test_samples : int
         Of the evaluations that targets are looked for in (A16); 0: all. The horizon always has all.
     heat_steps, heat_deltas : tuple
@@ -147,6 +146,7 @@ class Scale:
 
     seeds: tuple[int, ...]
     full: tuple[str, ...]
+    width: float
     seconds: float
     test_samples: int
     heat_steps: tuple[int, ...]
@@ -159,9 +159,11 @@ class Scale:
 _STEPS, _DELTAS = (10, 20, 30, 40, 50, 60), (0.001, 0.005, 0.01, 0.05, 0.1, 0.5)
 _PERIODS = (1 / 3, 1 / 2, 2 / 3, 1.0, 4 / 3, 2.0, 4.0)
 SCALES = {
-    "smoke": Scale((0,), (), 32.0, 1_000, (10, 60), (0.01, 0.5), 15.0, 12.0, (1.0, 2.0)),
-    "laptop": Scale((0, 1, 2), ("cnn",), 1_000.0, 2_000, _STEPS, _DELTAS, 450.0, 200.0, _PERIODS),
-    "paper": Scale((0, 1, 2, 3, 4), ("cnn", "vgg11s", "lstm"), 0.0, 0, _STEPS, _DELTAS, 1_500.0, 800.0, _PERIODS),
+    "smoke": Scale((0,), (), 0.125, 25.0, 500, (10, 60), (0.01, 0.5), 8.0, 8.0, (1.0, 2.0)),
+    "laptop": Scale((0, 1, 2), ("cnn",), 0.25, 1_000.0, 2_000, _STEPS, _DELTAS, 450.0, 200.0, _PERIODS),
+    "paper": Scale(
+        (0, 1, 2, 3, 4), ("cnn", "vgg11s", "lstm"), 1.0, 0.0, 0, _STEPS, _DELTAS, 1_500.0, 800.0, _PERIODS
+    ),
 }
 PERIODS_PER_EVALUATION, HEAT_PERIODS_PER_EVALUATION = 2, 4
 """Periods T~ from one evaluation to the next (A16); FedBuff and FedAvg+TopK are measured at each version instead."""
@@ -324,7 +326,7 @@ class Maker:
     def __init__(self, profile: str, dataset: str, seeds: Sequence[int] | None, chosen: Options) -> None:
         self.dataset, self.options, self.scale, self.setup = dataset, chosen, SCALES[profile], setup_of(dataset)
         full = self.setup.cell in self.scale.full
-        self.model = self.setup.model if full else self.setup.reduced
+        self.model = self.setup.model if full else f"{self.setup.model}(width={self.scale.width})"
         self.seconds = chosen.seconds or (self.setup.seconds if full else self.scale.seconds)
         self.period = chosen.period_seconds or self.setup.period_seconds
         self.seeds = tuple(self.scale.seeds if seeds is None else seeds)
