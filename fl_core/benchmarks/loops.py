@@ -219,6 +219,6 @@ class Recorder:
         """Return zero."""
         return 0.0
 
-    def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
+    def evaluate(self, model: Tensor, train_samples: int, test_samples: int = 0) -> dict[str, float]:
         """Measure nothing."""
         return {}

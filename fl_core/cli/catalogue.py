@@ -144,6 +144,12 @@ def _weights() -> list[Item]:
     return [Item(name, _summary(cls), parameters(cls)) for name, cls in STALENESS_WEIGHTS.items()]
 
 
+def _compressors() -> list[Item]:
+    from fl_core.formulas.compression import COMPRESSORS
+
+    return [Item(name, _summary(cls), parameters(cls)) for name, cls in sorted(COMPRESSORS.items())]
+
+
 def _models() -> list[Item]:
     from fl_core.models import MODELS, options
 
@@ -249,6 +255,7 @@ def notebooks() -> list[str]:
 KINDS: dict[str, Callable[[], list[Item]]] = {
     "algorithms": _algorithms,
     "weights": _weights,
+    "compressors": _compressors,
     "models": _models,
     "datasets": _datasets,
     "partitions": _partitions,
@@ -269,6 +276,7 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
 USES = {
     "algorithms": "fl-core run --algorithm NAME --set PARAMETER=VALUE",
     "weights": "fl-core run --algorithm fedasync --set weight='hinge(a=10, b=4)'",
+    "compressors": "fl-core run --algorithm fedper --set compressor='topk(delta=0.1)'",
     "models": "fl-core run --set model='NAME(OPTION=VALUE)'",
     "datasets": "fl-core run --set dataset=NAME",
     "partitions": "fl-core run --set partition='dirichlet(alpha=0.3)'",

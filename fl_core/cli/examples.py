@@ -16,6 +16,7 @@ Examples:
   fl-core run --algorithm fedasync --set weight="hinge(a=10, b=4)"
   fl-core run --algorithm fedavg --set world.devices=50 --set training.lr=0.1
   fl-core run --algorithm fedasync --set partition="dirichlet(alpha=0.3)"
+  fl-core run --algorithm fedper --set compressor="topk(delta=0.1)"
   fl-core run -a sgd -s budget.updates=none -s budget.gradients=2000
   fl-core run --algorithm fedasync --print-spec > spec.json
   fl-core run spec.json --seed 1 --out result.json
@@ -67,7 +68,7 @@ PARTS = (
 """What ``fl-core bench`` can measure; :mod:`fl_core.benchmarks` has the same."""
 
 KINDS = (
-    *("algorithms", "weights", "models", "datasets", "partitions", "preprocessing"),
+    *("algorithms", "weights", "compressors", "models", "datasets", "partitions", "preprocessing"),
     *("worlds", "compute", "availability", "graphs", "triggers", "faults"),
     *("artifacts", "profiles", "executors", "notebooks", "fields"),
 )

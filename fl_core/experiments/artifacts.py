@@ -172,7 +172,7 @@ class Artifact:
 
 
 ARTIFACTS: dict[str, Artifact] = {}
-PAPER_MODULES = ("fl_core.experiments.fedasync",)
+PAPER_MODULES = ("fl_core.experiments.fedasync", "fl_core.experiments.fedluck")
 
 
 def register(artifact: Artifact) -> Artifact:
@@ -250,4 +250,24 @@ def larger_stored(
         study = load_study(make_study(chosen, name, dataset, seeds, **overrides), store)
         if study.complete:
             return study
+    return None
+
+
+def stored_seeds(
+    chosen: Sequence[Artifact],
+    store: Store,
+    than: str,
+    dataset: str = "fashion-mnist",
+    seeds: Sequence[int] | None = None,
+    **overrides: Any,
+) -> Study | None:
+    """Return what :func:`larger_stored` does, of the seeds all of whose runs are in `store`; None if there is none."""
+    profiles = list(PROFILES)
+    for name in reversed(profiles[profiles.index(than) + 1 :]):
+        study = load_study(make_study(chosen, name, dataset, seeds, **overrides), store)
+        missing = {entry.labels["seed"] for entry in study.entries if entry.key not in study.results}
+        if not missing:
+            return study
+        if done := [seed for seed in study.seeds if seed not in missing]:
+            return load_study(make_study(chosen, name, dataset, done, **overrides), store)
     return None

@@ -24,6 +24,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, default_store
 from fl_core.runtime.executors import make_executor, usable_cores
 from fl_core.runtime.local import TrainJob
+from fl_core.streams import stream
 
 EVALUATION_COST = 1 / 3
 """Of an image that is only classified, relative to one that is trained on (forward pass of three passes)."""
@@ -155,15 +156,26 @@ def brief(spec: RunSpec) -> str:
 
 
 def work(spec: RunSpec) -> float:
-    """Return the size of a run, in images trained on (an image that is only evaluated counts a third)."""
+    """Return the size of a run, in images trained on (an image that is only evaluated counts a third).
+
+    A run that virtual time ends counts as if its devices did nothing but train.
+    """
     train, test = sizes(spec.dataset)
-    batch, algorithm = spec.training.batch_size, spec.algorithm
+    batch, algorithm, budget, evaluation = spec.training.batch_size, spec.algorithm, spec.budget, spec.evaluation
     share = spec.partition.mean_size(train, spec.world.devices)
     steps = spec.training.steps or spec.training.epochs * ceil(share / batch)
     steps = getattr(algorithm, "block", steps * getattr(algorithm, "clients_per_round", 1))
-    updates = spec.budget.updates or ceil((spec.budget.gradients or 1000 * steps) / steps)
-    evaluations = updates // spec.evaluation.every_updates + 2 if spec.evaluation.every_updates else 2
-    images = test + min(spec.evaluation.train_samples, train)
+    gradients = budget.gradients or 1000 * steps
+    if budget.seconds is not None:
+        unit = spec.world.compute.draw(spec.world.devices, stream(spec.seed, "estimate"))
+        per_step = unit / (ceil(share / batch) if spec.world.compute.per == "epoch" else 1)
+        at_work = min(algorithm.most_in_flight() or spec.world.devices, spec.world.devices)
+        gradients = ceil(at_work * budget.seconds * (1 / per_step).mean())
+    updates = budget.updates or ceil(gradients / steps)
+    evaluations = updates // evaluation.every_updates + 2 if evaluation.every_updates else 2
+    if evaluation.every_seconds and budget.seconds:
+        evaluations += int(budget.seconds / evaluation.every_seconds)
+    images = min(evaluation.test_samples or test, test) + min(evaluation.train_samples, train)
     return updates * steps * min(batch, share) + evaluations * images * EVALUATION_COST
 
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
+from fl_core.report import fedluck
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, style
 
 Point = tuple[float, float]
@@ -31,7 +32,13 @@ def fedasync_system(timeline: pd.DataFrame) -> Figure:
     return figure
 
 
-DRAWINGS: dict[str, Callable[[pd.DataFrame], Figure]] = {"fedasync-system": fedasync_system}
+DRAWINGS: dict[str, Callable[[pd.DataFrame], Figure]] = {
+    "fedasync-system": fedasync_system,
+    "fedluck-timeline": fedluck.timeline,
+    "fedluck-heat": fedluck.heat,
+    "fedluck-traffic": fedluck.traffic,
+    "fedluck-surface": fedluck.surface,
+}
 
 
 def _system(axis: Axes) -> None:

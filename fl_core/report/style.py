@@ -18,6 +18,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "FedAsync": {"color": BLUE, "marker": "", "linewidth": 2.8},
     "FedAsync+Poly": {"color": VERMILION, "marker": "o", "linewidth": 1.4},
     "FedAsync+Hinge": {"color": GREEN, "marker": "^", "linewidth": 1.2},
+    "FedLuck": {"color": VERMILION, "marker": "", "linewidth": 2.4},
+    "FedPer": {"color": GREEN, "marker": "s", "linewidth": 1.4},
+    "FedBuff": {"color": PURPLE, "marker": "v", "linewidth": 1.4},
+    "FedAvg+TopK": {"color": ORANGE, "marker": "D", "linewidth": 1.4},
+    "frequency only": {"color": GREY, "marker": "<", "linewidth": 1.4},
+    "compression only": {"color": SKY, "marker": ">", "linewidth": 1.4},
 }
 """Line properties of a method; variants are thin and their markers hollow, so that the plain method under an
 identical variant stays visible."""

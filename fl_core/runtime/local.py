@@ -202,14 +202,17 @@ class EvaluateJob:
         ``[d]``, read only.
     train_samples : int
         Bound on the training samples used.
+    test_samples : int
+        Test samples used, spread evenly; 0: all.
     """
 
     model: Tensor
     train_samples: int
+    test_samples: int = 0
 
     def run(self, workspace: Workspace) -> dict[str, float]:
         """Return the task's metrics."""
-        return workspace.evaluate(self.model, self.train_samples)
+        return workspace.evaluate(self.model, self.train_samples, self.test_samples)
 
 
 def noise_stream(key: tuple[int, str, int, int, int]) -> torch.Generator:

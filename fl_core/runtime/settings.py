@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from fl_core.part import Seconds
+
 
 class _Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,11 +77,15 @@ class Budget(_Settings):
         Mini-batch gradients applied to the global model.
     seconds : float or None
         Virtual time.
+    accuracy : float or None
+        Test accuracy that an evaluation finds: a run that only asks when it is reached needs no more. As it may never
+        be, it stands beside another bound.
     """
 
     updates: int | None = Field(None, ge=1)
     gradients: int | None = Field(None, ge=1)
     seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    accuracy: float | None = Field(None, gt=0, le=1)
 
     @model_validator(mode="after")
     def _bounded(self) -> Budget:
@@ -97,10 +103,17 @@ class Evaluation(_Settings):
         Period in versions.
     every_seconds : float or None
         Period in virtual time.
+    test_samples : int
+        Test samples of a periodic evaluation, spread evenly over the test set (0: all of it). The evaluations at the
+        start, at the end and `at_seconds` always use all.
+    at_seconds : tuple of float
+        Further virtual times of an evaluation.
     train_samples : int
         Training samples that the training loss is averaged over (0: not measured).
     """
 
     every_updates: int | None = Field(100, ge=1)
     every_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    test_samples: int = Field(0, ge=0)
+    at_seconds: tuple[Seconds, ...] = ()
     train_samples: int = Field(0, ge=0)

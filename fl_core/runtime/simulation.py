@@ -37,8 +37,8 @@ half as many devices, two for each device."""
 MOST_TICKS = 10_000
 """So many ticks of server programs in a row that nothing follows from, with nobody at work, end a run."""
 
-CLOCKS = ("evaluate", "leaves", "available")
-"""Timers that go on for ever, whatever happens."""
+CLOCKS = ("evaluate", "measure", "leaves", "available")
+"""Timers that go on, whatever happens."""
 
 YOUNG_OBJECTS = 50_000
 """Objects that are made between two searches for cyclic garbage."""
@@ -200,7 +200,7 @@ class Simulation:
             raise StopRun
         period = self._period
         if period and version % period == 0:
-            self._evaluate()
+            self._evaluate_periodically()
 
     def failed(self, outcome: str, in_a_row: int) -> None:
         """End the run if nothing usable arrives any more: training has diverged, or everything gets lost.
@@ -293,6 +293,8 @@ class Simulation:
             self.timer(self.budget.seconds, Kind.EVALUATION, 1, "stop")
         if self.evaluation.every_seconds is not None:
             self.timer(self.evaluation.every_seconds, Kind.EVALUATION, 0, "evaluate", 1)
+        for place, when in enumerate(self.evaluation.at_seconds):
+            self.timer(when, Kind.EVALUATION, 0, "measure", place)
         for number, (start, down) in enumerate(o for fault in self.faults for o in fault.outages()):
             self.timer(start, Kind.PROGRESS, 0, "outage", number, down)
         if not self.devices.always_available:
@@ -354,9 +356,12 @@ class Simulation:
 
     def _on_evaluate(self, count: int) -> None:
         self._stand_still()
-        self._evaluate()
+        self._evaluate_periodically()
         assert self.evaluation.every_seconds is not None
         self.timer((count + 1) * self.evaluation.every_seconds, Kind.EVALUATION, 0, "evaluate", count + 1)
+
+    def _on_measure(self, place: int) -> None:
+        self._evaluate()
 
     def _on_outage(self, number: int, down: float) -> None:
         self.log_fault(-1, -1, "server_restart")
@@ -417,16 +422,26 @@ class Simulation:
         )
         return self.executor.result(self.executor.submit(job, 0.0)).model
 
-    def _evaluate(self) -> None:
+    def _evaluate_periodically(self) -> None:
+        """Measure on the test samples of a periodic evaluation, and end the run if that is as good as asked for."""
+        self._evaluate(self.evaluation.test_samples)
+        if self.budget.accuracy is not None:
+            self.collect()
+            if self.history.evaluations["test_accuracy"][-1] >= self.budget.accuracy:
+                raise StopRun
+
+    def _evaluate(self, test_samples: int = 0) -> None:
+        """Measure the global model on `test_samples` test samples or on all, unless the last row says the same."""
         table, row = self.history.evaluations, len(self.history.evaluations["version"])
-        if row and table["version"][-1] == self.version and not self.evaluation.every_seconds:
+        alike = row and test_samples == self.evaluation.test_samples
+        if alike and table["version"][-1] == self.version and not self.evaluation.every_seconds:
             return
         counters = {name: sum(server.counters[name] for server in self.servers) for name in self.servers[0].counters}
         found = {"seconds": self.kernel.now, "version": self.version, **counters}
-        if row and all(table[name][-1] == value for name, value in found.items()):
+        if alike and all(table[name][-1] == value for name, value in found.items()):
             return
         append(table, **found)
-        job = EvaluateJob(self.global_model(), self.evaluation.train_samples)
+        job = EvaluateJob(self.global_model(), self.evaluation.train_samples, test_samples)
         self._tickets.append((row, self.executor.submit(job, self.kernel.now)))
 
 

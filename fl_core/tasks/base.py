@@ -41,8 +41,11 @@ class Workspace(Protocol):
     def loss(self, model: Tensor, device: int, samples: int) -> float:
         """Return the mean loss of `model` ``[d]`` on the first `samples` training samples of `device`, or on all."""
 
-    def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
-        """Return the metrics of `model` ``[d]``; `train_samples` bounds the training samples looked at."""
+    def evaluate(self, model: Tensor, train_samples: int, test_samples: int = 0) -> dict[str, float]:
+        """Return the metrics of `model` ``[d]``.
+
+        `train_samples` bounds the training samples looked at; of the test samples, `test_samples` or (0) all are.
+        """
 
 
 class BatchedWorkspace(Workspace, Protocol):

@@ -112,13 +112,14 @@ class ClassificationWorkspace(FlatModel):
         index = self.task.indices(device)[:samples].to(self.place)
         return self._measure(self.train.select(part) for part in index.split(EVALUATION_BATCH))[1]
 
-    def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
+    def evaluate(self, model: Tensor, train_samples: int, test_samples: int = 0) -> dict[str, float]:
         """Return test accuracy in [0, 1], test loss, and the loss on the first `train_samples` training samples.
 
-        The training loss is NaN when `train_samples` is 0.
+        Accuracy and loss are those on `test_samples` test samples, spread evenly, or (0) on all. The training loss is
+        NaN when `train_samples` is 0.
         """
         self.load(model)
-        accuracy, test_loss = self._measure(_slices(self.test, len(self.test)))
+        accuracy, test_loss = self._measure(_spread(self.test, test_samples or len(self.test)))
         _, train_loss = self._measure(_slices(self.train, min(train_samples, len(self.train))))
         return {"test_accuracy": accuracy, "test_loss": test_loss, "train_loss": train_loss}
 
@@ -189,6 +190,14 @@ class BatchedClassificationWorkspace(ClassificationWorkspace):
 
     def _index(self, device: int, batch: np.ndarray) -> Tensor:
         return super()._index(device, batch).to(self.place)
+
+
+def _spread(samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield `count` samples at equal distances in batches, the same at every call: a set may be ordered by class."""
+    if count >= len(samples):
+        return _slices(samples, len(samples))
+    chosen = torch.arange(count) * len(samples) // count
+    return (samples.select(part.to(samples.labels.device)) for part in chosen.split(EVALUATION_BATCH))
 
 
 def _slices(samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:

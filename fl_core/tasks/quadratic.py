@@ -110,7 +110,7 @@ class QuadraticWorkspace:
         offset, pull = self._pull(model.to(self.centre.device), device)
         return float((0.5 * pull * offset).sum(1).mean())
 
-    def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
+    def evaluate(self, model: Tensor, train_samples: int, test_samples: int = 0) -> dict[str, float]:
         """Return ``train_loss``, the value of F."""
         return {"train_loss": self.task.loss(model)}
 

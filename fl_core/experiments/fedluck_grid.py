@@ -1,0 +1,467 @@
+"""The runs behind FedLuck's Figures 1 to 3 and Tables 1 and 2 (specification, section 6).
+
+Seven methods on the paper's world of ten devices, with independent and with Dirichlet-distributed labels; FedPer on
+five devices over local steps k and kept fraction delta (Figure 1); and FedLuck with other periods and in variants.
+Fashion-MNIST has the paper's own setting from profile ``laptop`` on; the two larger tasks have smaller networks and
+horizons there. A smaller network gets a network link as much slower, so that every upload takes the paper's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer
+from fl_core.datasets import IID, Dirichlet
+from fl_core.errors import SpecError, nearest, unknown
+from fl_core.experiments.explain import explain
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.study import Entry
+from fl_core.formulas.compression import Identity, TopK
+from fl_core.formulas.staleness import Constant
+from fl_core.models import build_network
+from fl_core.runtime import Budget, Evaluation, LocalTraining
+from fl_core.world import Network, World
+
+DEVICES, FEWER_DEVICES = 10, 5
+"""Devices of all experiments, and of Figure 1."""
+TRAIN_FRACTION = 0.8
+"""Part of its samples that a device trains on (A3)."""
+MOMENTUM = 0.9
+LABELS: dict[str, str] = {"iid": "independent labels", "dirichlet": "Dirichlet labels"}
+"""The two partitions, as the tables and figures call them."""
+BASELINES = ("FedPer", "FedBuff", "FedAsync", "FedAvg+TopK")
+SINGLE = ("frequency only", "compression only")
+"""Table 2's methods that optimise one variable, by what they optimise (E12)."""
+METHODS = ("FedLuck", *BASELINES, *SINGLE)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A task of the paper: data set, network, rates, and the fixed values of the methods (sections 2.6 and 6.3).
+
+    Attributes
+    ----------
+    cell : str
+        Its name in the world ``fedluck``.
+    model : str
+        The paper's network.
+    parameters : int
+        Of the paper's network.
+    shape : tuple of int
+        What the network reads.
+    preprocessing : str or dict
+        As a run specification takes it.
+    local_lr, batch_size, global_lr, period_seconds : float
+        eta_l, mini-batch, eta_g and T~.
+    seconds : float
+        Horizon of Figure 2 and Table 2.
+    longer : dict
+        Methods that run so many times longer, for the targets of Figure 3 and Table 1.
+    targets : dict
+        Accuracies of Figure 3 (``"iid"``) and Table 1 (``"dirichlet"``).
+    fedper, fedavg_topk : (int, float)
+        Local steps k and kept fraction delta.
+    fedbuff, fedasync : int
+        Local steps.
+    fixed_compression, fixed_steps : float, int
+        What the methods that optimise one variable do not.
+    heat_target : float
+        Accuracy whose rounds Figure 1 counts; CIFAR-10, which the figure lacks, has the first target of Figure 3.
+    """
+
+    cell: Literal["cnn", "vgg11s", "lstm"]
+    model: str
+    parameters: int
+    shape: tuple[int, int, int]
+    preprocessing: Any
+    local_lr: float
+    batch_size: int
+    global_lr: float
+    period_seconds: float
+    seconds: float
+    longer: dict[str, float]
+    targets: dict[str, tuple[float, ...]]
+    fedper: tuple[int, float]
+    fedbuff: int
+    fedasync: int
+    fedavg_topk: tuple[int, float]
+    fixed_compression: float
+    fixed_steps: int
+    heat_target: float
+
+
+_CNN = Setup(
+    "cnn", "fedluck_cnn", 234_090, (1, 32, 32), "fedluck-grey",
+    0.01, 64, 0.7, 1.5, 800.0, {"FedAsync": 1.5, "FedAvg+TopK": 2.0},
+    {"iid": (0.65, 0.75, 0.85), "dirichlet": (0.65, 0.75, 0.85)},
+    (10, 0.3), 20, 13, (20, 0.5), 0.3, 10, 0.85,
+)  # fmt: skip
+_VGG = Setup(
+    "vgg11s", "vgg11s", 865_482, (3, 32, 32), "fedluck-colour",
+    0.01, 32, 1.0, 3.0, 6000.0, {"FedBuff": 1.5, "FedAvg+TopK": 1.5},
+    {"iid": (0.50, 0.60, 0.70), "dirichlet": (0.50, 0.60, 0.65)},
+    (8, 0.1), 13, 20, (13, 0.2), 0.1, 7, 0.50,
+)  # fmt: skip
+_LSTM = Setup(
+    "lstm", "lstm", 216_330, (1, 32, 32), {},
+    0.016, 64, 1.0, 1.5, 6000.0, {"FedAvg+TopK": 1.5},
+    {"iid": (0.50, 0.56, 0.62), "dirichlet": (0.50, 0.60, 0.63)},
+    (5, 0.2), 10, 5, (8, 0.5), 0.16, 20, 0.50,
+)  # fmt: skip
+SETUPS = {
+    "fashion-mnist": _CNN,
+    "cifar10": _VGG,
+    "cifar10-surrogate": _VGG,
+    "speech-commands": _LSTM,
+    "speech-commands-surrogate": _LSTM,
+}
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a profile decides.
+
+    Attributes
+    ----------
+    seeds : tuple of int
+    full : tuple of str
+        Cells with the paper's network and horizon.
+    width, seconds : float
+        Width of the others' network, relative to the paper's, and their horizon.
+    test_samples : int
+        Of the evaluations that targets are looked for in (A16); 0: all. The horizon always has all.
+    heat_steps, heat_deltas : tuple
+        Local steps k and kept fractions delta of Figure 1.
+    heat_seconds, extra_seconds : float
+        Longest run of Figure 1, and length of the runs with other periods and of the variants.
+    periods : tuple of float
+        T~ of those with other periods, as multiples of the task's.
+    """
+
+    seeds: tuple[int, ...]
+    full: tuple[str, ...]
+    width: float
+    seconds: float
+    test_samples: int
+    heat_steps: tuple[int, ...]
+    heat_deltas: tuple[float, ...]
+    heat_seconds: float
+    extra_seconds: float
+    periods: tuple[float, ...]
+
+
+_STEPS, _DELTAS = (10, 20, 30, 40, 50, 60), (0.001, 0.005, 0.01, 0.05, 0.1, 0.5)
+_PERIODS = (1 / 3, 1 / 2, 2 / 3, 1.0, 4 / 3, 2.0, 4.0)
+SCALES = {
+    "smoke": Scale((0,), (), 0.125, 25.0, 500, (10, 60), (0.01, 0.5), 8.0, 8.0, (1.0, 2.0)),
+    "laptop": Scale((0, 1, 2), ("cnn",), 0.25, 1_000.0, 2_000, _STEPS, _DELTAS, 450.0, 200.0, _PERIODS),
+    "paper": Scale(
+        (0, 1, 2, 3, 4), ("cnn", "vgg11s", "lstm"), 1.0, 0.0, 0, _STEPS, _DELTAS, 1_500.0, 800.0, _PERIODS
+    ),
+}
+PERIODS_PER_EVALUATION, HEAT_PERIODS_PER_EVALUATION = 2, 4
+"""Periods T~ from one evaluation to the next (A16); FedBuff and FedAvg+TopK are measured at each version instead."""
+
+
+class Options(BaseModel):
+    """What a reader may change besides profile, data set and seeds; None leaves the paper's or the profile's value.
+
+    Attributes
+    ----------
+    steps, delta : int, float or None
+        FedPer's k and delta.
+    dirichlet : float
+        Concentration of the labels.
+    solver : str
+        FedLuck's.
+    period_seconds : float or None
+        T~ of all periodic methods.
+    seconds : float or None
+        Horizon of Figures 2 and 3 and of both tables.
+    local_lr : float or None
+        eta_l.
+    per_tensor : bool
+        Scope of top-k (A6).
+    heat_steps, heat_deltas : tuple or None
+        The grid of Figure 1, ascending.
+    heat_target : float or None
+        Its accuracy.
+    heat_seconds : float or None
+        Its longest run.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int | None = Field(None, ge=1)
+    delta: float | None = Field(None, gt=0, le=1)
+    dirichlet: float = Field(1.0, gt=0, allow_inf_nan=False)
+    solver: Literal["official_grid", "exact", "exact_ceil"] = "official_grid"
+    period_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    local_lr: float | None = Field(None, gt=0, allow_inf_nan=False)
+    per_tensor: bool = True
+    heat_steps: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
+    heat_deltas: tuple[Annotated[float, Field(gt=0, le=1)], ...] | None = Field(None, min_length=1)
+    heat_target: float | None = Field(None, gt=0, lt=1)
+    heat_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+
+    @field_validator("heat_steps", "heat_deltas")
+    @classmethod
+    def _sorted(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if value is not None and list(value) != sorted(set(value)):
+            raise ValueError(f"{list(value)} must ascend, without repetitions")
+        return value
+
+
+def options(**overrides: Any) -> Options:
+    """Return validated options.
+
+    Raises
+    ------
+    SpecError
+        If a name is unknown or a value not valid.
+    """
+    for name in overrides:
+        if name not in Options.model_fields:
+            valid = ", ".join(Options.model_fields)
+            raise SpecError(f"unknown override {name!r}{nearest(name, Options.model_fields)} (valid: {valid})")
+    try:
+        return Options(**overrides)
+    except ValidationError as error:
+        raise SpecError(explain(error, Options)) from None
+
+
+def changed(**overrides: Any) -> dict[str, Any]:
+    """Return those of `overrides` that differ from the defaults, so that a study names only what was changed."""
+    return {name: value for name, value in overrides.items() if options(**{name: value}) != Options()}
+
+
+def setup_of(dataset: str) -> Setup:
+    """Return the paper's task on a data set.
+
+    Raises
+    ------
+    SpecError
+        If the paper has none.
+    """
+    if dataset not in SETUPS:
+        raise unknown("data set of this experiment", dataset, SETUPS)
+    return SETUPS[dataset]
+
+
+def comparison(
+    partitions: Sequence[str],
+    methods: Sequence[str],
+    profile: str,
+    dataset: str,
+    seeds: Sequence[int] | None,
+    **overrides: Any,
+) -> list[Entry]:
+    """Return the runs of `methods` on `partitions` (keys of :data:`LABELS`), seed after seed.
+
+    Parameters
+    ----------
+    partitions, methods : sequence of str
+    profile, dataset, seeds, **overrides
+        As in :meth:`fl_core.experiments.artifacts.Artifact.grid`.
+    """
+    make = Maker(profile, dataset, seeds, options(**overrides))
+    return [
+        make.compared(method, partition, seed)
+        for seed in make.seeds
+        for partition in partitions
+        for method in methods
+    ]
+
+
+def heat_map(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of Figure 1, seed after seed; each ends when its target is reached."""
+    make = Maker(profile, dataset, seeds, options(**overrides))
+    steps = make.options.heat_steps or make.scale.heat_steps
+    deltas = make.options.heat_deltas or make.scale.heat_deltas
+    return [make.heat(k, delta, seed) for seed in make.seeds for k in steps for delta in deltas]
+
+
+def periods(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return FedLuck's runs with other periods, seed after seed, with independent labels."""
+    make = Maker(profile, dataset, seeds, options(**overrides))
+    lengths = [make.period * factor for factor in make.scale.periods]
+    return [make.with_period(length, seed) for seed in make.seeds for length in lengths]
+
+
+def variants(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return FedLuck's runs in the variants of :data:`VARIANTS`, seed after seed, with Dirichlet labels."""
+    make = Maker(profile, dataset, seeds, options(**overrides))
+    return [make.variant(name, seed) for seed in make.seeds for name in VARIANTS]
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "as in the tables": {},
+    "momentum reset": {"momentum_reset": True},
+    "error feedback": {"error_feedback": True},
+    "top-k of the whole vector": {"per_tensor": False},
+    "weights by samples": {"weighting": "samples"},
+    "positions sent": {"wire": "values+indices"},
+    "exact plan": {"solver": "exact"},
+    "plan with the ceiling": {"solver": "exact_ceil"},
+}
+"""What differs from FedLuck as the tables have it: A1, A8, A6, A5, section 2.8, and the solvers of section 2.5."""
+
+
+@cache
+def num_parameters(model: str, shape: tuple[int, int, int]) -> int:
+    """Return the number of parameters of a network."""
+    return sum(p.numel() for p in build_network(model, shape, CLASSES).parameters())
+
+
+class Maker:
+    """Builds the entries of one profile, data set and choice of options."""
+
+    def __init__(self, profile: str, dataset: str, seeds: Sequence[int] | None, chosen: Options) -> None:
+        self.dataset, self.options, self.scale, self.setup = dataset, chosen, SCALES[profile], setup_of(dataset)
+        full = self.setup.cell in self.scale.full
+        self.model = self.setup.model if full else f"{self.setup.model}(width={self.scale.width})"
+        self.seconds = chosen.seconds or (self.setup.seconds if full else self.scale.seconds)
+        self.period = chosen.period_seconds or self.setup.period_seconds
+        self.seeds = tuple(self.scale.seeds if seeds is None else seeds)
+
+    def compared(self, method: str, partition: str, seed: int) -> Entry:
+        """Return a run of Figures 2 and 3 and of the tables."""
+        algorithm, steps = self.method(method)
+        seconds = self.seconds * self.setup.longer.get(method, 1.0)
+        labels = {"method": method, "partition": partition, "role": "comparison"}
+        return self._entry(algorithm, labels, partition, seed, seconds, steps)
+
+    def method(self, name: str) -> tuple[Algorithm, int | None]:
+        """Return a method with its settings, and the local steps that the run's settings give it.
+
+        Raises
+        ------
+        SpecError
+            If there is none of that name.
+        """
+        task, chosen = self.setup, self.options
+        fedper_steps, fedper_delta = chosen.steps or task.fedper[0], chosen.delta or task.fedper[1]
+        topk_steps, topk_delta = task.fedavg_topk
+        match name:
+            case "FedLuck":
+                return self._fedluck(), None
+            case "frequency only":
+                return self._fedluck(fixed_compression=task.fixed_compression), None
+            case "compression only":
+                return self._fedluck(fixed_steps=task.fixed_steps), None
+            case "FedPer":
+                return self._fedper(fedper_steps, fedper_delta), None
+            case "FedBuff":
+                fedbuff = FedBuff(
+                    buffer=8, global_lr=task.global_lr, weight=Constant(), compressor=Identity(), concurrency=DEVICES
+                )
+                return fedbuff, task.fedbuff
+            case "FedAsync":
+                return FedAsync(alpha=0.4, rho=0.001, concurrency=DEVICES), task.fedasync
+            case "FedAvg+TopK":
+                fedavg = FedAvgTopK(clients_per_round=DEVICES, compressor=self._topk(topk_delta))
+                return fedavg, topk_steps
+        raise unknown("method", name, METHODS)
+
+    def heat(self, steps: int, delta: float, seed: int) -> Entry:
+        """Return a run of Figure 1."""
+        target = self.options.heat_target or self.setup.heat_target
+        seconds = self.options.heat_seconds or self.scale.heat_seconds
+        labels = {"method": "FedPer", "steps": steps, "delta": delta, "role": "heat map", "target": target}
+        evaluation = Evaluation(every_updates=HEAT_PERIODS_PER_EVALUATION, test_samples=self.scale.test_samples)
+        return self._entry(
+            self._fedper(steps, delta), labels, "iid", seed, seconds,
+            accuracy=target, devices=FEWER_DEVICES, evaluation=evaluation,
+        )  # fmt: skip
+
+    def with_period(self, period: float, seed: int) -> Entry:
+        """Return a run of FedLuck with another period."""
+        labels = {"method": "FedLuck", "period": period, "role": "period"}
+        return self._entry(self._fedluck(period_seconds=period), labels, "iid", seed, self.scale.extra_seconds)
+
+    def variant(self, name: str, seed: int) -> Entry:
+        """Return a run of FedLuck in one of :data:`VARIANTS`."""
+        settings = dict(VARIANTS[name])
+        reset = settings.pop("momentum_reset", False)
+        labels = {"method": "FedLuck", "variant": name, "role": "variant"}
+        seconds = self.scale.extra_seconds
+        return self._entry(self._fedluck(**settings), labels, "dirichlet", seed, seconds, momentum_reset=reset)
+
+    def world(self, devices: int = DEVICES) -> World:
+        """Return the paper's world; links are slower by as much as the network is smaller than the paper's."""
+        world = World.named("fedluck", cell=self.setup.cell, devices=devices)
+        size = num_parameters(self.model, self.setup.shape) / self.setup.parameters
+        if size == 1:
+            return world
+        bits = world.network.up_bits_per_second
+        assert isinstance(bits, tuple)
+        return world.model_copy(update={"network": Network(up_bits_per_second=tuple(size * b for b in bits))})
+
+    def _fedluck(self, **settings: Any) -> FedLuck:
+        given = {"period_seconds": self.period, "solver": self.options.solver, "per_tensor": self.options.per_tensor}
+        return FedLuck(**{**given, "global_lr": self.setup.global_lr, **settings})
+
+    def _fedper(self, steps: int, delta: float) -> FedPer:
+        return FedPer(
+            period_seconds=self.period, global_lr=self.setup.global_lr, steps=steps, compressor=self._topk(delta)
+        )
+
+    def _topk(self, delta: float) -> TopK:
+        return TopK(delta=delta, per_tensor=self.options.per_tensor, wire="ideal_fraction")
+
+    def _entry(
+        self,
+        algorithm: Algorithm,
+        labels: dict[str, Any],
+        partition: str,
+        seed: int,
+        seconds: float,
+        steps: int | None = None,
+        *,
+        accuracy: float | None = None,
+        devices: int = DEVICES,
+        momentum_reset: bool = False,
+        evaluation: Evaluation | None = None,
+    ) -> Entry:
+        parts = {
+            "iid": IID(remainder="drop", train_fraction=TRAIN_FRACTION),
+            "dirichlet": Dirichlet(alpha=self.options.dirichlet, cuts="floor", train_fraction=TRAIN_FRACTION),
+        }
+        spec = RunSpec(
+            dataset=self.dataset,
+            partition=parts[partition],
+            model=self.model,
+            preprocessing=self.setup.preprocessing,
+            initialisation="pytorch",
+            world=self.world(devices),
+            algorithm=algorithm,
+            training=LocalTraining(
+                lr=self.options.local_lr or self.setup.local_lr,
+                batch_size=self.setup.batch_size,
+                steps=steps,
+                momentum=MOMENTUM,
+                momentum_reset=momentum_reset,
+                order="cyclic",
+            ),
+            budget=Budget(seconds=seconds, accuracy=accuracy),
+            evaluation=evaluation or self._evaluation(algorithm, seconds),
+            seed=seed,
+        )
+        return Entry(spec, {**labels, "seed": seed})
+
+    def _evaluation(self, algorithm: Algorithm, seconds: float) -> Evaluation:
+        """Return when a run is measured; one that goes on after the horizon is measured there on all images, too."""
+        rare = isinstance(algorithm, FedBuff | FedAvgTopK)
+        return Evaluation(
+            every_updates=1 if rare else None,
+            every_seconds=None if rare else PERIODS_PER_EVALUATION * self.setup.period_seconds,
+            test_samples=self.scale.test_samples,
+            at_seconds=(self.seconds,) if self.seconds < seconds else (),
+        )
