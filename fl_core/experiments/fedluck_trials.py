@@ -16,7 +16,7 @@ INSIDE, SMALL = (0.6, 1.4), (0.005, 0.3)
 """Ranges of eta_l k: inside the window of Theorem 1, and small steps, for (L-b)."""
 
 
-def theorem1_trials(count: int = 40, rounds: int = 120) -> pd.DataFrame:
+def theorem1_trials(count: int = 40, rounds: int = 60) -> pd.DataFrame:
     """Return, for random problems with eta_l k inside Theorem 1's window, what the theorem bounds and its bound.
 
     Returns
@@ -28,7 +28,7 @@ def theorem1_trials(count: int = 40, rounds: int = 120) -> pd.DataFrame:
     return _trials(count, rounds, INSIDE, rescaled=False)
 
 
-def rescaled_trials(count: int = 40, rounds: int = 120) -> pd.DataFrame:
+def rescaled_trials(count: int = 40, rounds: int = 60) -> pd.DataFrame:
     """Return the same for the bound (L-b), with small steps."""
     return _trials(count, rounds, SMALL, rescaled=True)
 
@@ -36,8 +36,9 @@ def rescaled_trials(count: int = 40, rounds: int = 120) -> pd.DataFrame:
 def random_trial(rng: np.random.Generator, steps: tuple[float, float], rounds: int) -> Trial:
     """Return Algorithm 1 on a random log-cosh problem with six devices; eta_l k is in `steps`, eta_l L <= 1."""
     k, rate, a = int(rng.integers(1, 8)), float(rng.choice([0.1, 0.25, 0.5, 1])), float(rng.uniform(*steps))
+    spread = 10 ** rng.uniform(-1.5, 0.5)  # of the devices' minima
     return Trial(
-        LogCosh(rng.normal(scale=2, size=(6, 12)), smoothness=float(rng.uniform(0.3, 1)) * min(1, k / a)),
+        LogCosh(rng.normal(scale=spread, size=(6, 12)), smoothness=float(rng.uniform(0.3, 1)) * min(1, k / a)),
         start=rng.normal(scale=3, size=12),
         rounds=timeline(rng.uniform(0.1, 5, size=6).tolist(), 1.0, rounds),
         local_lr=a / k,

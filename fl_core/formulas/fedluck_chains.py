@@ -1,15 +1,16 @@
-"""The proofs of FedLuck's Theorem 1 and of the bound that repairs it, evaluated step by step on problems without noise.
+"""The proofs of FedLuck's Theorem 1 and of its repair, evaluated step by step on problems without noise.
 
-Source: the authors' proof supplement to FedLuck (Song et al., Euro-Par 2024), corrected (E6, E7), and (L-b), derived in
-this book. Symbols as in `fedluck_theory`; rounds without uploads change nothing and are left out of all means (E2).
+Source: the authors' proof supplement to FedLuck (Song et al., Euro-Par 2024), corrected (E6, E7), and (L-b), which is
+derived in this book. Symbols as in `fedluck_theory`; rounds without uploads change nothing and are left out of all
+means (E2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,16 @@ from fl_core.formulas.fedluck_theory import Moments, lemma1_bound, q_local, resc
 from fl_core.formulas.fedluck_toys import LogCosh, Upload, periodic_models
 
 Array = NDArray[np.float64]
+
+
+class Job(NamedTuple):
+    """An upload, and how it came about."""
+
+    device: int
+    path: Array
+    """The received model and the k models after it, ``[k + 1, d]``."""
+    sent: Array
+    """C(g), ``[d]``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +61,15 @@ class Trial:
     local_steps: int
     compression_rate: float
 
-    @cached_property
+    @property
     def models(self) -> list[Array]:
         """w^0 .. w^T."""
-        return periodic_models(self.start, self.rounds, self._upload, self.global_lr)
+        return self._run[0]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """What became every upload, in the order of rounds and devices."""
+        return self._run[1]
 
     @property
     def measured(self) -> float:
@@ -88,14 +104,22 @@ class Trial:
         return self.problem.loss(self.start) - self.problem.minimum
 
     @property
-    def _settings(self) -> dict[str, float]:
+    def _settings(self) -> dict[str, Any]:
         names = ("local_lr", "global_lr", "local_steps", "compression_rate")
         counted = {"num_rounds": sum(map(bool, self.rounds)), "max_staleness": self.max_staleness}
         return {name: getattr(self, name) for name in names} | counted
 
-    def _upload(self, device: int, w: Array) -> Array:
-        delta = self.problem.local_delta(device, w, self.local_steps, self.local_lr)
-        return top_k(torch.from_numpy(delta), self.compression_rate).numpy()
+    @cached_property
+    def _run(self) -> tuple[list[Array], list[Job]]:
+        jobs = []
+
+        def upload(device: int, w: Array) -> Array:
+            path = self.problem.local_path(device, w, self.local_steps, self.local_lr)
+            sent = top_k(torch.from_numpy(path[0] - path[-1]), self.compression_rate).numpy()
+            jobs.append(Job(device, path, sent))
+            return np.asarray(sent)
+
+        return periodic_models(self.start, self.rounds, upload, self.global_lr), jobs
 
 
 def theorem1_chains(trial: Trial) -> Chains:
@@ -114,7 +138,7 @@ def theorem1_chains(trial: Trial) -> Chains:
     floor = a**2 * ((1 - delta) * moments.bias_1 + moments.bias_2)
     last = (a**2 * k**2) * (2 * tau**2 * (2 - delta) + 1) * moments.bias_1  # with L eta_l <= 1
     columns: list[dict[str, tuple[float, ...]]] = []
-    for t, jobs in _rounds(trial):
+    for t, jobs, lemma1 in _rounds(trial):
         w, after = trial.models[t], trial.models[t + 1]
         grad, mean = f.gradient(w), np.mean([job.sent for job in jobs], axis=0)
         square, sent = float(grad @ grad), float(np.mean([job.sent @ job.sent for job in jobs]))
@@ -138,7 +162,7 @@ def theorem1_chains(trial: Trial) -> Chains:
                 "4 six pieces": (x3, 6 * float(pieces.sum()), 6 * sum(bounded)),
                 "5 Lemma 2": (own, 3 * a**2 * M),
                 "6 drift": (L**2 * trial.local_lr**2 * k * drift, 3 * L**2 * trial.local_lr**4 * k**4 * M),
-                "7 Lemma 1": (moved, _lemma1(trial, jobs), eta**2 * tau**2 * 2 * (2 - delta) * 3 * a**2 * M),
+                "7 Lemma 1": (moved, lemma1, eta**2 * tau**2 * 2 * (2 - delta) * 3 * a**2 * M),
                 "8 collected": (x3, 6 * (1 - a) ** 2 * square + floor + L**2 * trial.local_lr**2 * last),
                 "9 one round": (f.loss(after), f.loss(w) - eta / 2 * q * square + eta / 2 * (floor + last)),
             }
@@ -152,7 +176,7 @@ def rescaled_chains(trial: Trial) -> Chains:
     delta, tau, M, zeta = trial.compression_rate, trial.max_staleness, trial.moments.second_moment, f.heterogeneity
     total = 5 * (zeta + 3 * (1 - delta) * M + L**2 * a**2 * M + 3 * L**2 * eta**2 * a**2 * tau**2 * M)
     columns: list[dict[str, tuple[float, ...]]] = []
-    for t, jobs in _rounds(trial):
+    for t, jobs, lemma1 in _rounds(trial):
         w, after = trial.models[t], trial.models[t + 1]
         grad = f.gradient(w)
         square = float(grad @ grad)
@@ -171,43 +195,25 @@ def rescaled_chains(trial: Trial) -> Chains:
                     total,
                 ),
                 "3 drift": (drift / trial.local_steps, a**2 * M),
-                "4 staleness": (moved, _lemma1(trial, jobs), 3 * eta**2 * a**2 * tau**2 * M),
+                "4 staleness": (moved, lemma1, 3 * eta**2 * a**2 * tau**2 * M),
                 "5 one round": (f.loss(after), f.loss(w) - eta * a / 2 * square + eta * a / 2 * total),
             }
         )
     return {**_stack(columns), "5 whole run": [np.asarray(trial.measured), np.asarray(trial.rescaled)]}
 
 
-class _Job(NamedTuple):
-    """An upload, and how it came about."""
-
-    device: int
-    start_round: int
-    path: Array
-    """w^s and the k models after it, ``[k + 1, d]``."""
-    sent: Array
-    """C(g), ``[d]``."""
-    mean_squares: list[float]
-    """Mean ‖upload‖² of each round with uploads since w^s."""
-
-
-def _rounds(trial: Trial) -> list[tuple[int, list[_Job]]]:
-    f, squares, found = trial.problem, [], []
+def _rounds(trial: Trial) -> Iterator[tuple[int, list[Job], float]]:
+    """Yield number and jobs of each round with uploads, and what Lemma 1 says of them on average."""
+    squares, jobs = [0.0] * len(trial.rounds), iter(trial.jobs)
     for t, uploads in enumerate(trial.rounds):
-        jobs = []
-        for one in uploads:
-            base = trial.models[one.start_round]
-            steps = range(trial.local_steps + 1)
-            path = np.stack([base - f.local_delta(one.device, base, j, trial.local_lr) for j in steps])
-            sent = top_k(torch.from_numpy(path[0] - path[-1]), trial.compression_rate).numpy()
-            jobs.append(_Job(one.device, one.start_round, path, sent, squares[one.start_round :]))
-        squares = [*squares, float(np.mean([job.sent @ job.sent for job in jobs])) if jobs else 0.0]
-        if jobs:
-            found.append((t, jobs))
-    return found
+        if uploads:
+            own = [next(jobs) for _ in uploads]
+            bounds = [lemma1_bound(trial.global_lr, squares[one.start_round : t]) for one in uploads]
+            squares[t] = float(np.mean([job.sent @ job.sent for job in own]))
+            yield t, own, float(np.mean(bounds))
 
 
-def _pieces(trial: Trial, w: Array, job: _Job, *, scaled: bool) -> list[Array]:
+def _pieces(trial: Trial, w: Array, job: Job, *, scaled: bool) -> list[Array]:
     """Return the pieces whose sum is grad F(w) - C(g), or grad F(w) - C(g) / (eta_l k)."""
     f, lr, a = trial.problem, trial.local_lr, trial.local_lr * trial.local_steps
     now, base, g = f.gradient(w), f.gradient(job.path[0]), job.path[0] - job.path[-1]
@@ -220,7 +226,7 @@ def _pieces(trial: Trial, w: Array, job: _Job, *, scaled: bool) -> list[Array]:
     return whole
 
 
-def _distances(trial: Trial, w: Array, job: _Job) -> tuple[float, float, float]:
+def _distances(trial: Trial, w: Array, job: Job) -> tuple[float, float, float]:
     """Return ‖w - w^s‖², sum_j ‖w^s - w_i^j‖² over the steps, and ‖g‖²."""
     path = job.path
     return (
@@ -230,11 +236,8 @@ def _distances(trial: Trial, w: Array, job: _Job) -> tuple[float, float, float]:
     )
 
 
-def _lemma1(trial: Trial, jobs: list[_Job]) -> float:
-    return float(np.mean([lemma1_bound(trial.global_lr, job.mean_squares) for job in jobs]))
-
-
 def _stack(columns: list[dict[str, tuple[float, ...]]]) -> dict[str, list[Array]]:
     return {
-        name: [np.array(values) for values in zip(*(row[name] for row in columns), strict=True)] for name in columns[0]
+        name: [np.array(values) for values in zip(*(row[name] for row in columns), strict=True)]
+        for name in columns[0]
     }

@@ -1,4 +1,4 @@
-"""FedLuck's key convergence factor as a map that a reader can move: sliders for a device, its minimum found in the page.
+"""FedLuck's key convergence factor as a map with sliders for a device; the page finds the minimum by itself.
 
 Like :mod:`fl_core.report.interactive`, the figure is one piece of HTML that needs no kernel and makes no request. The
 script minimises the factor by itself and refuses to draw where its minima are not those of the planner.
@@ -29,10 +29,21 @@ from fl_core.formulas.fedluck_planner import Box, plan
 from fl_core.report.interactive import asset, html_table
 from fl_core.report.style import VERMILION
 
+OFFICIAL = Box()
+"""The authors' box."""
+
 RANGES = {"alpha": (0.005, 2.0), "beta": (0.05, 200.0), "period": (0.1, 30.0)}
 """Ends of the sliders, seconds."""
 
-BANDS = {1.01: "#FDE725", 1.05: "#A5DB36", 1.1: "#4AC16D", 1.25: "#1FA187", 1.5: "#277F8E", 2: "#365C8D", 4: "#46327E"}
+BANDS = {
+    1.01: "#FDE725",
+    1.05: "#A5DB36",
+    1.1: "#4AC16D",
+    1.25: "#1FA187",
+    1.5: "#277F8E",
+    2: "#365C8D",
+    4: "#46327E",
+}
 """Colour up to a multiple of the minimum; what is above the last one is darker."""
 BEYOND = "#2D0B45"
 
@@ -77,7 +88,7 @@ class InteractiveFactor:
 
 
 def interactive_factor(
-    devices: Mapping[str, tuple[float, float]], period_seconds: float, box: Box = Box()
+    devices: Mapping[str, tuple[float, float]], period_seconds: float, box: Box = OFFICIAL
 ) -> InteractiveFactor:
     """Make a map of phi(k, delta), Eq. 14, with sliders for alpha, beta and the length of a round.
 
@@ -110,7 +121,8 @@ def interactive_factor(
         low, high = RANGES[kind]
         if not low <= seconds <= high:
             raise SpecError(f"{kind} of {name} must lie in [{low:g}, {high:g}] s, got {seconds!r}")
-    shown = [{"name": name, "alpha": float(a), "beta": float(b)} for name, (a, b) in devices.items()]
+    times = [(float(a), float(b), float(period_seconds)) for a, b in devices.values()]
+    shown = [{"name": name, "alpha": a, "beta": b} for name, (a, b, _) in zip(devices, times, strict=True)]
     bands = [{"most": float(most), "colour": colour} for most, colour in BANDS.items()]
     data = {
         "devices": shown,
@@ -119,12 +131,12 @@ def interactive_factor(
         "ranges": RANGES,
         "bands": [*bands, {"most": None, "colour": BEYOND}],
         "threshold": COMPRESSION_THRESHOLD,
-        "checks": list(_checks([(d["alpha"], d["beta"], period_seconds) for d in shown], box)),
+        "checks": list(_checks(times, box)),
     }
     return InteractiveFactor(data, plans(devices, period_seconds, box))
 
 
-def plans(devices: Mapping[str, tuple[float, float]], period_seconds: float, box: Box = Box()) -> pd.DataFrame:
+def plans(devices: Mapping[str, tuple[float, float]], period_seconds: float, box: Box = OFFICIAL) -> pd.DataFrame:
     """Return the exact plan of each device, with what its jobs are like.
 
     Columns: ``device``, ``α`` and ``β`` (s), ``β/T̃``, ``k``, ``δ``, ``φ``, ``job`` (s), ``τ`` (Eq. 7).

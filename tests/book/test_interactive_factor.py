@@ -1,4 +1,4 @@
-"""The script of the interactive map of FedLuck's factor, in a browser without a network: its minima are the planner's."""
+"""The interactive map of FedLuck's factor, in a browser without a network: its minima are the planner's."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def test_a_device_is_chosen_by_its_name_and_its_plan_is_told(page):
     assert (k, delta, factor) == (39, 1, pytest.approx(2 / 3))
     assert here == factor
     said = ask(page, "return text('result')")
-    assert said.startswith("Smallest in the box: k = 39, δ = 1, φ = 0.6667; a job takes 7.5 s, 5 rounds, staleness 5.")
+    assert said.startswith(
+        "Smallest in the box: k = 39, δ = 1, φ = 0.6667; a job takes 7.5 s, 5 rounds, staleness 5."
+    )
     assert "β/T̃ = 2.4 is below 3.113: without bounds on k, do not compress." in said
     ask(page, "set('.flf-device', 0)")
     assert "k = 3, δ = 0.07294, φ = 4.877" in ask(page, "return text('result')")
@@ -105,7 +107,8 @@ def test_the_map_is_bright_at_the_minimum_and_darker_away_from_it(page):
     script = """
       const canvas = root.querySelector('canvas'), pen = canvas.getContext('2d');
       const [k, delta] = arguments;
-      const x = Math.log(k / 2) / Math.log(60 / 2) * canvas.width, y = (1 - Math.log(delta / 0.01) / Math.log(100)) * canvas.height;
+      const x = Math.log(k / 2) / Math.log(60 / 2) * canvas.width;
+      const y = (1 - Math.log(delta / 0.01) / Math.log(100)) * canvas.height;
       return [...pen.getImageData(Math.min(x, canvas.width - 1), Math.min(y, canvas.height - 1), 1, 1).data];"""
     assert ask(page, script, 3, 0.073) == [0xFD, 0xE7, 0x25, 255]
     assert ask(page, script, 59, 0.0101) == [0x2D, 0x0B, 0x45, 255]
@@ -124,7 +127,10 @@ def test_a_phone_shows_the_whole_figure(open_page):
     chrome = open_page(interactive_factor(DEVICES, 1.5)._repr_html_(), width=360)
     assert chrome.execute_script("return [innerWidth, document.documentElement.scrollWidth]") == [360, 360]
     assert ask(chrome, "return Math.max(...all('.flf-page *').map((e) => e.getBoundingClientRect().right))") <= 360
-    assert ask(chrome, "return Math.min(...all('.flf-page :is(button, input, select)').map((e) => e.offsetHeight))") >= 24
+    assert (
+        ask(chrome, "return Math.min(...all('.flf-page :is(button, input, select)').map((e) => e.offsetHeight))")
+        >= 24
+    )
     assert ask(chrome, "return root.querySelector('.flf-map').clientWidth") > 300
 
 

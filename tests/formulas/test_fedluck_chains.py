@@ -1,4 +1,4 @@
-"""Every inequality in the proofs of FedLuck's Theorem 1 and of the bound that repairs it, and what they cannot say."""
+"""Every inequality in the proofs of FedLuck's Theorem 1 and of its repair, and what they cannot say."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fl_core.formulas.fedluck_toys import LogCosh, timeline
 
 @pytest.mark.parametrize("trials", [theorem1_trials, rescaled_trials])
 def test_every_step_of_the_proof_holds_on_random_problems(trials) -> None:
-    frame = trials(count=12, rounds=60)
-    assert (frame["inequalities"] > 300).all()
+    frame = trials(count=8)
+    assert (frame["inequalities"] > 200).all()
     assert frame["violated"].sum() == 0
     assert (frame["measured"] <= frame["bound"]).all()
 
@@ -53,7 +53,11 @@ def test_theorem_one_is_45_times_weaker_than_the_assumption_of_bounded_gradients
     for _ in range(500):
         k, moments = int(rng.integers(1, 60)), Moments(*10 ** rng.uniform(-3, 3, 3))
         run = {"local_lr": rng.uniform(0.592, 1.408) / k, "global_lr": rng.uniform(0.01, 1), "local_steps": k}
-        rest = {"num_rounds": 10**6, "compression_rate": rng.uniform(0.01, 1), "max_staleness": int(rng.integers(1, 9))}
+        rest = {
+            "num_rounds": 10**6,
+            "compression_rate": rng.uniform(0.01, 1),
+            "max_staleness": int(rng.integers(1, 9)),
+        }
         bound = theorem1_bound(rng.uniform(0, 9), moments, **run, **rest)
         assert bound.total >= 45 * k**2 * moments.gradient
     least = theorem1_bound(
@@ -64,7 +68,7 @@ def test_theorem_one_is_45_times_weaker_than_the_assumption_of_bounded_gradients
 
 
 def test_the_rescaled_bound_counts_rounds_with_uploads_only() -> None:
-    """One device that arrives in every fifth round, on a long slope: with the empty rounds in T the bound is false."""
+    """One device that arrives in every fifth round, on a long slope: with empty rounds in T the bound is false."""
     problem, start = LogCosh(np.zeros((1, 4))), np.full(4, 10.0)
     trial = Trial(problem, start, timeline([4.5], 1.0, 4500), 0.05, 0.2, 1, 1.0)
     settings = {"local_lr": 0.05, "global_lr": 0.2, "local_steps": 1, "compression_rate": 1.0, "max_staleness": 5}
