@@ -13,7 +13,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from fl_core.formulas.fedasync_chains import inequalities, theorem2_chains, violations
+from fl_core.formulas.chains import inequalities, violations
+from fl_core.formulas.fedasync_chains import theorem2_chains
 from fl_core.formulas.fedasync_logistic import ToyLogistic
 from fl_core.formulas.fedasync_stability import mixing_characteristic, spectral_radius
 from fl_core.formulas.fedasync_theory import (

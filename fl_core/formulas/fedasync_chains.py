@@ -6,7 +6,6 @@ written out (FA-12); evaluated on `ToyW` with one client and exact gradients, so
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -97,19 +96,3 @@ def theorem2_chains(
         "9 whole run": [f(run), last],
     }
     return {name: [np.asarray(part) for part in parts] for name, parts in chains.items()}
-
-
-def violations(chains: dict[str, list[Array]], tolerance: float = 1e-12) -> int:
-    """Return how many inequalities between neighbours in `chains` are violated by more than rounding."""
-    return sum(
-        int(np.count_nonzero(low > high + tolerance * (1 + np.abs(high))))
-        for parts in chains.values()
-        for low, high in itertools.pairwise(parts)
-    )
-
-
-def inequalities(chains: dict[str, list[Array]]) -> int:
-    """Return how many inequalities between neighbours in `chains` there are."""
-    return sum(
-        int(np.broadcast(low, high).size) for parts in chains.values() for low, high in itertools.pairwise(parts)
-    )

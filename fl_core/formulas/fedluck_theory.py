@@ -98,7 +98,7 @@ def theorem1_bound(
     local_steps : int
         k >= 1, the same for all devices, with Q_l > 0 (E4).
     num_rounds : int
-        T >= 1.
+        T >= 1, rounds with uploads: the proof takes a mean over S^t, and others change nothing (E2).
     compression_rate : float
         delta in (0, 1].
     max_staleness : int
@@ -235,7 +235,8 @@ def rescaled_bound(
     """Return the terms of (L-b), a bound that holds for small steps. Derived.
 
     Compares grad F with the upload over eta_l k instead of the upload, which removes Q_l. Takes the arguments of
-    `theorem1_bound` and L > 0, with eta_g eta_l k <= 1 / L.
+    `theorem1_bound` and L > 0, with eta_g eta_l k <= 1 / L. It bounds the mean over rounds with uploads; counting
+    empty rounds in T makes it false.
 
     Raises
     ------

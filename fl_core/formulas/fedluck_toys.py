@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -126,20 +127,25 @@ class LogCosh:
         """Return grad F(w), ``[d]``."""
         return self.smoothness * np.tanh(w - self.centres).mean(axis=0)
 
+    def local_path(self, device: int, w: Array, steps: int, lr: float) -> Array:
+        """Return w and the models after each of `steps` gradient steps on F_device, Eq. 3, ``[steps + 1, d]``."""
+        path, velocity = [w], np.zeros_like(w)
+        for _ in range(steps):
+            grad = self.smoothness * np.tanh(path[-1] - self.centres[device])
+            x, velocity = local_step(path[-1], grad, velocity, lr, momentum=0.0)
+            path.append(x)
+        return np.stack(path)
+
     def local_delta(self, device: int, w: Array, steps: int, lr: float) -> Array:
         """Return w minus the model after `steps` gradient steps on F_device: Eqs. 3 and 4 without momentum."""
-        x, velocity = w, np.zeros_like(w)
-        for _ in range(steps):
-            grad = self.smoothness * np.tanh(x - self.centres[device])
-            x, velocity = local_step(x, grad, velocity, lr, momentum=0.0)
-        return w - x
+        return np.asarray(w - self.local_path(device, w, steps, lr)[-1])
 
     @property
     def gradient_bound(self) -> float:
         """G^2 = L^2 d."""
         return self.smoothness**2 * self.centres.shape[1]
 
-    @property
+    @cached_property
     def heterogeneity(self) -> float:
         """zeta^2, above ‖grad F_i - grad F‖² for every device and w; each coordinate's supremum on a fine grid."""
         w = np.linspace(self.centres.min() - 6, self.centres.max() + 6, 1201)[:, None, None]
@@ -147,7 +153,7 @@ class LogCosh:
         spread = np.abs(slopes - slopes.mean(axis=1, keepdims=True)).max(axis=0)
         return float(((self.smoothness * (spread + (w[1, 0, 0] - w[0, 0, 0]))) ** 2).sum(axis=1).max())
 
-    @property
+    @cached_property
     def minimum(self) -> float:
         """F* = min F, by bisection of the increasing derivative of each coordinate."""
         low, high = self.centres.min(axis=0), self.centres.max(axis=0)

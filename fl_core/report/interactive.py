@@ -45,9 +45,9 @@ class InteractiveTimeline:
         data = json.dumps(self.data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
         names = [html.escape(run["name"]) for run in self.data["runs"]]
         tabs = [f'<button type="button" data-run="{i}">{name}</button>' for i, name in enumerate(names)]
-        first, *rest = (_table(title, frame) for title, frame in self.tables.items())
+        first, *rest = (html_table(title, frame, "flt-scroll") for title, frame in self.tables.items())
         colours = {**COLOURS, "base": GREEN, "target": VERMILION}
-        return Template(_file("timeline.html")).substitute(
+        return Template(asset("timeline.html")).substitute(
             title="Timelines: " + ", ".join(names),
             colours=";".join(f"--flt-{name}:{colour}" for name, colour in colours.items()),
             alone="hidden" if len(names) == 1 else "",
@@ -56,8 +56,8 @@ class InteractiveTimeline:
             until=self.data["until"],
             tables=first + "".join(f"<details>{table}</details>" for table in rest),
             data=data,
-            style=_file("timeline.css"),
-            script=_file("timeline.js"),
+            style=asset("timeline.css"),
+            script=asset("timeline.js"),
         )
 
     def __repr__(self) -> str:
@@ -125,6 +125,23 @@ def interactive_timeline(
     tables = {"The same in numbers": pd.DataFrame([{"run": name, **row} for name, row in summary.items()])}
     tables |= {f"{name}: results used": _used(history, until) for name, history in histories.items()}
     return InteractiveTimeline(data, tables)
+
+
+def html_table(title: str, frame: pd.DataFrame, scrolling: str) -> str:
+    """Return a summary and a table of `frame`, to stand in a ``<details>``; `scrolling` is the class of its frame."""
+    head = "".join(f'<th scope="col">{html.escape(str(column))}</th>' for column in frame.columns)
+    rows = zip(*(map(_cell, frame[column]) for column in frame.columns), strict=True)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    title = html.escape(title)
+    return (
+        f'<summary>{title}</summary><div class="{scrolling}" tabindex="0" role="region" aria-label="{title}">'
+        f'<table class="dataframe"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def asset(name: str) -> str:
+    """Return a script, style sheet or template of this package."""
+    return files("fl_core.report").joinpath(name).read_text("utf-8")
 
 
 def _check(name: str, history: History, devices: int) -> None:
@@ -211,25 +228,10 @@ def _used(history: History, until: float) -> pd.DataFrame:
     )
 
 
-def _file(name: str) -> str:
-    return files("fl_core.report").joinpath(name).read_text("utf-8")
-
-
 def _plain(value: Any) -> Any:
     """Return a Python value that JSON knows; NaN becomes None."""
     value = getattr(value, "item", lambda: value)()
     return None if value != value else value
-
-
-def _table(title: str, frame: pd.DataFrame) -> str:
-    head = "".join(f'<th scope="col">{html.escape(str(column))}</th>' for column in frame.columns)
-    rows = zip(*(map(_cell, frame[column]) for column in frame.columns), strict=True)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    title = html.escape(title)
-    return (
-        f'<summary>{title}</summary><div class="flt-scroll" tabindex="0" role="region" aria-label="{title}">'
-        f'<table class="dataframe"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
 
 
 def _cell(value: Any) -> str:

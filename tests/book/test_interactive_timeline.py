@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,10 +15,6 @@ from fl_core.tasks import Quadratic
 from fl_core.world import Network, TraceCompute, World
 
 DEVICES, UNTIL = 3, 14.0
-HEAD = (
-    '<!doctype html><html lang="en"><meta charset="utf-8"><title>t</title>'
-    '<meta name="viewport" content="width=device-width, initial-scale=1"><body style="margin: 8px">'
-)
 
 
 def history(algorithm):
@@ -34,39 +27,6 @@ def history(algorithm):
 @pytest.fixture(scope="module")
 def histories():
     return {"sync": history(FedAvg(clients_per_round=DEVICES)), "async": history(FedAsync(concurrency=DEVICES))}
-
-
-@pytest.fixture(scope="module")
-def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
-    """Return a function that opens HTML from disk in headless Chromium, in a window of 1000 or 360 px."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    driver = shutil.which("chromedriver")
-    if not (chromium and driver):
-        if os.environ.get("FL_REQUIRE_BROWSER") == "1":
-            pytest.fail("FL_REQUIRE_BROWSER is set, but chromium or chromedriver is missing")
-        pytest.skip("needs chromium and chromedriver")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    flags = ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1000,900")
-    for flag in (*flags, "disable-background-networking", "no-first-run", "host-resolver-rules=MAP * ~NOTFOUND"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=Service(driver))
-    folder = tmp_path_factory.mktemp("pages")
-
-    def opened(body: str, width: int = 1000) -> Any:
-        page = folder / "page.html"
-        page.write_text(HEAD + body, encoding="utf-8")
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        chrome.get(page.as_uri())
-        return chrome
-
-    yield opened
-    chrome.quit()
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import sympy as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fl_core.formulas.chains import inequalities, violations
 from fl_core.formulas.fedasync import alpha_t, local_factor, max_stable_lr, prox_gradient
-from fl_core.formulas.fedasync_chains import inequalities, theorem2_chains, violations
+from fl_core.formulas.fedasync_chains import theorem2_chains
 from fl_core.formulas.fedasync_logistic import ToyLogistic
 from fl_core.formulas.fedasync_stability import (
     delta_characteristic,
