@@ -1,8 +1,8 @@
 """When a FedASMU device asks for a fresh model: meta-model, Q-table and fixed slots (Eqs. 5 and 6, section 2.5).
 
 Source: Liu et al., "FedASMU" (AAAI 2024). A slot k = 1 .. K_s is the number of local epochs after which a device
-asks; with E epochs there are K_s = E - 1. A device's first slot comes from the server's meta-model, an LSTM trained by
-REINFORCE; the later ones from a table on the device, by Q-learning. Vectors are one flat float64 tensor.
+asks; with E epochs there are K_s = E - 1. A device's first slot comes from the server's meta-model, an LSTM trained
+by REINFORCE; the later ones from a table on the device, by Q-learning. Vectors are one flat float64 tensor.
 """
 
 from __future__ import annotations

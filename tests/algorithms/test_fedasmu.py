@@ -142,7 +142,8 @@ def test_c34_also_with_a_network_on_images():
     def history(algorithm: Any) -> Any:
         spec = RunSpec(
             algorithm=algorithm, model="linear", world=World.named("fedasmu", devices=20), budget={"updates": 12},
-            training={"epochs": 1}, partition="dirichlet(alpha=0.5)",
+            partition={"kind": "iid", "samples_per_device": 30}, training={"epochs": 1},
+            evaluation={"every_updates": None},
         )  # fmt: skip
         return spec.simulation().run("sequential")
 
@@ -239,9 +240,8 @@ def test_every_weight_follows_from_the_whole_record_of_the_run():
 
 
 def test_printed_signs_move_the_weights_the_other_way():
-    runs = {
-        form: simulate(Recorded(server_grad=form, project=False, **LIVELY), 120) for form in ("derived", "printed")
-    }
+    slowly = {**LIVELY, **dict.fromkeys(RATES, 1e-3), "project": False}
+    runs = {form: simulate(FedASMU(server_grad=form, **slowly), 120) for form in ("derived", "printed")}
     for form, run in runs.items():
         columns, start = log(run), {}
         for t in np.flatnonzero(np.isfinite(columns["inner_product"])):
@@ -424,8 +424,10 @@ def test_a_request_that_brings_nothing_leaves_no_trace_in_what_is_learned():
 ONE = Quadratic([[1.0] * 6], [[0.0] * 6], [3.0] * 6)
 
 
-@pytest.mark.parametrize(("semantics", "slots"), [("after_epoch", {1, 2, 3}), ("before_epoch", {1, 2, 3, 4})])
-def test_first_slots_come_from_the_meta_model_and_later_ones_from_the_q_table(semantics, slots):
+@pytest.mark.parametrize(("semantics", "count"), [("after_epoch", 3), ("before_epoch", 4)])
+def test_first_slots_come_from_the_meta_model_and_later_ones_from_the_q_table(semantics, count):
+    """Before the first epoch there is never anything newer, as downloads take no time here."""
+    slots = set(range(1 + count - 3, count + 1))
     run = simulate(FedASMU(slot_semantics=semantics, lr_rl=0.0, **LIVELY), 200)
     columns = log(run)
     seen: dict[int, list[int]] = {}
@@ -438,7 +440,7 @@ def test_first_slots_come_from_the_meta_model_and_later_ones_from_the_q_table(se
     assert all(abs(a - b) <= 1 for mine in seen.values() for a, b in zip(mine[1:], mine, strict=False))
     for device, mine in seen.items():
         table = run.device_state[device]["q_table"]
-        assert table.shape == (len(slots), 3)
+        assert table.shape == (count, 3)
         assert table.any() == (len(mine) > 1 or run.device_state[device]["last_slot"] != mine[-1])
 
 
@@ -509,10 +511,11 @@ def test_every_executor_gives_the_same_run():
     np.testing.assert_allclose(batched.model, reference.model, rtol=1e-9)
 
 
-def test_it_learns_images_with_dropout_free_and_batch_norm_networks():
+def test_it_learns_images():
     spec = RunSpec(
         algorithm={"name": "fedasmu", "lambda_0": matched_lambda(40, 5), "gamma_0": matched_lambda(40, 5)},
         model="linear", world=World.named("fedasmu", devices=50, epochs=3), budget={"updates": 40},
+        partition={"kind": "iid", "samples_per_device": 200},
         training={"lr": 0.1, "epochs": 3, "batch_size": 64}, evaluation={"every_updates": None},
     )  # fmt: skip
     assert spec.simulation().run().evaluations["test_accuracy"][-1] > 0.7

@@ -57,7 +57,7 @@ def test_exactly_one_request_is_made(logits) -> None:
 def test_o10_d7_the_gradient_of_the_expected_reward_whatever_the_baseline() -> None:
     z, rewards = LOGITS.clone().requires_grad_(), torch.tensor([0.02, 0.10, 0.05, -0.03], dtype=torch.float64)
     expected = log_probabilities(z).exp() @ rewards
-    assert float(expected) == close(0.0359264801383)
+    assert expected.item() == close(0.0359264801383)
     (exact,) = torch.autograd.grad(expected, z)
     for baseline in (0.04, 0.0, -3.0):
         found = torch.zeros(3, dtype=torch.float64)
