@@ -12,7 +12,8 @@ from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
-from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Trained, TrainJob
+from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
+from fl_core.runtime.settings import LocalTraining
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Objective
 from fl_core.world import DeviceProfile
@@ -169,6 +170,16 @@ class DeviceHandle:
         return self._run.segments
 
     @property
+    def training(self) -> LocalTraining:
+        """The run's settings of local training."""
+        return self._run.training
+
+    @property
+    def lr(self) -> float:
+        """Step size of this task as the run's settings say: that of the version with which it was triggered."""
+        return self._run.training.lr_at(self._trigger_snapshot.version)
+
+    @property
     def state(self) -> dict[str, Any]:
         """Plain data that the device keeps between triggers."""
         return self._run.device_state.setdefault(self.id, {})
@@ -198,12 +209,39 @@ class DeviceHandle:
             snapshot = await self._request()
         self._snapshot = None
         if self._seconds is None:
-            seconds = self.profile.down_seconds(snapshot.model.nbytes)
-            if not self._run.plain:
-                await self._spend("download", seconds)
-            elif seconds:
-                await sleep_until(self._run.kernel.now + seconds, Kind.PROGRESS)
+            await self._transfer(snapshot)
         return snapshot
+
+    async def download_newer(self, than: Snapshot) -> Snapshot | None:
+        """Ask for a global model that is newer than `than` and receive it; None if there is none.
+
+        The question takes no time, and an answer that there is none takes none and no bytes either. It is put after
+        the arrivals of that instant, and waits while the server is down.
+
+        Raises
+        ------
+        RunError
+            If the world draws staleness: then there is no time at which a device could ask.
+        """
+        if self._seconds is not None:
+            raise RunError(
+                f"{self} cannot ask for a newer model: this world draws staleness instead of simulating time"
+            )
+        snapshot = await self._request(than.version)
+        if snapshot is not None:
+            await self._transfer(snapshot)
+        return snapshot
+
+    async def ask(self, question: Any) -> Any:
+        """Return what the algorithm's ``answer(server, device, question)`` says, at once.
+
+        For numbers that travel with a model: neither time nor bytes are counted.
+        """
+        if self._replay:
+            return self._replayed()
+        answer = self._run.algorithm.answer(self._server, self, question)
+        self._record(answer)
+        return answer
 
     async def train(
         self,
@@ -224,7 +262,7 @@ class DeviceHandle:
             Local work: mini-batches, or passes over the device's data, at least 1; by default as the run's settings
             say.
         lr : float, optional
-            Step size; by default as the run's settings say.
+            Step size; by default :attr:`lr`.
         objective : Objective, optional
             A term added to the local loss.
 
@@ -243,7 +281,7 @@ class DeviceHandle:
             steps = epochs * per_epoch  # type: ignore[operator]  # one of the two is given
         if steps < 1:
             raise RunError(f"{self} cannot train for {steps} steps: steps and epochs must be at least 1")
-        lr = settings.lr if lr is None else lr
+        lr = self.lr if lr is None else lr
         self._calls += 1
         key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
         job = TrainJob(model, self.id, samples, steps, settings.batch_size, lr, settings.weight_decay, objective, key)
@@ -290,6 +328,26 @@ class DeviceHandle:
         """Return the mean loss of `model` ``[d]`` on the device's first `samples` training samples; takes no time."""
         job = LossJob(model, self.id, self.num_samples if samples is None else samples)
         return float(await self._work(job, 0.0))
+
+    async def peek(self, model: Tensor, *, others: Sequence[Tensor] = ()) -> Peek:
+        """Look at the mini-batch with which the next :meth:`train` begins; takes no time and is no step.
+
+        Parameters
+        ----------
+        model : Tensor
+            ``[d]``; the gradient is that of the first step of a training that begins with it.
+        others : sequence of Tensor
+            Further models ``[d]`` whose loss is wanted.
+        """
+        settings, samples = self._run.training, self.num_samples
+        if not samples:
+            raise self._no_samples()
+        key = (self._run.seed, "batches", self.id, self.trigger, self._calls + 1)
+        cursor = self.state.get("cursor", 0) if settings.order == "cyclic" else None
+        seen: Peek = await self._work(
+            PeekJob(model, tuple(others), self.id, samples, settings.batch_size, key, cursor), 0.0
+        )
+        return seen
 
     async def upload(self, *, based_on: Snapshot, bytes_up: float | None = None, **payload: Any) -> None:
         """Send `payload` to the server, once per task; returns when the server has it.
@@ -373,8 +431,19 @@ class DeviceHandle:
             self._record()
         return None
 
-    async def _request(self) -> Snapshot:
-        """Ask the server for its newest model; it answers after the arrivals of that instant, and when it is up."""
+    async def _transfer(self, snapshot: Snapshot) -> None:
+        """Let the time of a download pass."""
+        seconds = self.profile.down_seconds(snapshot.model.nbytes)
+        if not self._run.plain:
+            await self._spend("download", seconds)
+        elif seconds:
+            await sleep_until(self._run.kernel.now + seconds, Kind.PROGRESS)
+
+    async def _request(self, than: int = -1) -> Any:
+        """Ask the server for a model newer than version `than`, or return None.
+
+        It answers after the arrivals of that instant, and when it is up.
+        """
         if self._replay:
             return self._replayed()
         kernel = self._run.kernel
@@ -382,7 +451,7 @@ class DeviceHandle:
         await sleep_until(max(kernel.now, self._server.up_at), Kind.REQUEST)
         while kernel.now < self._server.up_at:  # it went down again meanwhile
             await sleep_until(self._server.up_at, Kind.REQUEST)
-        snapshot = self._server.send_snapshot()
+        snapshot = self._server.send_snapshot(than)
         self._record(snapshot)
         return snapshot
 

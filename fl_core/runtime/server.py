@@ -24,7 +24,7 @@ from fl_core.runtime.idle import IdleSet
 from fl_core.runtime.kernel import Kind, Process, park
 from fl_core.streams import stream
 from fl_core.tasks import POOLED
-from fl_core.world.triggers import Continuous, Sampled
+from fl_core.world.triggers import Continuous, Sampled, Trigger
 
 if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
@@ -332,12 +332,14 @@ class ServerHandle:
         released, self._released = list(self._released), {}
         return released
 
-    def keep_busy(self, concurrency: int) -> Coroutine[Any, Any, None]:
+    def keep_busy(self, concurrency: int | Trigger) -> Coroutine[Any, Any, None]:
         """Keep `concurrency` tasks in flight: idle devices are triggered, drawn uniformly; one turn of that.
 
-        If the world declares a trigger (or sampled staleness), that decides instead and `concurrency` has no meaning.
+        Instead of a number, another trigger may be given. If the world declares one (or sampled staleness), that
+        decides, and what is given here has no meaning.
         """
-        return (self._declared or _continuous(concurrency)).turn(self)
+        default = _continuous(concurrency) if isinstance(concurrency, int) else concurrency
+        return (self._declared or default).turn(self)
 
     async def exchange(self) -> dict[int, Snapshot]:
         """Return, by number, the present model of this server and of each neighbour.
@@ -410,8 +412,14 @@ class ServerHandle:
         self._wake("version")
         run.committed()
 
-    def send_snapshot(self) -> Snapshot:
-        """Hand out the present model to a device that asks for it, and count the transfer."""
+    def versions_in_use(self) -> set[int]:
+        """Return the versions that the tasks in flight began with."""
+        return {h._trigger_snapshot.version for h in self._run.handles if h._server is self}
+
+    def send_snapshot(self, than: int = -1) -> Snapshot | None:
+        """Hand out the present model to a device that asks for one newer than `than`, and count the transfer."""
+        if self._committed_at <= than:
+            return None
         self._count_download()
         return self._current()
 

@@ -29,7 +29,10 @@ TINY = [
     *("--algorithm", "fedasync", "--set", "model=linear", "--set", "world.devices=5", "--set", "concurrency=2"),
     *("--set", "partition.samples_per_device=50", "--set", "budget.updates=5"),
 ]
-ALGORITHMS = "fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, sgd"
+ALGORITHMS = (
+    "fedasmu, fedasmu_0, fedasmu_da, fedasmu_fa, fedasmu_h1, fedasmu_h2, fedasmu_h3, fedasync, fedavg, fedavg_topk, "
+    "fedbuff, fedluck, fedper, sgd"
+)
 COMMANDS = ["run", "list", "plan", "regenerate", "book", "doctor", "bench"]
 
 
