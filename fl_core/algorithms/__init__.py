@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from fl_core.algorithms.asofed import ASOFed
+from fl_core.algorithms.asyncpart import AsyncPart
 from fl_core.algorithms.base import ALGORITHMS, Algorithm, make_algorithm, register
 from fl_core.algorithms.fedasync import FedAsync
 from fl_core.algorithms.fedavg import FedAvg
 from fl_core.algorithms.fedavg_topk import FedAvgTopK
 from fl_core.algorithms.fedbuff import FedBuff
+from fl_core.algorithms.feddelay import FedDelay
+from fl_core.algorithms.feddyn import FedDyn
 from fl_core.algorithms.fedluck import FedLuck
 from fl_core.algorithms.fedper import FedPer, PeriodicAggregation
+from fl_core.algorithms.fedprox import FedProx
+from fl_core.algorithms.fedsa import FedSA
+from fl_core.algorithms.moon import MOON
+from fl_core.algorithms.port import PORT
 from fl_core.algorithms.sgd import SGD
+from fl_core.algorithms.syncdrop import SyncDrop
 
 __all__ = [
-    "ALGORITHMS", "SGD", "Algorithm", "FedAsync", "FedAvg", "FedAvgTopK", "FedBuff", "FedLuck", "FedPer",
-    "PeriodicAggregation", "make_algorithm", "register",
+    "ALGORITHMS", "MOON", "PORT", "SGD", "ASOFed", "Algorithm", "AsyncPart", "FedAsync", "FedAvg", "FedAvgTopK",
+    "FedBuff", "FedDelay", "FedDyn", "FedLuck", "FedPer", "FedProx", "FedSA", "PeriodicAggregation", "SyncDrop",
+    "make_algorithm", "register",
 ]  # fmt: skip

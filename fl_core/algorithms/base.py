@@ -41,6 +41,10 @@ class Algorithm(BaseModel):
         trained = await device.train(snapshot.model)
         await device.upload(model=trained.model, based_on=snapshot)
 
+    def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> Any:
+        """Return what the server says when `device` asks (``device.ask(question)``); it may read ``server.state``."""
+        raise NotImplementedError
+
     def most_in_flight(self) -> int | None:
         """Return how many devices the algorithm needs at once, so that a world that is too small is refused."""
         return None

@@ -24,9 +24,10 @@ from fl_core.runtime.idle import IdleSet
 from fl_core.runtime.kernel import Kind, Process, park
 from fl_core.streams import stream
 from fl_core.tasks import POOLED
-from fl_core.world.triggers import Continuous, Sampled
+from fl_core.world.triggers import Continuous, Sampled, Trigger
 
 if TYPE_CHECKING:
+    from fl_core.models.units import Units
     from fl_core.runtime.simulation import Simulation
 
 Select = Callable[[Any], "list[Upload] | None"]
@@ -138,6 +139,36 @@ class ServerHandle:
     def num_parameters(self) -> int:
         """How many entries at the beginning of a model are trained; those behind are statistics."""
         return self._run.lengths["gradient"]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the parameter tensors, in their order in a model; only ``(p,)`` if the task has no layers."""
+        return self._run.shapes
+
+    @property
+    def hidden_units(self) -> tuple[Units, ...]:
+        """Units of the model that a smaller one can do without, by layer.
+
+        Raises
+        ------
+        SpecError
+            If that is not known of this network.
+        """
+        return self._run.hidden_units
+
+    @property
+    def declared_seconds(self) -> np.ndarray:
+        """Return ``[n]`` seconds per local step, or epoch, of its devices, before what is drawn for each task."""
+        return self._run.devices.seconds[self.devices.start : self.devices.stop]
+
+    @property
+    def base_versions(self) -> dict[int, int]:
+        """The version that each device works from whose upload is still to come; the oldest, if it has several."""
+        found: dict[int, int] = {}
+        for handle in self._run.handles:
+            if handle._server is self and not handle._sent:
+                found.setdefault(handle.id, handle._trigger_snapshot.version)
+        return found
 
     @property
     def sampled(self) -> bool:
@@ -332,12 +363,14 @@ class ServerHandle:
         released, self._released = list(self._released), {}
         return released
 
-    def keep_busy(self, concurrency: int) -> Coroutine[Any, Any, None]:
+    def keep_busy(self, concurrency: int | Trigger) -> Coroutine[Any, Any, None]:
         """Keep `concurrency` tasks in flight: idle devices are triggered, drawn uniformly; one turn of that.
 
-        If the world declares a trigger (or sampled staleness), that decides instead and `concurrency` has no meaning.
+        Instead of a number, another trigger may be given. If the world declares one (or sampled staleness), that
+        decides, and what is given here has no meaning.
         """
-        return (self._declared or _continuous(concurrency)).turn(self)
+        default = _continuous(concurrency) if isinstance(concurrency, int) else concurrency
+        return (self._declared or default).turn(self)
 
     async def exchange(self) -> dict[int, Snapshot]:
         """Return, by number, the present model of this server and of each neighbour.

@@ -18,6 +18,11 @@ class LocalTraining(_Settings):
     ----------
     lr : float
         Step size of local SGD, > 0.
+    lr_decay : float
+        Factor of the step size, in (0, 1], after every `lr_decay_versions` versions (FedASMU, A06). A task keeps the
+        one of the version with which it was triggered.
+    lr_decay_versions : int
+        How many versions a step size lasts.
     batch_size : int
         Samples per mini-batch; the last one of an epoch may be smaller.
     epochs : int
@@ -45,6 +50,12 @@ class LocalTraining(_Settings):
     momentum: float = Field(0.0, ge=0, lt=1)
     momentum_reset: bool = True
     order: Literal["shuffled", "cyclic"] = "shuffled"
+    lr_decay: float = Field(1.0, gt=0, le=1)
+    lr_decay_versions: int = Field(10, ge=1)
+
+    def lr_at(self, version: int) -> float:
+        """Return the step size of a task that is triggered with `version`."""
+        return self.lr if self.lr_decay == 1 else self.lr * self.lr_decay ** (version // self.lr_decay_versions)
 
 
 class Warmup(_Settings):
