@@ -92,7 +92,7 @@ def compute_together(
     if shape.kind is TrainJob:
         last = [None] * len(jobs) if velocity is None else rows(velocity)
         return [Trained(model, loss, steps, v) for model, loss, v in zip(rows(models), means, last, strict=True)]
-    return [Gradient(gradient, loss) for gradient, loss in zip(rows(gradients), means, strict=True)]
+    return [Gradient(g, loss, shape.sizes[0]) for g, loss in zip(rows(gradients), means, strict=True)]
 
 
 def rows(matrix: Tensor) -> list[Tensor]:

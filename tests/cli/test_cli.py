@@ -29,7 +29,7 @@ TINY = [
     *("--algorithm", "fedasync", "--set", "model=linear", "--set", "world.devices=5", "--set", "concurrency=2"),
     *("--set", "partition.samples_per_device=50", "--set", "budget.updates=5"),
 ]
-ALGORITHMS = "fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, sgd"
+ALGORITHMS = "fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, gsgm, kasync, sasgd, sgd, twafl, wkafl, zenopp"
 COMMANDS = ["run", "list", "plan", "regenerate", "book", "doctor", "bench"]
 
 

@@ -16,7 +16,10 @@ import numpy as np
 import pytest
 import torch
 
-from fl_core.algorithms import ALGORITHMS, SGD, Algorithm, FedAsync, FedAvg, FedAvgTopK, FedBuff, FedLuck, FedPer
+from fl_core.algorithms import (
+    ALGORITHMS, GSGM, SASGD, SGD, TWAFL, WKAFL, Algorithm, FedAsync, FedAvg, FedAvgTopK, FedBuff, FedLuck, FedPer,
+    KAsync, ZenoPP,
+)  # fmt: skip
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.fedasync import mix
@@ -135,6 +138,12 @@ PROGRAMS = {
     "fedper": FedPer(period_seconds=3.0, compressor="randomk(delta=0.5)"),
     "fedbuff": FedBuff(buffer=2, concurrency=4, compressor="topk(delta=0.5)", error_feedback=True),
     "fedavg_topk": FedAvgTopK(clients_per_round=3),
+    "kasync": KAsync(num_aggregated=2, lr=0.1, client_snapshot="aliased"),
+    "twafl": TWAFL(num_aggregated=2, lr=0.1),
+    "sasgd": SASGD(num_aggregated=2, lr=0.1),
+    "gsgm": GSGM(num_aggregated=3, lr=0.1),
+    "wkafl": WKAFL(num_aggregated=3, lr=0.1, stage_threshold=9.0, stage_loss_window=3),
+    "zenopp": ZenoPP(lr=0.1, server_samples=20, validation_batch=5),
     "everything": Everything(),
     "patient": Patient(),
 }
