@@ -16,6 +16,7 @@ from fl_core.algorithms.wkafl import WKAFL
 from fl_core.algorithms.zenopp import ZenoPP
 
 __all__ = [
-    "ALGORITHMS", "GSGM", "SASGD", "SGD", "TWAFL", "WKAFL", "Algorithm", "FedAsync", "FedAvg", "FedAvgTopK", "FedBuff",
-    "FedLuck", "FedPer", "KAsync", "KAsynchronous", "PeriodicAggregation", "ZenoPP", "make_algorithm", "register",
+    "ALGORITHMS", "GSGM", "SASGD", "SGD", "TWAFL", "WKAFL", "Algorithm", "FedAsync", "FedAvg", "FedAvgTopK",
+    "FedBuff", "FedLuck", "FedPer", "KAsync", "KAsynchronous", "PeriodicAggregation", "ZenoPP", "make_algorithm",
+    "register",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""GSGM: nobody contributes twice in a round, and a momentum of whole rounds (Li et al., 2019), as WKAFL compares it."""
+"""GSGM as WKAFL compares it: nobody contributes twice in a round, and a momentum of rounds (Li et al., 2019)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class GSGM(KAsynchronous):
     Attributes
     ----------
     momentum_alpha : float
-        Weight alpha of the last round's mean direction; 0 leaves the rounds alone, which is what the authors' programs
-        apply (E9).
+        Weight alpha of the last round's mean direction; 0 leaves the rounds alone, which is what the authors'
+        programs apply (E9).
     restart : str
         What a device computes on in the next round: the model made from its last gradient (``"use"``; staleness has
         the mean P / K - 1, as without rounds), or the newest when the round begins (``"round"``, BL-3.17; half of

@@ -64,8 +64,8 @@ class WKAFL(KAsynchronous):
     stage_loss_window : int
         The loss is averaged over so many updates (A4).
     without : str or None
-        ``"selection"``: the estimate is applied, in one stage; ``"staleness"``: no weights by staleness, and a constant
-        learning rate; ``"non_iidness"``: no momentum.
+        ``"selection"``: the estimate is applied, in one stage; ``"staleness"``: no weights by staleness, and a
+        constant learning rate; ``"non_iidness"``: no momentum.
     """
 
     momentum_alpha: float = Field(0.1, ge=0, lt=1)
@@ -116,7 +116,7 @@ class WKAFL(KAsynchronous):
         )
 
     def rate(self, min_staleness: float) -> float:
-        """Return the learning rate of an update whose freshest gradient has missed `min_staleness` updates, Eq. 10."""
+        """Return the learning rate where the freshest gradient has missed `min_staleness` updates, Eq. 10."""
         factor = 0.0 if self.without == "staleness" else self.lr_staleness_factor
         return learning_rate(self.lr, min_staleness, factor, self.staleness_offset)
 

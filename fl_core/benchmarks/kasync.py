@@ -40,8 +40,9 @@ class Gradients(Plain):
 
 
 @part(
-    "WKAFL, LeNet-5, Fashion-MNIST, 3,000 devices in flight, 10 gradients of 4 images a version: against a bare loop on "
-    "one thread that computes the same gradients and nothing else; peak memory of a whole process after 1,500 versions",
+    "WKAFL, LeNet-5, Fashion-MNIST, 3,000 devices in flight, 10 gradients of 4 images a version: against a bare loop "
+    "on one thread that computes the same gradients and nothing else; peak memory of a whole process after 1,500 "
+    "versions",
     Target("ratio", ">=", 0.9, size=3000),
     Target("peak memory", "<=", 1536, size=3000),
     sizes="devices",

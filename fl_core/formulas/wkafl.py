@@ -1,4 +1,4 @@
-"""WKAFL's server step: momentum, clipping, the estimate of the global gradient, selection, learning rate (Eqs. 2 to 10).
+"""WKAFL's server step: momentum, clipping, estimate of the global gradient, selection, learning rate (Eqs. 4 to 10).
 
 Source: Zhou, Li, Ren & Yang, "Towards Efficient and Stable K-Asynchronous Federated Learning with Unbounded Stale
 Gradients on Non-IID Data" (IEEE TPDS, 2022). (W-x), D-n, E-n and A-n are those of the project's specification.
@@ -181,11 +181,11 @@ def estimate(clipped: Tensor, weights: Tensor) -> Tensor:
 
 
 def similarities(clipped: Tensor, estimate: Tensor) -> Tensor:
-    """Return the cosine ``[K]`` of every row with the estimate, Eq. 6; 1 for a row of zeros, 0 if the estimate is 0."""
+    """Return the cosine ``[K]`` of every row with the estimate, Eq. 6: 1 for a row of 0, 0 if the estimate is."""
     norms, length = torch.linalg.vector_norm(clipped, dim=1), torch.linalg.vector_norm(estimate)
     if not length:
         return torch.zeros_like(norms)
-    return torch.where(norms > 0, clipped @ estimate / (norms * length), 1.0)
+    return torch.where(norms > 0, clipped @ (estimate / length) / norms, 1.0)
 
 
 def selection_weights(sims: Tensor, sim_beta: float, sim_min: float, log_prior: Tensor | None = None) -> Tensor:
@@ -200,8 +200,8 @@ def selection_weights(sims: Tensor, sim_beta: float, sim_min: float, log_prior: 
     sim_min : float
         Threshold in [0, 1]; a similarity equal to it is consistent.
     log_prior : Tensor, optional
-        ``[K]``, logarithms of factors of the scores. The authors' EMNIST MNIST and CIFAR10 programs multiply them by the
-        weights of Eq. 5 (E33): ``-DECAY * staleness``.
+        ``[K]``, logarithms of factors of the scores. The authors' EMNIST MNIST and CIFAR10 programs multiply them by
+        the weights of Eq. 5 (E33): ``-DECAY * staleness``.
 
     Raises
     ------
@@ -256,5 +256,5 @@ def stage_loss(losses: Sequence[float], rule: StageRule = "mean_loss") -> float:
 
 
 def enters_stage2(recent: Sequence[float], threshold: float) -> bool:
-    """Return whether the mean of the `recent` values of `stage_loss` is at most epsilon (one value as printed, A4)."""
+    """Return whether the mean of the `recent` values of `stage_loss` is at most epsilon (printed: of one, A4)."""
     return sum(recent) / len(recent) <= threshold

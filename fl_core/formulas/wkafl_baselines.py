@@ -70,7 +70,7 @@ def twafl_weights(
 
 
 def sasgd_weights(staleness: Sequence[float], divide: bool = True) -> Tensor:
-    """Return SASGD's weights 1 / (K (tau_i + 1)), W-e (BL-3.16): the printed 1 / tau is infinite for a fresh one (E7).
+    """Return SASGD's weights 1 / (K (tau_i + 1)), W-e (BL-3.16); the printed 1 / tau is infinite if fresh (E7).
 
     Parameters
     ----------
@@ -101,7 +101,9 @@ def gsgm_direction(mean_grad: Tensor, round_momentum: Tensor, momentum_alpha: fl
     return mean_grad + momentum_alpha * round_momentum
 
 
-def gsgm_accumulate(partial: Tensor, direction: Tensor, count: int, num_clients: int, *, by_commit: bool = False) -> Tensor:
+def gsgm_accumulate(
+    partial: Tensor, direction: Tensor, count: int, num_clients: int, *, by_commit: bool = False
+) -> Tensor:
     """Return A + (K / P) u, which at the end of a round is the next M, the mean of the round's u (BL-3.18).
 
     Parameters

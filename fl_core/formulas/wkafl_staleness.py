@@ -1,12 +1,12 @@
-"""How stale gradients are when the first K of P make an update: exact identities and the law of equal devices (D7 to D9).
+"""How stale gradients are when the first K of P make an update: identities, and the law of equal devices (D7 to D9).
 
 Source: Zhou et al., "Towards Efficient and Stable K-Asynchronous Federated Learning ..." (IEEE TPDS, 2022), Section
 6.3.1 for P / (2 K), Section 5 for P / K as the level of staleness, Section 6.2 for the metrics; the derivations are
 this book's. D-n and (W-x) are those of the project's specification.
 
 `staleness` of a gradient that is used: updates missed since its device received the model (fresh = 0). `age` of any
-device at any update: the same, whether it is used or not. Without memory means: durations independent and exponential,
-so that each update uses a uniform draw of K of the P devices.
+device at any update: the same, whether it is used or not. Without memory means: durations independent and
+exponential, so that each update uses a uniform draw of K of the P devices.
 """
 
 from __future__ import annotations
@@ -242,9 +242,7 @@ def k_asynchronous(
     return _schedule(np.array(used), num_clients, np.array(seconds))
 
 
-def uniform_draws(
-    num_clients: int, num_aggregated: int, num_iterations: int, rng: np.random.Generator
-) -> Schedule:
+def uniform_draws(num_clients: int, num_aggregated: int, num_iterations: int, rng: np.random.Generator) -> Schedule:
     """Return the schedule of the authors' programs: each update uses a uniform draw of K of the P clients (A1).
 
     Raises

@@ -1,8 +1,8 @@
 """WKAFL's two theorems as numbers: Theorem 5.1 (Eq. 13), Theorem 5.3 (Eq. 14), their conditions and their rates.
 
-Source: Zhou et al., "Towards Efficient and Stable K-Asynchronous Federated Learning ..." (IEEE TPDS, 2022), Section 5;
-indices and conditions corrected (E12 to E14, E16), the derivations are this book's (D10 to D13). E-n, D-n, (C1) and (C2)
-are those of the project's specification.
+Source: Zhou et al., "Towards Efficient and Stable K-Asynchronous Federated Learning ..." (IEEE TPDS, 2022), Section
+5; indices and conditions corrected (E12 to E14, E16), the derivations are this book's (D10 to D13). E-n, D-n, (C1)
+and (C2) are those of the project's specification.
 
 Symbols: eta_j `lrs` ``[J]``; alpha `momentum_alpha` in [0, 1); L `smoothness`; sigma_c^2 / m `noise`; M_c / m
 `noise_slope`; G^2 `dissimilarity_sq`; sigma_g^2 `est_error_sq`; sigma_e^2 and M_e `spread_var` and `spread_slope`; B
@@ -100,7 +100,7 @@ def theorem51_bound(
 
 
 def lr_limit_noise(num_iterations: int, momentum_alpha: float, smoothness: float, noise_slope: float = 0.0) -> float:
-    """Return the largest constant learning rate with (C1): eta_j <= 1 / (2 L s_j (1 + M_c / m)), s_j missing in print.
+    """Return the largest constant learning rate with (C1), eta_j <= 1 / (2 L s_j (1 + M_c / m)); print lacks s_j.
 
     Raises
     ------
@@ -147,8 +147,8 @@ def printed_condition(
 ) -> float:
     """Return the left side of Theorem 5.1's second condition as printed, for M_c = 0, which should be below 1/4.
 
-    L^2 sum_{t >= l} (J - tau_t) alpha^(-t) sum_{k = l}^t eta_k^2 s_k alpha^k, at the worst l = 1. It grows like alpha^(-J):
-    the longer a run, the smaller the learning rate that it allows, and Remark 5.2 is empty (E13).
+    L^2 sum_{t >= l} (J - tau_t) alpha^(-t) sum_{k = l}^t eta_k^2 s_k alpha^k, at the worst l = 1. It grows like
+    alpha^(-J): the longer a run, the smaller the learning rate that it allows, and Remark 5.2 is empty (E13).
 
     Raises
     ------
@@ -160,11 +160,13 @@ def printed_condition(
     t = np.arange(1, num_iterations + 1)
     s = momentum_mass(num_iterations, momentum_alpha)
     pulled = np.cumsum(lr**2 * s * momentum_alpha**t)
-    return float(smoothness**2 * ((num_iterations - np.maximum(1, t - max_staleness)) * momentum_alpha**-t * pulled).sum())
+    return float(
+        smoothness**2 * ((num_iterations - np.maximum(1, t - max_staleness)) * momentum_alpha**-t * pulled).sum()
+    )
 
 
 def squared_delay_sum(momentum_alpha: Any, max_staleness: Any) -> Any:
-    """Return sum_{r >= 0} alpha^r (r + tau)^2, by which staleness and momentum enter Remark 5.2 (D11); also symbolic."""
+    """Return sum_{r >= 0} alpha^r (r + tau)^2: staleness and momentum in Remark 5.2 (D11); also symbolic."""
     a, tau = momentum_alpha, max_staleness
     return tau**2 / (1 - a) + 2 * tau * a / (1 - a) ** 2 + a * (1 + a) / (1 - a) ** 3
 
@@ -199,7 +201,7 @@ def remark52_terms(
     max_staleness: Any,
     gap: Any,
 ) -> RateTerms:
-    """Return what Theorem 5.1 gives divided by eta / 2; with eta = sqrt(K / J) it is O(1/sqrt(K J) + 1/J + G^2).
+    """Return Theorem 5.1 divided by eta / 2; with eta = sqrt(K / J) it is O(1/sqrt(K J) + 1/J + G^2).
 
     Remark 5.2, with the sums bounded by `squared_delay_sum` and s_j by 1 / (1 - alpha); takes numbers or symbols.
     """
@@ -227,7 +229,7 @@ def drift_factor(
 
 
 class Theorem53(NamedTuple):
-    """Both sides of (14): 1/J sum_j V_j ‖grad F(w_j)‖² is at most `bound` if all V_j >= 0 and eta_j <= 1 / (L s_j)."""
+    """(14): 1/J sum_j V_j ‖grad F(w_j)‖² is at most `bound` if all V_j >= 0 and eta_j <= 1 / (L s_j)."""
 
     coefficients: Floats
     """V_j, ``[J]``; none is below 0 only if M_e is at most about (1 - alpha) / 6 (E17)."""

@@ -64,7 +64,7 @@ def stale_cloud(
 
 
 def relative_non_iid_variance(variance: Any, num_previous: Any, momentum_alpha: Any) -> Any:
-    """Return (v + alpha^2 v / n) / (1 + alpha)^2: what momentum makes of the non-IID error, relative to the signal (D2).
+    """Return (v + alpha^2 v / n) / (1 + alpha)^2, the variance of the non-IID error relative to the signal (D2).
 
     Momentum from the mean of n gradients with independent errors of variance v, at nearly the same model. Always
     below v for alpha > 0; takes numbers or symbols.
@@ -156,8 +156,8 @@ def clipped_path(
 ) -> ClippedRun:
     """Return a path on F = w'Aw / 2 whose estimates and gradients have known errors: problem T2 (D12).
 
-    The estimate is the gradient plus noise, a gradient is the estimate plus noise, clipped by Eq. 9; weights are drawn
-    from a Dirichlet distribution. Momentum is the aggregated one.
+    The estimate is the gradient plus noise, a gradient is the estimate plus noise, clipped by Eq. 9; weights are
+    drawn from a Dirichlet distribution. Momentum is the aggregated one.
 
     Parameters
     ----------

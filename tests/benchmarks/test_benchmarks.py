@@ -38,7 +38,19 @@ from fl_core.runtime.local import TrainJob
 from fl_core.world import World
 
 QUICK = Effort(quick=True)
-NAMES = ["reference", "synchronous", "overhead", "small", "kernel", "memory", "kasync", "scaling", "batched", "limit", "data"]
+NAMES = [
+    "reference",
+    "synchronous",
+    "overhead",
+    "small",
+    "kernel",
+    "memory",
+    "kasync",
+    "scaling",
+    "batched",
+    "limit",
+    "data",
+]
 
 
 def test_the_reference_workload_is_what_it_is_said_to_be():

@@ -1,4 +1,4 @@
-"""The law of staleness behind "P / (2 K)", its oracles (O8, O9, O11, O12), and schedules without a simulator (D7 to D9)."""
+"""The law of staleness behind "P / (2 K)", oracles O8, O9, O11 and O12, schedules without a simulator (D7 to D9)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_o12_round_robin() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.data())
 def test_staleness_adds_up_whatever_the_schedule(clients, data) -> None:
-    """D7: the missed updates of all gradients, one more for each, and the last model of each client fill P J exactly."""
+    """D7: the missed updates of all gradients, one more for each, and what is still open fill P J exactly."""
     count, seed = data.draw(st.integers(1, clients)), data.draw(st.integers(0, 999))
     law = data.draw(st.sampled_from(["exponential", "shifted", "uniform", "constant"]))
     made = k_asynchronous(drawn(np.random.default_rng(seed), law), clients, count, 30)

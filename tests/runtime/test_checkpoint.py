@@ -17,9 +17,22 @@ import pytest
 import torch
 
 from fl_core.algorithms import (
-    ALGORITHMS, GSGM, SASGD, SGD, TWAFL, WKAFL, Algorithm, FedAsync, FedAvg, FedAvgTopK, FedBuff, FedLuck, FedPer,
-    KAsync, ZenoPP,
-)  # fmt: skip
+    ALGORITHMS,
+    GSGM,
+    SASGD,
+    SGD,
+    TWAFL,
+    WKAFL,
+    Algorithm,
+    FedAsync,
+    FedAvg,
+    FedAvgTopK,
+    FedBuff,
+    FedLuck,
+    FedPer,
+    KAsync,
+    ZenoPP,
+)
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.fedasync import mix
