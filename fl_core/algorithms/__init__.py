@@ -17,14 +17,18 @@ from fl_core.algorithms.fedluck import FedLuck
 from fl_core.algorithms.fedper import FedPer, PeriodicAggregation
 from fl_core.algorithms.fedprox import FedProx
 from fl_core.algorithms.fedsa import FedSA
+from fl_core.algorithms.gsgm import GSGM
+from fl_core.algorithms.kasync import SASGD, TWAFL, KAsync, KAsynchronous
 from fl_core.algorithms.moon import MOON
 from fl_core.algorithms.port import PORT
 from fl_core.algorithms.sgd import SGD
 from fl_core.algorithms.syncdrop import SyncDrop
+from fl_core.algorithms.wkafl import WKAFL
+from fl_core.algorithms.zenopp import ZenoPP
 
 __all__ = [
-    "ALGORITHMS", "MOON", "PORT", "SGD", "ASOFed", "Algorithm", "AsyncPart", "FedASMU", "FedASMU0", "FedASMUDA",
-    "FedASMUFA", "FedASMUH1", "FedASMUH2", "FedASMUH3", "FedAsync", "FedAvg", "FedAvgTopK", "FedBuff", "FedDelay",
-    "FedDyn", "FedLuck", "FedPer", "FedProx", "FedSA", "PeriodicAggregation", "SyncDrop", "make_algorithm",
-    "register",
+    "ALGORITHMS", "GSGM", "MOON", "PORT", "SASGD", "SGD", "TWAFL", "WKAFL", "ASOFed", "Algorithm", "AsyncPart",
+    "FedASMU", "FedASMU0", "FedASMUDA", "FedASMUFA", "FedASMUH1", "FedASMUH2", "FedASMUH3", "FedAsync", "FedAvg",
+    "FedAvgTopK", "FedBuff", "FedDelay", "FedDyn", "FedLuck", "FedPer", "FedProx", "FedSA", "KAsync",
+    "KAsynchronous", "PeriodicAggregation", "SyncDrop", "ZenoPP", "make_algorithm", "register",
 ]  # fmt: skip

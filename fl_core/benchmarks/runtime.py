@@ -182,7 +182,7 @@ def memory(effort: Effort) -> Outcome:
 
 
 def probe(kind: str, devices: int, updates: int) -> dict[str, float]:
-    """Run :func:`idle` or :func:`busy` in a process of its own and return what it found.
+    """Run :func:`idle`, :func:`busy` or :func:`gradients` in a process of its own and return what it found.
 
     Raises
     ------
@@ -223,6 +223,23 @@ def busy(devices: int, updates: int) -> dict[str, float]:
         partition={"kind": "iid", "samples_per_device": 20},
     )
     return _watched(spec.simulation, "threads")
+
+
+def kasync_spec(devices: int, updates: int) -> RunSpec:
+    """Return WKAFL on Fashion-MNIST with LeNet-5: all `devices` in flight, a version for every 10 gradients."""
+    return RunSpec(
+        algorithm={"name": "wkafl", "num_aggregated": 10, "lr": 0.05},
+        world=f"wkafl(devices={devices})",
+        partition="wkafl(labels_per_device=1)",
+        training={"batch_size": 4},
+        budget={"updates": updates},
+        evaluation={"every_updates": None},
+    )
+
+
+def gradients(devices: int, updates: int) -> dict[str, float]:
+    """Run WKAFL with all `devices` in flight."""
+    return _watched(kasync_spec(devices, updates).simulation, "threads")
 
 
 def _watched(build: Callable[[], Simulation], executor: str) -> dict[str, float]:

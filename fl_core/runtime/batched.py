@@ -107,7 +107,7 @@ def compute_together(
         kept = [tuple(each.cpu() for each in memory) for memory in memories] or [()] * len(jobs)
         results = zip(rows(models), means, [steps] * len(jobs), last, kept, strict=True)
         return [Trained(*result) for result in results]
-    return [Gradient(gradient, loss) for gradient, loss in zip(rows(gradients), means, strict=True)]
+    return [Gradient(g, loss, shape.sizes[0]) for g, loss in zip(rows(gradients), means, strict=True)]
 
 
 def rows(matrix: Tensor) -> list[Tensor]:

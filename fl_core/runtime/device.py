@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from fl_core.errors import RunError
+from fl_core.runtime.executors import Ticket
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
 from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
 from fl_core.runtime.settings import LocalTraining
@@ -348,17 +349,22 @@ class DeviceHandle:
             self.state["cursor"] = job.cursor + steps
         return trained
 
-    async def gradient(self, model: Tensor, *, objective: Objective | None = None) -> Gradient:
-        """Return the gradient ``[p]`` of one mini-batch at `model` ``[d]``, after the time of one local step."""
+    async def gradient(self, model: Tensor | None, *, objective: Objective | None = None) -> Gradient:
+        """Return the gradient ``[p]`` of one mini-batch at `model` ``[d]``, after the time of one local step.
+
+        None: at the model that the server has when that time is over, as if the device shared its memory. No transfer
+        is counted; WKAFL's published programs are like that (E30 of its specification).
+        """
         settings, samples = self._run.training, self.num_samples
         if not samples:
             raise self._no_samples()
         self._calls += 1
         key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
         cursor = self.state.get("cursor", 0) if settings.order == "cyclic" else None
-        job = GradientJob(model, self.id, samples, settings.batch_size, settings.weight_decay, objective, key, cursor)
-        per_epoch = -(-samples // settings.batch_size)
-        found: Gradient = await self._work(job, self._seconds or self.profile.train_seconds(1, per_epoch))
+        start = self._server.model if model is None else model
+        job = GradientJob(start, self.id, samples, settings.batch_size, settings.weight_decay, objective, key, cursor)
+        seconds = self._seconds or self.profile.train_seconds(1, -(-samples // settings.batch_size))
+        found: Gradient = await self._work(job, seconds, newest=model is None)
         self._steps += 1
         self._loss = found.loss
         if cursor is not None:
@@ -505,14 +511,17 @@ class DeviceHandle:
         self._record(snapshot)
         return snapshot
 
-    async def _work(self, job: Job, seconds: float) -> Any:
-        """Have `job` computed while its virtual `seconds` pass, with what interrupts it."""
+    async def _work(self, job: Job, seconds: float, newest: bool = False) -> Any:
+        """Have `job` computed while its virtual `seconds` pass, with what interrupts it.
+
+        With `newest` it is computed when they have passed, and starts from the server's model of that time.
+        """
         run = self._run
         if run.plain:
             finish = run.kernel.now + seconds
-            ticket = run.executor.submit(job, finish)
+            ticket = None if newest else run.executor.submit(job, finish)
             await sleep_until(finish, Kind.PROGRESS)
-            return run.executor.result(ticket)
+            return run.executor.result(ticket or self._on_newest(job))
         pauses = []
         for fault, rng in self._struck if seconds else ():
             pause = fault.interrupt(seconds, rng)
@@ -521,15 +530,22 @@ class DeviceHandle:
         if self._replay:
             return self._replayed()
         if not pauses and run.devices.always_available:
-            ticket = run.executor.submit(job, run.kernel.now + seconds)
+            ticket = None if newest else run.executor.submit(job, run.kernel.now + seconds)
             await self._pass("train", seconds, Kind.PROGRESS)
-            result = run.executor.result(ticket)
+            result = run.executor.result(ticket or self._on_newest(job))
         else:
-            result = await self._interrupted(job, seconds, pauses)
+            result = await self._interrupted(job, seconds, pauses, newest)
         self._record(result)
         return result
 
-    async def _interrupted(self, job: Job, seconds: float, struck: list[tuple[Interruption, Fault]]) -> Any:
+    def _on_newest(self, job: Any) -> Ticket:
+        """Submit `job` with the server's present model as its start."""
+        job.start = self._server.model
+        return self._run.executor.submit(job, self._run.kernel.now)
+
+    async def _interrupted(
+        self, job: Job, seconds: float, struck: list[tuple[Interruption, Fault]], newest: bool
+    ) -> Any:
         """Have `job` computed although its device is called away, or crashes before it is done."""
         run = self._run
         struck.sort(key=lambda pair: pair[0].after)
@@ -544,10 +560,10 @@ class DeviceHandle:
                 self._log(fault, begins)
             pauses.append(pause)
         finish = self._intervals(seconds, pauses)[-1][1]
-        ticket = run.executor.submit(job, finish) if crash is None and finish < inf else None
+        submitted = crash is None and finish < inf and not newest
+        ticket = run.executor.submit(job, finish) if submitted else None
         await self._pass("train", seconds, Kind.PROGRESS, pauses)
-        if ticket is None:
-            assert crash is not None
+        if crash is not None:
             self._log(crash[1], run.kernel.now)
             self._server.lose(self)
             if self._reserved:
@@ -556,7 +572,7 @@ class DeviceHandle:
                 until = run.kernel.now + crash[0].seconds
                 run.trace(self._task, self.id, "down", run.kernel.now, until, self._trigger_snapshot.version)
             raise Crashed
-        return run.executor.result(ticket)
+        return run.executor.result(ticket or self._on_newest(job))
 
     async def _spend(self, activity: str, seconds: float) -> None:
         """Let virtual time pass, if it is any."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fl_core.streams import stream, torch_stream
-from fl_core.tasks import Contrast, ContrastiveWorkspace, Correction, Objective, Workspace
+from fl_core.tasks import POOLED, Contrast, ContrastiveWorkspace, Correction, Objective, Workspace
 
 
 class Job(Protocol):
@@ -137,10 +137,13 @@ class Gradient:
         ``[p]``.
     loss : float
         Mean loss of the mini-batch.
+    samples : int
+        Size of the mini-batch.
     """
 
     gradient: Tensor
     loss: float
+    samples: int = 0
 
 
 @dataclass(slots=True)
@@ -183,7 +186,33 @@ class GradientJob:
         loss = float(workspace.backward(self.device, batch, noise))
         anchor = self.start[: len(parameters)].to(parameters.device)
         regularise(gradient, parameters, anchor, self.objective, self.weight_decay)
-        return Gradient(gradient.to("cpu", copy=True), loss)
+        return Gradient(gradient.to("cpu", copy=True), loss, len(batch))
+
+
+@dataclass(slots=True)
+class ServerGradientJob:
+    """The gradient of one mini-batch of the server's own samples (Zeno++ validates with it).
+
+    Attributes
+    ----------
+    model : Tensor
+        ``[d]``, read only.
+    batch : ndarray
+        Positions among the samples of all devices.
+    key : tuple
+        Of :func:`noise_stream`.
+    """
+
+    model: Tensor
+    batch: np.ndarray
+    key: tuple[int, str, int, int, int]
+
+    def run(self, workspace: Workspace) -> Gradient:
+        """Differentiate in `workspace` and return a copy of the result."""
+        workspace.load(self.model)
+        noise = noise_stream(self.key) if workspace.noisy else None
+        loss = float(workspace.backward(POOLED, self.batch, noise))
+        return Gradient(workspace.gradient.to("cpu", copy=True), loss, len(self.batch))
 
 
 @dataclass(frozen=True)

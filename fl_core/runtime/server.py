@@ -22,6 +22,7 @@ from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
 from fl_core.runtime.history import COUNTERS, OUTCOMES
 from fl_core.runtime.idle import IdleSet
 from fl_core.runtime.kernel import Kind, Process, park
+from fl_core.runtime.local import Gradient, ServerGradientJob
 from fl_core.streams import stream
 from fl_core.tasks import POOLED
 from fl_core.world.triggers import Continuous, Sampled, Trigger
@@ -136,6 +137,11 @@ class ServerHandle:
         return self._model
 
     @property
+    def snapshot(self) -> Snapshot:
+        """The present global model with its version; it may be kept, and handed out later by :meth:`dispatch`."""
+        return self._current()
+
+    @property
     def num_parameters(self) -> int:
         """How many entries at the beginning of a model are trained; those behind are statistics."""
         return self._run.lengths["gradient"]
@@ -195,6 +201,28 @@ class ServerHandle:
         """Time to send a model to a neighbour, as the world says; see :meth:`exchange` for who has to count it."""
         return self._run.devices.backhaul_seconds
 
+    @property
+    def num_samples(self) -> int:
+        """Training samples of all devices together."""
+        return self._run.task.num_samples(POOLED)
+
+    def gradient(self, batch: np.ndarray) -> Gradient:
+        """Return the gradient ``[p]`` of the mean loss at the present model over the server's own samples.
+
+        It takes no virtual time.
+
+        Parameters
+        ----------
+        batch : ndarray
+            ``[b]``, positions in 0 .. `num_samples` - 1: which of all devices' samples the server has, too.
+        """
+        run = self._run
+        key = (run.seed, "server-gradient", self.number, self.version, 0)
+        found: Gradient = run.executor.result(
+            run.executor.submit(ServerGradientJob(self.checked_model(), batch, key), self.now)
+        )
+        return found
+
     def share(self, device: int) -> float:
         """Return the part of this server's training samples that `device` holds."""
         task = self._run.task
@@ -207,7 +235,9 @@ class ServerHandle:
         """Return the run's random stream of that name."""
         return stream(self._run.seed, purpose, *index)
 
-    def dispatch(self, devices: Iterable[int], *, seconds: float | None = None) -> None:
+    def dispatch(
+        self, devices: Iterable[int], *, seconds: float | None = None, snapshot: Snapshot | None = None
+    ) -> None:
         """Trigger `devices` now, in the given order, each with the present global model.
 
         Parameters
@@ -217,6 +247,8 @@ class ServerHandle:
         seconds : float, optional
             Fix the whole duration of these tasks instead of letting the world decide. Only then may a device do
             several tasks at once: this is how a sampled staleness becomes a timeline.
+        snapshot : Snapshot, optional
+            A :attr:`snapshot` taken earlier, to be handed out instead of the present model.
 
         Raises
         ------
@@ -224,7 +256,7 @@ class ServerHandle:
             If a device is already working or does not exist.
         """
         run, triggers, idle = self._run, self._triggers, self.idle
-        snapshot = self._current()
+        snapshot = snapshot or self._current()
         run.kernel.current.acted = True  # type: ignore[union-attr]
         for device in devices:
             device = int(device)

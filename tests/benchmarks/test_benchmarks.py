@@ -38,7 +38,19 @@ from fl_core.runtime.local import TrainJob
 from fl_core.world import World
 
 QUICK = Effort(quick=True)
-NAMES = ["reference", "synchronous", "overhead", "small", "kernel", "memory", "scaling", "batched", "limit", "data"]
+NAMES = [
+    "reference",
+    "synchronous",
+    "overhead",
+    "small",
+    "kernel",
+    "memory",
+    "kasync",
+    "scaling",
+    "batched",
+    "limit",
+    "data",
+]
 
 
 def test_the_reference_workload_is_what_it_is_said_to_be():
@@ -80,6 +92,8 @@ def test_targets_are_the_promised_ones():
         ("memory", "idle: peak memory", 1_000_000): "≤ 1,536",
         ("memory", "idle: set-up", 1_000_000): "≤ 20",
         ("memory", "busy: peak memory", 3000): "≤ 1,229",
+        ("kasync", "ratio", 3000): "≥ 0.9",
+        ("kasync", "peak memory", 3000): "≤ 1,536",
     }
 
 
@@ -124,7 +138,7 @@ def test_a_quick_run_reports_everything_in_finite_numbers(quick, name):
     for row in part["rows"]:
         assert all(math.isfinite(value) for value in row["values"])
         assert row["low"] <= row["median"] <= row["high"]
-    large = (10**6, 3000) if name == "memory" else ()
+    large = (10**6, 3000) if name in ("memory", "kasync") else ()
     goals = {(target.quantity, target.size) for target in PARTS[name].targets if target.size not in large}
     assert {(r["quantity"], r["size"]) for r in part["rows"] if r["target"]} == goals
     text = part_text(part)

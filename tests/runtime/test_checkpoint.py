@@ -18,7 +18,11 @@ import torch
 
 from fl_core.algorithms import (
     ALGORITHMS,
+    GSGM,
+    SASGD,
     SGD,
+    TWAFL,
+    WKAFL,
     Algorithm,
     FedASMU,
     FedAsync,
@@ -27,6 +31,8 @@ from fl_core.algorithms import (
     FedBuff,
     FedLuck,
     FedPer,
+    KAsync,
+    ZenoPP,
 )
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
@@ -156,6 +162,12 @@ PROGRAMS = {
         merge_correction=True,
         directions="float16",
     ),
+    "kasync": KAsync(num_aggregated=2, lr=0.1, client_snapshot="aliased"),
+    "twafl": TWAFL(num_aggregated=2, lr=0.1),
+    "sasgd": SASGD(num_aggregated=2, lr=0.1),
+    "gsgm": GSGM(num_aggregated=3, lr=0.1),
+    "wkafl": WKAFL(num_aggregated=3, lr=0.1, stage_threshold=9.0, stage_loss_window=3),
+    "zenopp": ZenoPP(lr=0.1, server_samples=20, validation_batch=5),
     "everything": Everything(),
     "patient": Patient(),
 }

@@ -1,0 +1,87 @@
+"""Zeno++: the server judges every gradient with clean data of its own (Xie, Koyejo & Gupta, 2020)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from fl_core.algorithms.base import register
+from fl_core.algorithms.kasync import KAsynchronous, descend
+from fl_core.formulas.wkafl_baselines import zeno_judge
+
+if TYPE_CHECKING:
+    from fl_core.runtime import ServerHandle
+
+
+@register
+class ZenoPP(KAsynchronous):
+    """Accept a gradient if it would lower the loss on the server's samples, and descend along it (BL-3.19, BL-3.20).
+
+    A version is an accepted gradient. Whoever sent it, accepted or not, gets the present model and goes on. If hardly
+    any gradient is accepted, a budget of versions takes long to use up: give one of seconds as well. The defaults are
+    those of WKAFL's supplement.
+
+    Attributes
+    ----------
+    num_aggregated : int
+        1: gradients are judged one by one.
+    rho : float
+        Weight of the squared length in the score.
+    epsilon : float
+        How much below 0 a score may be.
+    score_gamma : float
+        gamma of the score; that of the step is `lr` (BL, 3.9).
+    server_samples : int
+        The server's samples: drawn uniformly, once, from those of all devices.
+    validation_batch : int
+        How many of them, drawn anew, a validation gradient uses.
+    refresh_every : int
+        A new validation gradient is made at each arrival while the accepted gradients are a multiple of this.
+    """
+
+    num_aggregated: int = Field(1, ge=1, le=1)
+    lr: float = Field(5e-5, gt=0, allow_inf_nan=False)
+    rho: float = Field(0.2, ge=0, allow_inf_nan=False)
+    epsilon: float = Field(0.1, ge=0, allow_inf_nan=False)
+    score_gamma: float = Field(1.0, gt=0, allow_inf_nan=False)
+    server_samples: int = Field(100, ge=1)
+    validation_batch: int = Field(50, ge=1)
+    refresh_every: int = Field(5, ge=1)
+
+    @model_validator(mode="after")
+    def _batch_fits(self) -> ZenoPP:
+        if self.validation_batch > self.server_samples:
+            raise ValueError(
+                f"validation_batch = {self.validation_batch} is larger than server_samples; choose at most "
+                f"{self.server_samples}"
+            )
+        return self
+
+    async def updater(self, server: ServerHandle) -> None:
+        """Judge the next gradient."""
+        [upload] = await server.receive()
+        if "validation" not in server.state or server.version % self.refresh_every == 0:
+            server.state["validation"] = self.validation_gradient(server)
+        judged = zeno_judge(
+            upload.gradient,
+            server.state["validation"],
+            rho=self.rho,
+            epsilon=self.epsilon,
+            score_gamma=self.score_gamma,
+        )
+        if judged.accepted:
+            descend(server, judged.candidate, self.lr, torch.ones(1))
+        else:
+            server.discard(upload)
+
+    def validation_gradient(self, server: ServerHandle) -> Tensor:
+        """Return v ``[p]``, from a mini-batch of the server's samples."""
+        if "samples" not in server.state:
+            count = min(self.server_samples, server.num_samples)
+            server.state["samples"] = server.rng.choice(server.num_samples, count, replace=False)
+        samples = server.state["samples"]
+        batch = server.rng.choice(samples, min(self.validation_batch, len(samples)), replace=False)
+        return server.gradient(batch).gradient
