@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fl_core.benchmarks.data import data
+from fl_core.benchmarks.edge import clusters
 from fl_core.benchmarks.limit import limit
 from fl_core.benchmarks.part import Part
 from fl_core.benchmarks.runtime import kernel, memory
@@ -13,7 +14,7 @@ from fl_core.errors import unknown
 
 PARTS: dict[str, Part] = {
     part.name: part
-    for part in (reference, synchronous, overhead, small, kernel, memory, scaling, batched, limit, data)
+    for part in (reference, synchronous, overhead, small, kernel, memory, clusters, scaling, batched, limit, data)
 }
 
 

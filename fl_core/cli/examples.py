@@ -62,7 +62,7 @@ Examples:
 
 PARTS = (
     *("reference", "synchronous", "overhead", "small", "kernel"),
-    *("memory", "scaling", "batched", "limit", "data"),
+    *("memory", "clusters", "scaling", "batched", "limit", "data"),
 )
 """What ``fl-core bench`` can measure; :mod:`fl_core.benchmarks` has the same."""
 

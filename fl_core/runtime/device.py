@@ -19,6 +19,7 @@ from fl_core.world import DeviceProfile
 from fl_core.world.faults import Fault, Interruption, Message
 
 if TYPE_CHECKING:
+    from fl_core.runtime.edge import Cluster
     from fl_core.runtime.server import ServerHandle
     from fl_core.runtime.simulation import Simulation
 
@@ -167,6 +168,11 @@ class DeviceHandle:
     def segments(self) -> tuple[int, ...]:
         """Sizes of the parameter tensors, in their order in a model."""
         return self._run.segments
+
+    @property
+    def cluster(self) -> Cluster:
+        """What is known about the devices of its server, itself among them."""
+        return self._run.clusters[self._server.number]
 
     @property
     def state(self) -> dict[str, Any]:

@@ -38,7 +38,10 @@ from fl_core.runtime.local import TrainJob
 from fl_core.world import World
 
 QUICK = Effort(quick=True)
-NAMES = ["reference", "synchronous", "overhead", "small", "kernel", "memory", "scaling", "batched", "limit", "data"]
+NAMES = [
+    *("reference", "synchronous", "overhead", "small", "kernel", "memory"),
+    *("clusters", "scaling", "batched", "limit", "data"),
+]
 
 
 def test_the_reference_workload_is_what_it_is_said_to_be():
@@ -80,6 +83,7 @@ def test_targets_are_the_promised_ones():
         ("memory", "idle: peak memory", 1_000_000): "≤ 1,536",
         ("memory", "idle: set-up", 1_000_000): "≤ 20",
         ("memory", "busy: peak memory", 3000): "≤ 1,229",
+        ("clusters", "600 devices against 30: mini-batch", None): "≤ 1.1",
     }
 
 

@@ -29,7 +29,9 @@ TINY = [
     *("--algorithm", "fedasync", "--set", "model=linear", "--set", "world.devices=5", "--set", "concurrency=2"),
     *("--set", "partition.samples_per_device=50", "--set", "budget.updates=5"),
 ]
-ALGORITHMS = "fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, sgd"
+ALGORITHMS = (
+    "async_sdfeel, fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, hierarchical_fedavg, sgd, sync_sdfeel"
+)
 COMMANDS = ["run", "list", "plan", "regenerate", "book", "doctor", "bench"]
 
 

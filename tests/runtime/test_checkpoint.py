@@ -16,7 +16,20 @@ import numpy as np
 import pytest
 import torch
 
-from fl_core.algorithms import ALGORITHMS, SGD, Algorithm, FedAsync, FedAvg, FedAvgTopK, FedBuff, FedLuck, FedPer
+from fl_core.algorithms import (
+    ALGORITHMS,
+    SGD,
+    Algorithm,
+    AsyncSDFeel,
+    FedAsync,
+    FedAvg,
+    FedAvgTopK,
+    FedBuff,
+    FedLuck,
+    FedPer,
+    HierarchicalFedAvg,
+    SyncSDFeel,
+)
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.fedasync import mix
@@ -135,6 +148,9 @@ PROGRAMS = {
     "fedper": FedPer(period_seconds=3.0, compressor="randomk(delta=0.5)"),
     "fedbuff": FedBuff(buffer=2, concurrency=4, compressor="topk(delta=0.5)", error_feedback=True),
     "fedavg_topk": FedAvgTopK(clients_per_round=3),
+    "async_sdfeel": AsyncSDFeel(min_batches=2, simultaneous="together"),
+    "sync_sdfeel": SyncSDFeel(local_steps=2, intra_rounds=2),
+    "hierarchical_fedavg": HierarchicalFedAvg(local_steps=2, cloud_seconds=0.5),
     "everything": Everything(),
     "patient": Patient(),
 }
