@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fl_core.algorithms.asofed import ASOFed
+from fl_core.algorithms.async_sdfeel import AsyncSDFeel
 from fl_core.algorithms.asyncpart import AsyncPart
 from fl_core.algorithms.base import ALGORITHMS, Algorithm, make_algorithm, register
 from fl_core.algorithms.fedasmu import FedASMU
@@ -18,17 +19,20 @@ from fl_core.algorithms.fedper import FedPer, PeriodicAggregation
 from fl_core.algorithms.fedprox import FedProx
 from fl_core.algorithms.fedsa import FedSA
 from fl_core.algorithms.gsgm import GSGM
+from fl_core.algorithms.hierarchical_fedavg import HierarchicalFedAvg
 from fl_core.algorithms.kasync import SASGD, TWAFL, KAsync, KAsynchronous
 from fl_core.algorithms.moon import MOON
 from fl_core.algorithms.port import PORT
 from fl_core.algorithms.sgd import SGD
+from fl_core.algorithms.sync_sdfeel import SyncSDFeel
 from fl_core.algorithms.syncdrop import SyncDrop
 from fl_core.algorithms.wkafl import WKAFL
 from fl_core.algorithms.zenopp import ZenoPP
 
 __all__ = [
     "ALGORITHMS", "GSGM", "MOON", "PORT", "SASGD", "SGD", "TWAFL", "WKAFL", "ASOFed", "Algorithm", "AsyncPart",
-    "FedASMU", "FedASMU0", "FedASMUDA", "FedASMUFA", "FedASMUH1", "FedASMUH2", "FedASMUH3", "FedAsync", "FedAvg",
-    "FedAvgTopK", "FedBuff", "FedDelay", "FedDyn", "FedLuck", "FedPer", "FedProx", "FedSA", "KAsync",
-    "KAsynchronous", "PeriodicAggregation", "SyncDrop", "ZenoPP", "make_algorithm", "register",
+    "AsyncSDFeel", "FedASMU", "FedASMU0", "FedASMUDA", "FedASMUFA", "FedASMUH1", "FedASMUH2", "FedASMUH3",
+    "FedAsync", "FedAvg", "FedAvgTopK", "FedBuff", "FedDelay", "FedDyn", "FedLuck", "FedPer", "FedProx", "FedSA",
+    "HierarchicalFedAvg", "KAsync", "KAsynchronous", "PeriodicAggregation", "SyncDrop", "SyncSDFeel", "ZenoPP",
+    "make_algorithm", "register",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fl_core.benchmarks.data import data
+from fl_core.benchmarks.edge import clusters
 from fl_core.benchmarks.kasync import kasync
 from fl_core.benchmarks.limit import limit
 from fl_core.benchmarks.part import Part
@@ -14,7 +15,20 @@ from fl_core.errors import unknown
 
 PARTS: dict[str, Part] = {
     part.name: part
-    for part in (reference, synchronous, overhead, small, kernel, memory, kasync, scaling, batched, limit, data)
+    for part in (
+        reference,
+        synchronous,
+        overhead,
+        small,
+        kernel,
+        memory,
+        kasync,
+        clusters,
+        scaling,
+        batched,
+        limit,
+        data,
+    )
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fl_core.runtime.checkpoint import Checkpoints
 from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
+from fl_core.runtime.edge import Cluster
 from fl_core.runtime.executors import EXECUTORS, make_executor
 from fl_core.runtime.history import History
 from fl_core.runtime.kernel import Kernel, Kind, Process
@@ -16,6 +17,7 @@ __all__ = [
     "EXECUTORS",
     "Budget",
     "Checkpoints",
+    "Cluster",
     "DeviceHandle",
     "Evaluation",
     "Gradient",

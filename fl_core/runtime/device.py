@@ -21,6 +21,7 @@ from fl_core.world import DeviceProfile
 from fl_core.world.faults import Fault, Interruption, Message
 
 if TYPE_CHECKING:
+    from fl_core.runtime.edge import Cluster
     from fl_core.runtime.server import ServerHandle
     from fl_core.runtime.simulation import Simulation
 
@@ -192,6 +193,11 @@ class DeviceHandle:
     def lr(self) -> float:
         """Step size of this task as the run's settings say: that of the version with which it was triggered."""
         return self._run.training.lr_at(self._trigger_snapshot.version)
+
+    @property
+    def cluster(self) -> Cluster:
+        """What is known about the devices of its server, itself among them."""
+        return self._run.clusters[self._server.number]
 
     @property
     def state(self) -> dict[str, Any]:

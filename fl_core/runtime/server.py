@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cache
 from math import ceil, isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
+from fl_core.runtime.edge import Cluster
 from fl_core.runtime.history import COUNTERS, OUTCOMES
 from fl_core.runtime.idle import IdleSet
 from fl_core.runtime.kernel import Kind, Process, park
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
 
 Select = Callable[[Any], "list[Upload] | None"]
+T = TypeVar("T")
 
 
 class Program(Process):
@@ -124,6 +126,7 @@ class ServerHandle:
         self._released: dict[int, None] | None = None
         self._missed: set[str] = set()
         self._answered = self._committed_at = 0
+        self._met: int | None = None
         self._failed: set[int] = set()
         self._down = False
         world = run.devices.world
@@ -195,6 +198,11 @@ class ServerHandle:
     def neighbours(self) -> tuple[int, ...]:
         """Numbers of the servers that this one exchanges models with."""
         return self._run.devices.neighbours(self.number)
+
+    @property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """What is known about the devices of every server, by its number."""
+        return self._run.clusters
 
     @property
     def backhaul_seconds(self) -> float:
@@ -418,6 +426,31 @@ class ServerHandle:
         servers = (self._run.servers[number] for number in (self.number, *self.neighbours))
         return {server.number: Snapshot(server.checked_model(), server._committed_at) for server in servers}
 
+    async def meet(self, value: T) -> list[T]:
+        """Hand in `value`, wait until every server has handed in one, and return all of them, by number.
+
+        All go on at that instant, in the order of their numbers. What each of them commits next belongs to one event:
+        their staleness does not grow by it, and counts from its end.
+
+        Raises
+        ------
+        RunError
+            If both programs of a server want to meet.
+        """
+        run, program = self._run, self._program()
+        if self.number in run.meeting:
+            raise RunError(f"{program.name} and {run.meeting[self.number][0].name} both wait for the other servers")
+        self._register(program, ("meet",))
+        run.meeting[self.number] = program, value
+        if len(run.meeting) == len(run.servers):
+            met, run.meeting = sorted(run.meeting.items()), {}
+            values = [one for _, (_, one) in met]
+            for number, (waiting, _) in met:
+                run.servers[number]._met = run.version
+                run.kernel.resume(waiting, values)
+        everybody: list[T] = await park()
+        return everybody
+
     def commit(
         self,
         model: Tensor,
@@ -448,10 +481,11 @@ class ServerHandle:
         if neighbours:
             for number, theirs in neighbours.items():
                 run.servers[number]._replace(theirs)
-        before = run.version
+        before = run.version if self._met is None else self._met
         self.version += 1
         run.version += 1
-        self._committed_at = run.version
+        self._committed_at = run.version if self._met is None else before + len(run.servers)
+        self._met = None
         if taken:
             one_for_all = isinstance(weight, int | float) or not np.ndim(weight)
             weights: Any = [weight] * len(taken) if one_for_all else list(weight)  # type: ignore[arg-type]

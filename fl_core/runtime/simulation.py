@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.device import DeviceHandle
+from fl_core.runtime.edge import Cluster
 from fl_core.runtime.executors import Executor, Ticket, make_executor
 from fl_core.runtime.history import History, append
 from fl_core.runtime.kernel import Event, Kernel, Kind, Process, StopRun
@@ -112,6 +113,12 @@ class Simulation:
         self._progress: Callable[[float], None] | None = None
         self.executor: Executor
         self.servers: list[ServerHandle] = []
+        self.meeting: dict[int, tuple[Program, Any]] = {}
+
+    @cached_property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """What is known of every server's devices, by its number."""
+        return tuple(map(self._cluster, range(self.devices.num_servers)))
 
     @cached_property
     def hidden_units(self) -> tuple[Units, ...]:
@@ -327,6 +334,14 @@ class Simulation:
 
     def _server_of(self, device: int) -> ServerHandle:
         return self.servers[self.devices.server_of(device)]
+
+    def _cluster(self, number: int) -> Cluster:
+        members = self.devices.members(number)
+        samples = [self.task.num_samples(device) for device in members]
+        profiles = tuple(self.devices.profile(device, None) for device in members)
+        batch = self.training.batch_size
+        seconds = tuple(p.train_seconds(1, -(-n // batch)) for p, n in zip(profiles, samples, strict=True))
+        return Cluster(members, self.devices.neighbours(number), sum(samples), seconds, profiles)
 
     def _on_stop(self) -> None:
         raise StopRun

@@ -7,7 +7,7 @@ from itertools import accumulate, combinations, pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fl_core.errors import SpecError
 from fl_core.part import Duration, Part
@@ -110,7 +110,20 @@ class EdgeList(Graph):
             raise ValueError(f"pairs: no path leads from server 0 to server {min(missing)}")
 
 
-AnyGraph = Annotated[Ring | Complete | Star | Path | ErdosRenyi | EdgeList, Field(discriminator="kind")]
+def _from_networkx(value: Any) -> Any:
+    """Read a graph of networkx by its edges, its nodes numbered in their order."""
+    if not type(value).__module__.startswith("networkx"):
+        return value
+    number = {node: place for place, node in enumerate(value.nodes)}
+    pairs = sorted(tuple(sorted((number[a], number[b]))) for a, b in value.edges)
+    return {"kind": "edges", "pairs": tuple(pairs)}
+
+
+AnyGraph = Annotated[
+    Ring | Complete | Star | Path | ErdosRenyi | EdgeList,
+    Field(discriminator="kind"),
+    BeforeValidator(_from_networkx),
+]
 
 
 class Clusters(Part):
@@ -123,7 +136,7 @@ class Clusters(Part):
     sizes : tuple of int or None
         Devices of each cluster, instead of equal ones.
     graph : Graph
-        Which servers exchange models.
+        Which servers exchange models; also any connected ``networkx.Graph``, which is kept as the list of its edges.
     backhaul_seconds : float
         Time to send a model from server to server: a part of each iteration, which the algorithm counts in its
         deadline (:meth:`fl_core.runtime.ServerHandle.exchange`).

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fl_core.algorithms import ALGORITHMS as REGISTERED
 from fl_core.algorithms import FedAsync, FedAvg
 from fl_core.errors import SpecError
 from fl_core.experiments.explain import dotted_names, expected, explain
@@ -16,7 +17,7 @@ from fl_core.experiments.spec import RunSpec
 
 BASE = RunSpec(algorithm="fedasync")
 DIRICHLET = {"min_samples": 1, "train_fraction": 1.0, "cuts": "round", "below_minimum": "top_up"}
-ALGORITHMS = "fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, gsgm, kasync, sasgd, sgd, twafl, wkafl, zenopp"
+ALGORITHMS = ", ".join(sorted(REGISTERED))
 PARTITIONS = "dirichlet, dirichlet_per_device, iid, natural, shards, wkafl"
 
 

@@ -24,6 +24,7 @@ from fl_core.algorithms import (
     TWAFL,
     WKAFL,
     Algorithm,
+    AsyncSDFeel,
     FedASMU,
     FedAsync,
     FedAvg,
@@ -31,7 +32,9 @@ from fl_core.algorithms import (
     FedBuff,
     FedLuck,
     FedPer,
+    HierarchicalFedAvg,
     KAsync,
+    SyncSDFeel,
     ZenoPP,
 )
 from fl_core.errors import RunError
@@ -168,6 +171,9 @@ PROGRAMS = {
     "gsgm": GSGM(num_aggregated=3, lr=0.1),
     "wkafl": WKAFL(num_aggregated=3, lr=0.1, stage_threshold=9.0, stage_loss_window=3),
     "zenopp": ZenoPP(lr=0.1, server_samples=20, validation_batch=5),
+    "async_sdfeel": AsyncSDFeel(min_batches=2, simultaneous="together"),
+    "sync_sdfeel": SyncSDFeel(local_steps=2, intra_rounds=2),
+    "hierarchical_fedavg": HierarchicalFedAvg(local_steps=2, cloud_seconds=0.5),
     "everything": Everything(),
     "patient": Patient(),
 }

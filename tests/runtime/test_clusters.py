@@ -225,3 +225,83 @@ def test_the_measured_model_is_the_mean_of_all_servers_weighted_by_their_samples
     weights = torch.tensor([40, 40, 50, 20], dtype=torch.float64) / 150
     mean = (weights * torch.tensor(models(run), dtype=torch.float64)).sum()
     torch.testing.assert_close(run.history.model[0], mean)
+
+
+class Meeting(Algorithm):
+    """All servers meet when each of them has what its devices sent, and take the mean."""
+
+    async def scheduler(self, server):
+        await Contributors(order="id").turn(server)
+
+    async def updater(self, server):
+        uploads = await server.receive_round()
+        met = await server.meet((server.number, sum(upload.model for upload in uploads) / len(uploads)))
+        MET.append((server.now, server.number, [number for number, _ in met]))
+        server.commit(torch.stack([model for _, model in met]).mean(0))
+
+    async def device(self, device):
+        snapshot = await device.download()
+        trained = await device.train(snapshot.model, steps=2)
+        await device.upload(model=trained.model, based_on=snapshot)
+
+
+MET: list[tuple[float, int, list[int]]] = []
+
+
+def test_servers_that_meet_go_on_together_and_count_as_one_event():
+    MET.clear()
+    world = World(devices=5, compute=TraceCompute(seconds_per_step=(1, 2, 4, 0.5, 3)), clusters={"sizes": (1, 2, 2)})
+    task = Quadratic([[1.0]] * 5, [[c] for c in range(5)], [0.0])
+    run = Simulation(task, world, Meeting(), budget=Budget(updates=9), training=LocalTraining(lr=0.1))
+    run.run("sequential")
+    expected = [(8.0 * turn, server, [0, 1, 2]) for turn in (1, 2, 3) for server in range(3)]
+    assert expected == MET
+    assert set(run.history.updates["staleness"]) == {0}
+    assert len({float(server.model) for server in run.servers}) == 1
+    frame = run.history.update_frame()
+    assert frame.groupby("version")["device"].apply(list).tolist() == [[0], [1, 2], [3, 4]] * 3
+
+
+def test_both_programs_of_a_server_cannot_meet():
+    class Both(Meeting):
+        async def scheduler(self, server):
+            await server.meet(None)
+
+    task = Quadratic([[1.0]] * 2, [[0.0]] * 2, [1.0])
+
+    class Early(Both):
+        async def updater(self, server):
+            await server.meet(None)
+
+    run = Simulation(task, World(devices=2, clusters={"servers": 2}), Early(), budget=Budget(updates=2))
+    with pytest.raises(RunError, match="the scheduler of .* and the updater of .* both wait for the other servers"):
+        run.run("sequential")
+
+
+def test_what_is_known_of_a_cluster_before_the_run():
+    seen = {}
+
+    class Curious(FedAsync):
+        async def updater(self, server):
+            seen[server.number] = server.clusters
+            await super().updater(server)
+
+        async def device(self, device):
+            seen[f"device {device.id}"] = device.cluster
+            await super().device(device)
+
+    world = World(
+        devices=5, compute=TraceCompute(seconds_per_step=(1, 2, 4, 0.5, 3)), jitter=0.5,
+        network={"up_bits_per_second": (64, 128, 32, 64, 64)},
+        clusters={"sizes": (1, 2, 2), "graph": {"kind": "path"}},
+    )  # fmt: skip
+    task = Quadratic([[1.0]] * 5, [[0.0]] * 5, [1.0], samples=[1, 2, 3, 4, 5])
+    Simulation(task, world, Curious(concurrency=5), budget=Budget(updates=9)).run("sequential")
+    one, two, three = seen[0]
+    assert [cluster.devices for cluster in (one, two, three)] == [range(1), range(1, 3), range(3, 5)]
+    assert [cluster.neighbours for cluster in (one, two, three)] == [(1,), (0, 2), (1,)]
+    assert [cluster.samples for cluster in (one, two, three)] == [1, 5, 9]
+    assert two.step_seconds == (2, 4)
+    assert two.upload_seconds(8) == 2.0
+    assert seen[1] == seen[2] == seen[0]
+    assert seen["device 4"] == three

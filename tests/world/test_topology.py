@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +106,28 @@ def test_a_graph_that_is_never_connected_is_an_error():
 def test_clusters_that_cannot_be_are_refused(fields, says):
     with pytest.raises(ValidationError, match=says):
         World(devices=10, clusters=Clusters(**fields))
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [nx.cycle_graph(5), nx.star_graph(4), nx.complete_graph(3), nx.erdos_renyi_graph(7, 0.6, seed=2)],
+    ids=str,
+)
+def test_a_graph_of_networkx_is_read_by_its_edges(graph):
+    count = len(graph)
+    devices = realise(count, servers=count, graph=graph)
+    assert [devices.neighbours(node) for node in range(count)] == [
+        tuple(sorted(graph[node])) for node in range(count)
+    ]
+    clusters = Clusters(servers=count, graph=graph)
+    assert Clusters.model_validate_json(clusters.model_dump_json()) == clusters
+
+
+def test_nodes_of_networkx_count_in_their_order():
+    graph = nx.Graph([("b", "a"), ("a", "c")])
+    assert Clusters(servers=3, graph=graph).graph == EdgeList(pairs=((0, 1), (1, 2)))
+    with pytest.raises(ValidationError, match="no path leads from server 0 to server 2"):
+        Clusters(servers=3, graph=nx.Graph([("b", "a")]))
 
 
 def test_clusters_survive_the_way_through_json():

@@ -1,0 +1,379 @@
+"""SD-FEEL's lemmas and theorem: constants, the steps between them, what is wrong in print and what replaces it."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from fl_core.formulas.sdfeel import staleness_aware_mixing_matrix
+from fl_core.formulas.sdfeel_graphs import synchronous_mixing_matrix, zeta
+from fl_core.formulas.sdfeel_system import cluster_event_clock
+from fl_core.formulas.sdfeel_theory import (
+    MixingSums,
+    conditions,
+    constant_mixing_errors,
+    constants,
+    lemma2_bound,
+    local_drift_bound,
+    mixing_error_sums,
+    mixing_errors,
+    printed_lemma2_bound,
+    printed_sum_bound,
+    surrogate_bound,
+    surrogate_weights,
+    theorem1_bound,
+    window_contraction,
+    window_sum_bound,
+)
+
+close = partial(pytest.approx, rel=1e-10)
+digits = partial(pytest.approx, rel=1e-11)
+RING = [(5, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 0)]
+SUMS = mixing_error_sums(constant_mixing_errors(0.6, 20))
+NONE = MixingSums(0, 0, 0)
+
+
+def test_o9_sums_of_mixing_errors() -> None:
+    assert digits((0.518554687559, 1.86330181566, 2.22789236529)) == SUMS
+    rho = constant_mixing_errors(0.6, 20)
+    per_s = (rho * rho.sum(0)).sum(1)
+    assert int(per_s.argmax()) == 9
+
+
+def test_o9_the_constants_as_they_follow_and_as_printed() -> None:
+    derived = constants(0.01, 1, 5, 2, 3, SUMS)
+    printed = constants(0.01, 1, 5, 2, 3, SUMS, 20, variant="printed")
+    assert (derived.U2, derived.x, derived.U3, derived.U4) == digits((20, 0.002, 1.01204819277, 1.04819277108))
+    assert digits((0.975903614458, 0.903614457831)) == (printed.U1, derived.U1)
+    assert derived.A == printed.A == digits(0.043539784137)
+    assert digits((0.153834670364, 0.312297519284)) == (printed.B, derived.B)
+    assert digits((0.042244408643, 0.278864076474)) == (printed.C, derived.C)
+    fresh = constants(0.01, 1, 5, 1, 0, SUMS)
+    assert digits((0.0037056350404, 0.123622820489, 0.090189377679)) == (fresh.A, fresh.B, fresh.C)
+    assert digits(0.0632787809653) == constants(0.01, 1, 5, 1, 0, SUMS, 20, variant="printed").B
+
+
+def test_o9b_the_right_side_of_the_theorem() -> None:
+    setting = {
+        "lr": 0.01, "smoothness": 1, "tau_max": 5, "tau_min": 2.5, "num_iterations": 20, "decrease": 2,
+        "noise": 0.5, "dissimilarity": 0.3, "square_weights": 1 / 30,
+    }  # fmt: skip
+    printed = constants(0.01, 1, 5, 2, 3, SUMS, 20, variant="printed")
+    assert theorem1_bound(printed, **setting).total == digits(8.26781132922)
+    assert theorem1_bound(constants(0.01, 1, 5, 2, 3, SUMS), **setting).total == digits(8.98184590140)
+
+
+def test_o10_sums_with_a_constant_matrix() -> None:
+    matrix = synchronous_mixing_matrix(RING)
+    rho = mixing_errors([matrix] * 10)
+    assert rho == pytest.approx(constant_mixing_errors(zeta(matrix), 11), abs=1e-14)
+    assert rho[:, 10].sum() == digits(1.4909300736)
+    assert rho[:, 10].sum() < 0.6 / 0.4 < printed_sum_bound(0.6) == close(2.5)
+
+
+def asynchronous(events: int, periods=(1.0, 1.3, 2.1, 2.6, 3.3, 4.0)) -> tuple[np.ndarray, list]:
+    clock = list(islice(cluster_event_clock(periods), events))
+    return np.array([staleness_aware_mixing_matrix(RING, e.cluster, e.staleness) for e in clock]), clock
+
+
+def test_the_second_eigenvalue_of_an_asynchronous_matrix_is_one() -> None:
+    """E-14: so the printed bound on the sums says nothing."""
+    late = (4, 0, 2, 7, 1, 5)
+    spectrum = sorted(np.linalg.eigvalsh(staleness_aware_mixing_matrix(RING, 2, late)), reverse=True)
+    assert spectrum == pytest.approx([1, 1, 1, 1, 0.8757, -0.4186], abs=5e-5)
+    assert printed_sum_bound(spectrum[1]) == float("inf")
+
+
+def test_windows_contract_and_bound_the_sums() -> None:
+    """D5: W events with every trigger among them average, and so the sums are bounded."""
+    matrices, clock = asynchronous(150)
+    window = max(max(event.staleness) for event in clock) + 1
+    for start in range(len(clock) - window + 1):
+        assert {event.cluster for event in clock[start : start + window]} == set(range(6))
+    contraction = window_contraction(matrices, window)
+    assert contraction < 1
+    rho = mixing_errors(matrices)
+    assert rho.sum(0).max() <= window_sum_bound(window, contraction)
+    lag = np.arange(rho.shape[1])[None, :] - np.arange(len(rho))[:, None]
+    assert (rho <= contraction ** np.maximum(lag // window, 0) + 1e-12)[lag > 0].all()
+
+
+def test_o11_weights_of_what_is_minimised() -> None:
+    steps, periods = (150, 220, 120, 300), (6000, 9000, 5700, 14000)
+    plain = [0.271958922161, 0.265915390558, 0.229018039715, 0.233107647567]
+    assert surrogate_weights(steps, periods) == digits(plain)
+    weighted = [0.112227868514, 0.219467831761, 0.283523036247, 0.384781263478]
+    assert surrogate_weights(steps, periods, (0.1, 0.2, 0.3, 0.4)) == digits(weighted)
+
+
+# Lemma 2
+
+
+def example(y: float, lr: float) -> tuple[dict, dict]:
+    """E-10: F_1 = w²/2 + w, F_2 = w²/2 - w, one client each, tau = (1, 5), equal data, delays 0."""
+    slopes, steps, m = (1.0, -1.0), (1, 5), (0.5, 0.5)
+    models, means = [], []
+    for slope, count in zip(slopes, steps, strict=True):
+        w, gradients = y, []
+        for _ in range(count):
+            gradients.append(w + slope)
+            w -= lr * gradients[-1]
+        models.append(w)
+        means.append(np.mean(gradients))
+    after = np.dot(m, models)
+    eff = np.dot(m, steps)
+    omega = np.multiply(m, steps) / eff
+
+    def figures(weights) -> dict:
+        tilt = np.dot(weights, slopes)
+        delayed = np.dot(weights, means)
+        change = (after**2 / 2 + tilt * after) - (y**2 / 2 + tilt * y)
+        return {
+            "change": change, "gradient": (y + tilt) ** 2, "delayed": delayed**2, "error": (y + tilt - delayed) ** 2
+        }  # fmt: skip
+
+    return figures(m), {**figures(omega), "effective_steps": eff}
+
+
+def test_o14_a_counterexample_to_the_printed_lemma_two_and_what_holds_there() -> None:
+    printed, surrogate = example(0.1, 1e-3)
+    change = printed.pop("change")
+    assert printed["error"] == pytest.approx(8.08381619e-7, rel=1e-8)
+    assert change == digits(1.70987817526e-4)
+    common = {"lr": 1e-3, "smoothness": 1, "tau_max": 5, "tau_min": 1}
+    bound = printed_lemma2_bound(**common, **printed)
+    assert bound == digits(-9.9626521891e-6)
+    assert change > bound
+    change = surrogate.pop("change")
+    assert change == digits(-9.5934851431e-4)
+    assert lemma2_bound(**common, **surrogate) == digits(change)
+
+
+def test_what_replaces_lemma_two_is_sharp_where_curvature_is_smoothness() -> None:
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        lr = 10 ** rng.uniform(-4, -0.8)
+        _, surrogate = example(rng.normal(), lr)
+        change = surrogate.pop("change")
+        common = {"lr": lr, "tau_max": 5, "tau_min": 1, **surrogate}
+        assert lemma2_bound(smoothness=1, **common) == pytest.approx(change, rel=1e-9)
+        assert change < lemma2_bound(smoothness=2, **common)
+
+
+def test_with_equal_step_counts_both_lemmas_agree() -> None:
+    common = {"lr": 0.01, "smoothness": 2, "tau_max": 4, "tau_min": 4, "gradient": 1.5, "delayed": 0.7, "error": 0.2}
+    noisy = {**common, "noise": 0.3, "square_weights": 0.1}
+    assert lemma2_bound(effective_steps=4, **noisy) == close(printed_lemma2_bound(**noisy))
+
+
+# Lemma 3
+
+
+def test_the_local_drift_bound_solves_its_recursion() -> None:
+    """D6: S <= eta² sigma² (tau - 1) + eta² tau (tau - 1) (2 L² S + 2 g), collected for S."""
+    S, lr, L, tau, noise, g = sp.symbols("S eta L tau sigma2 g", positive=True)
+    step = sp.Symbol("l", integer=True, nonnegative=True)
+    mean_index = sp.summation(step, (step, 0, tau - 1)) / tau
+    assert sp.simplify(mean_index - (tau - 1) / 2) == 0
+    recursion = 2 * lr**2 * mean_index * noise + 2 * lr**2 * mean_index * tau * (2 * L**2 * S + 2 * g)
+    (solved,) = sp.solve(sp.Eq(S, recursion), S)
+    x = lr**2 * L**2 * tau * (tau - 1)
+    found = (lr**2 * noise * (tau - 1) + 2 * lr**2 * tau * (tau - 1) * g) / (1 - 2 * x)
+    assert sp.simplify(solved - found) == 0
+    values = {lr: 0.01, L: 1.5, tau: 7, noise: 0.3, g: 2.0}
+    assert local_drift_bound(0.01, 1.5, 7, 0.3, 2.0) == close(float(found.subs(values)))
+
+
+def test_local_drift_stays_below_its_bound() -> None:
+    """Log-cosh problems with noise, whose exact drift is averaged over many paths."""
+    worst = 0.0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        scale, centre, y = rng.uniform(0.3, 2), rng.normal(), rng.normal()
+        tau, sigma = int(rng.integers(2, 9)), rng.uniform(0, 1)
+        lr = rng.uniform(0.1, 0.65) / (scale * tau)  # F'' <= scale, so L = scale
+        w, drift = np.full(4000, y), []
+        for _ in range(tau):
+            drift.append(np.mean((w - y) ** 2))
+            w = w - lr * (scale * np.tanh(w - centre) + sigma * rng.normal(size=w.shape))
+        gradient = (scale * np.tanh(y - centre)) ** 2
+        worst = max(worst, np.mean(drift) / local_drift_bound(lr, scale, tau, sigma**2, gradient))
+    assert 0 < worst < 1
+
+
+def test_the_constants_collect_the_steps_of_the_sketch() -> None:
+    """D7 with symbols: U_3, U_4, the middle terms of A and B, and the term that Eq. 13 leaves out (E-12)."""
+    lr, L, tau = sp.symbols("eta L tau", positive=True)
+    noise, kappa, E1, E2, G = sp.symbols("sigma2 kappa2 E1 E2 G", positive=True)
+    x = sp.Symbol("x", positive=True)
+    inner = 3 * kappa + 3 * L**2 * E2 + 3 * (2 * G + 2 * L**2 * E1)  # ‖grad F_i(y)‖² in three pieces, one split again
+    drift = (lr**2 * noise * (tau - 1) + 2 * x / L**2 * inner) / (1 - 2 * x)
+    whole = sp.expand(2 * L**2 * E1 + 4 * L**2 * E2 + 4 * L**2 * drift)
+    found = constants(lr, L, tau, 1, 0, NONE)
+    value = {x: found.x}
+    checks = [
+        (noise, found.A), (kappa, found.B), (E2, 4 * L**2 * found.U3), (E1, 2 * L**2 * found.U4), (G, 1 - found.U1),
+    ]  # fmt: skip
+    for symbol, expected in checks:
+        assert sp.simplify(whole.coeff(symbol).subs(value) - expected) == 0, symbol
+
+
+def test_the_printed_b_and_c_have_the_wrong_power_of_the_step_count() -> None:
+    """E-13: noise-free terms must not change when steps are a tenth as long and ten times as many."""
+    c, lr, L, tau = sp.symbols("c eta L tau", positive=True)
+    for variant, exponents in (("derived", (0, 0)), ("printed", (-1, -1))):
+        terms = []
+        for sums, delta in ((MixingSums(0, 1, 0), 0), (NONE, 1)):  # the consensus and the delay part of B
+
+            def b(step, count, sums=sums, delta=delta, variant=variant):
+                found = constants(step, L, count, 1, delta, sums, 1, variant=variant)
+                u = found.U3 if delta == 0 else found.U4
+                return sp.simplify((found.B - 24 * found.x / (1 - 2 * found.x)) / u)
+
+            terms.append(sp.simplify(b(lr / c, c * tau) / b(lr, tau)))
+        assert terms == [c**exponent for exponent in exponents], variant
+
+
+# Theorem 1
+
+
+def test_theorem_one_follows_from_the_two_lemmas() -> None:
+    """D8: the summed Eq. 12 with Eq. 13 and its missing term, solved for the mean squared gradient."""
+    g, dF, J, lr, L, K, sq, noise, kappa, A, B, C, U1 = sp.symbols(
+        "g dF J eta L K sq sigma2 kappa2 A B C U1", positive=True
+    )
+    t_max, t_min = sp.symbols("tau_max tau_min", positive=True)
+    H = t_max / t_min
+    error = A * noise + B * kappa + C * J + (1 - U1) * g
+    summed = (
+        -lr * t_min * g / 2
+        - lr / 2 * (t_min - lr * L * t_max**2) * J
+        + lr**2 * L * t_max * H * sq * noise / 2
+        + lr * t_min * error / 2
+    )
+    assert sp.simplify(
+        printed_lemma2_bound(
+            lr=lr, smoothness=L, tau_max=t_max, tau_min=t_min, gradient=g, delayed=J, error=error,
+            noise=noise, square_weights=sq,
+        ) - summed
+    ) == 0  # fmt: skip
+    (solved,) = sp.solve(sp.Eq(-dF / K, summed), g)
+    found = constants(sp.Rational(1, 100), 1, 5, 2, 0, NONE)._replace(A=A, B=B, C=C, U1=U1)
+    bound = theorem1_bound(
+        found, lr=lr, smoothness=L, tau_max=t_max, tau_min=t_min, num_iterations=K, decrease=dF, noise=noise,
+        dissimilarity=kappa, square_weights=sq,
+    ).total  # fmt: skip
+    dropped = (1 - lr * L * H * t_max - C) * J / U1
+    assert sp.simplify(solved + dropped - bound) == 0
+    step = conditions(lr, L, t_max, H, found).step
+    assert sp.simplify(step * J / U1 - dropped) == 0
+
+
+def test_limits_of_the_bound() -> None:
+    """D9: no local steps, no delay, exact averaging leave the bound of mini-batch SGD."""
+    found = constants(0.1, 2.0, 1, 1, 0, NONE)
+    assert (found.A, found.B, found.C, found.U1, found.U3, found.U4) == (0, 0, 0, 1, 1, 1)
+    bound = theorem1_bound(
+        found, lr=0.1, smoothness=2.0, tau_max=1, tau_min=1, num_iterations=50, decrease=3.0, noise=0.4,
+        dissimilarity=0.2, square_weights=0.25,
+    )  # fmt: skip
+    assert bound.total == close(2 * 3 / (0.1 * 50) + 0.1 * 2 * 0.25 * 0.4)
+
+
+def test_the_bound_falls_with_the_square_root_of_the_iterations() -> None:
+    """C11: slopes -1/2 of the first two terms and -1 of the others, for a step size that falls as 1/sqrt(K)."""
+    terms = []
+    for count in (10**6, 10**8):
+        lr = 0.01 / count**0.5
+        found = constants(lr, 1, 10, 2, 4, SUMS)
+        terms.append(
+            theorem1_bound(
+                found, lr=lr, smoothness=1, tau_max=10, tau_min=5, num_iterations=count, decrease=2, noise=0.5,
+                dissimilarity=0.3, square_weights=1 / 30,
+            )
+        )  # fmt: skip
+    slopes = np.log(np.array(terms[1]) / np.array(terms[0])) / np.log(100)
+    assert slopes == pytest.approx([-0.5, -0.5, -1, -1], abs=0.02)
+
+
+def claimed(gap: float = 1, delta_max: int = 0, dissimilarity: float = 0.3, **variant) -> float:
+    sums = mixing_error_sums(constant_mixing_errors(0.6, 50))
+    found = constants(0.002, 1, 20, gap, delta_max, sums, 50, **variant)
+    return theorem1_bound(
+        found, lr=0.002, smoothness=1, tau_max=20, tau_min=20 / gap, num_iterations=50, decrease=2, noise=0.5,
+        dissimilarity=dissimilarity, square_weights=1 / 30,
+    ).total  # fmt: skip
+
+
+def test_the_bound_grows_with_heterogeneity_staleness_and_dissimilarity() -> None:
+    """C12, with the specification's numbers."""
+    near = partial(pytest.approx, rel=3e-5)
+    assert [claimed(gap) for gap in (1, 2, 5, 10)] == near([2.1877, 4.3459, 10.821, 21.614])
+    assert [claimed(delta_max=d) for d in (0, 1, 5, 10)] == near([2.1877, 2.1922, 2.2995, 2.6351])
+    assert [claimed(dissimilarity=d) for d in (0, 0.3, 1)] == near([2.1583, 2.1877, 2.2562])
+    for variant in ("derived", "printed"):
+        for name, values in (("gap", (1, 2, 5, 10)), ("delta_max", (0, 1, 5, 10)), ("dissimilarity", (0, 0.3, 1))):
+            found = [claimed(**{name: value}, variant=variant) for value in values]
+            assert (np.diff(found) > 0).all(), (variant, name)
+
+
+def test_the_printed_theorem_fails_when_clusters_make_different_numbers_of_steps() -> None:
+    """E-11: exact averaging, no delay, no noise; its conditions hold and its right side is negative."""
+    lr, count, m, steps = 1e-4, 200_000, (0.5, 0.5), (1, 5)
+    keep = [(1 - lr) ** k for k in steps]
+    # F_1 = w²/2 + w has its minimum at -1, F_2 = w²/2 - w at +1; the mean of both is w²/2.
+    factor = np.dot(m, keep)
+    drift = np.dot(m, [-(1 - keep[0]), 1 - keep[1]])
+    limit = drift / (1 - factor)
+    assert limit == pytest.approx(0.66661, abs=5e-6)
+    models = limit * (1 - factor ** np.arange(count + 1))  # from 0
+    measured = np.mean(models[:-1] ** 2)
+    assert measured == pytest.approx(0.4333, abs=5e-5)
+    printed = constants(lr, 1, 5, 5, 0, NONE, count, variant="printed")
+    checked = conditions(lr, 1, 5, 5, printed)
+    assert checked.hold
+    assert (checked.step, checked.drift) == (close(0.9975), pytest.approx(0.9999996, abs=5e-8))
+    bound = theorem1_bound(
+        printed, lr=lr, smoothness=1, tau_max=5, tau_min=1, num_iterations=count,
+        decrease=-(models[-1] ** 2) / 2, noise=0, dissimilarity=1, square_weights=0.5,
+    )  # fmt: skip
+    assert bound.total == pytest.approx(-0.0222, abs=5e-5)
+    assert measured > bound.total
+    # The surrogate objective has weights (1, 5) / 6 and its minimum at 2/3; for its gradient the bound holds.
+    surrogate = surrogate_bound(
+        constants(lr, 1, 5, 5, 0, NONE), lr=lr, smoothness=1, tau_max=5, tau_min=1, effective_steps=3,
+        num_iterations=count, decrease=(2 / 3) ** 2 / 2 - (models[-1] - 2 / 3) ** 2 / 2, noise=0,
+        dissimilarity=1, square_weights=0.5,
+    )  # fmt: skip
+    assert np.mean((models[:-1] - 2 / 3) ** 2) <= surrogate.total
+
+
+def test_conditions_that_do_not_hold_are_seen() -> None:
+    large = constants(0.05, 1, 5, 2, 0, SUMS)
+    assert large.x == close(0.05)
+    assert not conditions(0.05, 1, 5, 2, large).hold  # 50 x = 2.5: U_1 < 0 (E-16)
+    assert conditions(0.05, 1, 5, 2, large).drift > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: constants(0, 1, 5, 2, 0, SUMS), "lr must be > 0"),
+        (lambda: constants(0.1, 1, 0, 2, 0, SUMS), "tau_max must be >= 1"),
+        (lambda: constants(0.1, 1, 5, 2, 0, SUMS, variant="printed"), "num_iterations must be given"),
+        (lambda: constants(0.1, 1, 5, 2, 0, SUMS, variant="right"), "variant must be 'derived' or 'printed'"),
+        (lambda: window_sum_bound(3, 1.0), r"contraction must be in \[0, 1\)"),
+        (lambda: local_drift_bound(0.5, 1, 5, 0, 1), "lr must be small enough"),
+        (
+            lambda: printed_lemma2_bound(lr=1, smoothness=1, tau_max=1, tau_min=2, gradient=0, delayed=0, error=0),
+            "tau_max must be >= tau_min = 2",
+        ),
+    ],
+)
+def test_what_is_out_of_range_is_refused(call, says) -> None:
+    with pytest.raises(ValueError, match=says):
+        call()
