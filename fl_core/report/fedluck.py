@@ -113,9 +113,10 @@ def surface(frame: pd.DataFrame) -> Figure:
                           extend="both")  # fmt: skip
             axis.contour(grid.columns, grid.index, grid, levels=levels, colors=BLACK, linewidths=0.5, alpha=0.5)
             best = own.iloc[0]
-            axis.plot(best["best_steps"], best["best_delta"], "*", color=VERMILION, ms=14, mec="white", clip_on=False)
+            axis.plot(best["best_steps"], best["best_delta"], "*", color=VERMILION, ms=14, mfc=VERMILION, mec="white",
+                      clip_on=False)  # fmt: skip
             axis.set(xscale="log", yscale="log", ylabel="kept fraction δ")
-            axis.set_title(f"device {device}: β/T̃ = {best['ratio']:.2f}, best k = {best['best_steps']}, "
+            axis.set_title(f"device {device}: β/T̃ = {best['ratio']:.2f}, best k = {best['best_steps']:.0f}, "
                            f"δ = {best['best_delta']:.3g}")  # fmt: skip
             for way in (axis.xaxis, axis.yaxis):
                 way.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
