@@ -82,8 +82,11 @@ def traffic(bars: pd.DataFrame) -> Figure:
             axis.bar(x, own["gigabytes"], width * 0.92, color=colour, label=method)
             if np.isfinite(spread).any():
                 axis.errorbar(x, own["gigabytes"], spread, fmt="none", ecolor=BLACK, elinewidth=1, capsize=2)
-        axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        if bars["gigabytes"].notna().any():
+            axis.set_yscale("log")
+            axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        else:
+            axis.text(0.5, 0.5, "no target is reached by every seed", transform=axis.transAxes, ha="center")
         axis.set(xticks=range(len(targets)), ylabel="gigabytes uploaded, log scale")
         axis.set_xticklabels([f"{target:.0%}" for target in targets])
         axis.set_xlabel("target accuracy")

@@ -404,8 +404,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Stor
 def test_every_figure_is_drawn_from_runs_with_a_true_caption(tiny: tuple[Study, Store]) -> None:
     study, _ = tiny
     for name in (*RUNS, *EXTRA):
-        if name in ("fedluck-fig3", "fedluck-savings"):
-            continue  # no target is reached: the made-up studies draw these
         _, caption = draw(find_artifact(name), study)
         assert "fashion-mnist (real data), profile smoke, seed 0" in caption
         assert "papermill notebooks/2_papers/fedluck_replication.ipynb" in caption
