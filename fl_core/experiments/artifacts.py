@@ -261,7 +261,7 @@ def stored_seeds(
     seeds: Sequence[int] | None = None,
     **overrides: Any,
 ) -> Study | None:
-    """Return what :func:`larger_stored` does, of the seeds all of whose runs are in `store`; None if there is none."""
+    """Return what :func:`larger_stored` does, of the seeds whose runs are all in `store`; None if there is none."""
     profiles = list(PROFILES)
     for name in reversed(profiles[profiles.index(than) + 1 :]):
         study = load_study(make_study(chosen, name, dataset, seeds, **overrides), store)

@@ -149,8 +149,9 @@ _FORMULAS: tuple[tuple[str, Callable[[], pd.DataFrame], Curves | Columns | Drawi
     ("the optimum over the ratio of upload time to period", theory.regimes,
      Curves(
          "upload time over period, β/T̃, as a power of ten",
-         (Panel("delta", "kept fraction δ"), Panel("kappa", "computing time over period, kα/T̃"),
-          Panel("rounds", "job over period, d/T̃"), Panel("factor", "φ T̃/α", log=True)),
+         (Panel("delta", "kept fraction δ"), Panel("kappa", "computing time over period, kα/T̃, log scale", log=True),
+          Panel("rounds", "job over period, d/T̃, log scale", log=True),
+          Panel("factor", "φ T̃/α, log scale", log=True)),
          parameter="parameter",
      ), ()),
     ("the plan of every device, by three solvers", theory.plans,

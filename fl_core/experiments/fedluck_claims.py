@@ -51,8 +51,8 @@ def bootstrap(values: np.ndarray) -> tuple[float, float]:
         rows = np.array(list(itertools.product(range(n), repeat=n)))
     else:
         rows = np.random.default_rng(0).integers(n, size=(20_000, n))
-    ends = np.quantile(values[rows].mean(axis=1), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(ends[0]), float(ends[1])
+    means, tail = values[rows].mean(axis=1), (1 - CONFIDENCE) / 2
+    return float(np.quantile(means, tail, method="lower")), float(np.quantile(means, 1 - tail, method="higher"))
 
 
 def reached(study: Study, method: str, partition: str, target: float) -> dict[int, Reached]:

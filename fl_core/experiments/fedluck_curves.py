@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fl_core.algorithms import FedLuck, FedPer
 from fl_core.experiments.fedluck_grid import METHODS, PERIODS_PER_EVALUATION, num_parameters, setup_of
@@ -20,6 +21,8 @@ from fl_core.formulas.compression import TopK
 from fl_core.formulas.fedluck import job_seconds, rounds_per_job
 from fl_core.formulas.fedluck_accounting import BYTES_PER_GB, BYTES_PER_PARAMETER
 from fl_core.world import TraceCompute
+
+Array = NDArray[np.float64]
 
 SLACK = 1e-9
 """Seconds by which rounding may move a time."""
@@ -55,29 +58,16 @@ def curve(entry: Entry, result: Result) -> pd.DataFrame:
     DataFrame
         ``seconds``, ``test_accuracy``, ``gigabytes``; the first row is the initial model.
     """
-    spec, rows = entry.spec, _periodic(entry, result)
-    times = rows["seconds"].to_numpy(float)
-    step, end = PERIODS_PER_EVALUATION * setup_of(spec.dataset).period_seconds, spec.budget.seconds or times[-1]
-    grid = np.arange(0.0, end + SLACK, step)
-    latest = np.searchsorted(times, grid + SLACK, side="right") - 1
-    read = rows.iloc[latest][["test_accuracy", "bytes_up"]].reset_index(drop=True)
-    return pd.DataFrame(
-        {
-            "seconds": grid,
-            "test_accuracy": read["test_accuracy"],
-            "gigabytes": read["bytes_up"] * size_factor(entry) / BYTES_PER_GB,
-        }
-    )
+    return pd.DataFrame(dict(zip(("seconds", "test_accuracy", "gigabytes"), _readings(entry, result), strict=True)))
 
 
 def reach(entry: Entry, result: Result, target: float) -> Reached:
     """Return when a run first has the accuracy `target`."""
-    found = curve(entry, result)
-    begun = first_aggregation(result)
-    at = np.flatnonzero(found["test_accuracy"] >= target)
-    row = found.iloc[at[0] if len(at) else -1]
-    seconds = float(row["seconds"])
-    return Reached(max(0.0, seconds - begun), seconds, float(row["gigabytes"]), bool(len(at)))
+    seconds, accuracy, gigabytes = _readings(entry, result)
+    at = np.flatnonzero(accuracy >= target)
+    row = at[0] if len(at) else -1
+    since_first = max(0.0, float(seconds[row]) - first_aggregation(result))
+    return Reached(since_first, float(seconds[row]), float(gigabytes[row]), bool(len(at)))
 
 
 def first_aggregation(result: Result) -> float:
@@ -150,12 +140,18 @@ def planned_rounds(entry: Entry) -> list[int]:
     return rounds_per_job(jobs, algorithm.period_seconds).tolist()
 
 
-def _periodic(entry: Entry, result: Result) -> pd.DataFrame:
-    """Return the evaluations in their order; if the periodic ones are on fewer images, only these and the first."""
-    rows, evaluation = result.history.evaluation_frame(), entry.spec.evaluation
-    if not evaluation.test_samples:
-        return rows
-    other = np.isin(rows["seconds"], evaluation.at_seconds)
-    other[-1] = True
-    other[0] = False
-    return rows[~other]
+def _readings(entry: Entry, result: Result) -> tuple[Array, Array, Array]:
+    """Return seconds, accuracy and gigabytes of :func:`curve`.
+
+    If periodic evaluations are on fewer images, those at further times and at the end are left out; the first stays.
+    """
+    spec, table = entry.spec, result.history.evaluations
+    times, accuracy, sent = (np.array(table[name], dtype=float) for name in ("seconds", "test_accuracy", "bytes_up"))
+    kept = np.ones(len(times), dtype=bool)
+    if spec.evaluation.test_samples:
+        kept[1:] = ~np.isin(times[1:], spec.evaluation.at_seconds)
+        kept[-1] = False
+    step, end = PERIODS_PER_EVALUATION * setup_of(spec.dataset).period_seconds, spec.budget.seconds or times[-1]
+    seconds = np.arange(0.0, end + SLACK, step)
+    latest = np.flatnonzero(kept)[np.searchsorted(times[kept], seconds + SLACK, side="right") - 1]
+    return seconds, accuracy[latest], sent[latest] * size_factor(entry) / BYTES_PER_GB

@@ -10,6 +10,7 @@ import pandas as pd
 
 from fl_core.datasets import load_dataset
 from fl_core.experiments.fedluck_claims import bootstrap, final, reached, reductions
+from fl_core.experiments.fedluck_curves import compared, size_factor
 from fl_core.experiments.fedluck_grid import (
     BASELINES,
     DEVICES,
@@ -94,7 +95,7 @@ def improvements(study: Study) -> pd.DataFrame:
     means = {"seconds": "time reduction", "gigabytes": "communication reduction"}
     for partition, words in LABELS.items():
         saved = {what: reductions(study, partition, what) for what in means}
-        if all(frame.empty for frame in saved.values()):
+        if not compared(study, "FedLuck", partition):
             continue
         for target in setup.targets[partition]:
             for method in BASELINES:
@@ -131,10 +132,12 @@ def variants_table(study: Study) -> pd.DataFrame:
     """Return accuracy and traffic at the end of FedLuck's variants, as text."""
     rows = []
     for name in VARIANTS:
-        found = [result.history.evaluations for _, result in study.select(role="variant", variant=name)]
+        runs = study.select(role="variant", variant=name)
+        found = [result.history.evaluations for _, result in runs]
         if found:
+            size = size_factor(runs[0][0])
             accuracy = _spread([table["test_accuracy"][-1] for table in found], 3)
-            gigabytes = _spread([table["bytes_up"][-1] / BYTES_PER_GB for table in found], 4)
+            gigabytes = _spread([table["bytes_up"][-1] * size / BYTES_PER_GB for table in found], 4)
             rows.append({"variant": name, "accuracy": accuracy, "gigabytes": gigabytes, "seeds": len(found)})
     return pd.DataFrame(rows)
 

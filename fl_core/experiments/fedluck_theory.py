@@ -149,9 +149,9 @@ def regimes(points: int = 400) -> pd.DataFrame:
     best, inside, edge = joint_optimum(ratio), interior_minimum(ratio), uncompressed_minimum(ratio)
     x = np.log10(ratio)
     curves = {
-        "the optimum": (best.compression_rate, best.kappa, best.rounds, best.factor),
         "compressing": (inside.compression_rate, inside.kappa, inside.rounds, inside.factor),
         "not compressing": (edge.compression_rate, edge.kappa, edge.rounds, edge.factor),
+        "the optimum": (best.compression_rate, best.kappa, best.rounds, best.factor),
     }
     names = ("delta", "kappa", "rounds", "factor")
     frames = [
@@ -169,11 +169,11 @@ def q_along_corollary(steps: tuple[int, ...] = (1, 5, 20), delta: float = 0.1) -
         rounds = np.geomspace(1, 1e6, 121)
         rate = corollary1_rates(k, rounds, delta).local_lr
         frames.append(pd.DataFrame({"x": np.log10(rounds), "q": q_local(rate, k), "parameter": float(k)}))
-    return pd.concat(frames, ignore_index=True).assign(method="Q along Corollary 1", q_std=np.nan)
+    return pd.concat(frames, ignore_index=True).assign(method="Q", q_std=np.nan)
 
 
 @cache
-def bounds_on_toys(problems: int = 60) -> pd.DataFrame:
+def bounds_on_toys(problems: int = 20) -> pd.DataFrame:
     """Compare Theorem 1 inside its window, and (L-b) for small steps, with runs on random log-cosh problems (E15).
 
     Returns

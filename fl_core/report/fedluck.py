@@ -82,8 +82,11 @@ def traffic(bars: pd.DataFrame) -> Figure:
             axis.bar(x, own["gigabytes"], width * 0.92, color=colour, label=method)
             if np.isfinite(spread).any():
                 axis.errorbar(x, own["gigabytes"], spread, fmt="none", ecolor=BLACK, elinewidth=1, capsize=2)
-        axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        if bars["gigabytes"].notna().any():
+            axis.set_yscale("log")
+            axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        else:
+            axis.text(0.5, 0.5, "no target is reached by every seed", transform=axis.transAxes, ha="center")
         axis.set(xticks=range(len(targets)), ylabel="gigabytes uploaded, log scale")
         axis.set_xticklabels([f"{target:.0%}" for target in targets])
         axis.set_xlabel("target accuracy")
@@ -113,9 +116,10 @@ def surface(frame: pd.DataFrame) -> Figure:
                           extend="both")  # fmt: skip
             axis.contour(grid.columns, grid.index, grid, levels=levels, colors=BLACK, linewidths=0.5, alpha=0.5)
             best = own.iloc[0]
-            axis.plot(best["best_steps"], best["best_delta"], "*", color=VERMILION, ms=14, mec="white", clip_on=False)
+            axis.plot(best["best_steps"], best["best_delta"], "*", color=VERMILION, ms=14, mfc=VERMILION, mec="white",
+                      clip_on=False)  # fmt: skip
             axis.set(xscale="log", yscale="log", ylabel="kept fraction δ")
-            axis.set_title(f"device {device}: β/T̃ = {best['ratio']:.2f}, best k = {best['best_steps']}, "
+            axis.set_title(f"device {device}: β/T̃ = {best['ratio']:.2f}, best k = {best['best_steps']:.0f}, "
                            f"δ = {best['best_delta']:.3g}")  # fmt: skip
             for way in (axis.xaxis, axis.yaxis):
                 way.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
