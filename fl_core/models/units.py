@@ -152,7 +152,8 @@ def _chain(network: nn.Module) -> Iterator[HiddenLayer]:
     for layer, norm, reader in zip(layers[1:-1], norms[1:-1], layers[2:], strict=True):
         weights: Any = (layer.weight, reader.weight)
         outputs, inputs = weights[0].shape[0], weights[1].shape[1]
-        if inputs % outputs or (inputs != outputs and not isinstance(reader, nn.Linear)):
+        flattened = isinstance(reader, nn.Linear) and not isinstance(layer, nn.Linear) and not inputs % outputs
+        if inputs != outputs and not flattened:
             raise _unknown(network, reader)
         yield HiddenLayer(layer, norm, reader)
 
