@@ -140,6 +140,15 @@ class ServerHandle:
         return self._run.lengths["gradient"]
 
     @property
+    def base_versions(self) -> dict[int, int]:
+        """The version that each device works from whose upload is still to come; the oldest, if it has several."""
+        found: dict[int, int] = {}
+        for handle in self._run.handles:
+            if handle._server is self and not handle._sent:
+                found.setdefault(handle.id, handle._trigger_snapshot.version)
+        return found
+
+    @property
     def sampled(self) -> bool:
         """Whether the world draws staleness instead of letting it arise: then every task is one global epoch."""
         return isinstance(self._declared, Sampled)
@@ -289,6 +298,7 @@ class ServerHandle:
         self._taken.remove(upload)
         self.outcomes["discarded"] += 1
         self._release(upload.device)
+        self._run.dealt_with()
 
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds` of virtual time (a trigger tick)."""
@@ -411,10 +421,6 @@ class ServerHandle:
             self._taken = []
         self._wake("version")
         run.committed()
-
-    def versions_in_use(self) -> set[int]:
-        """Return the versions that the tasks in flight began with."""
-        return {h._trigger_snapshot.version for h in self._run.handles if h._server is self}
 
     def send_snapshot(self, than: int = -1) -> Snapshot | None:
         """Hand out the present model to a device that asks for one newer than `than`, and count the transfer."""
