@@ -5,6 +5,8 @@ from __future__ import annotations
 from fl_core.algorithms.asofed import ASOFed
 from fl_core.algorithms.asyncpart import AsyncPart
 from fl_core.algorithms.base import ALGORITHMS, Algorithm, make_algorithm, register
+from fl_core.algorithms.fedasmu import FedASMU
+from fl_core.algorithms.fedasmu_variants import FedASMU0, FedASMUDA, FedASMUFA, FedASMUH1, FedASMUH2, FedASMUH3
 from fl_core.algorithms.fedasync import FedAsync
 from fl_core.algorithms.fedavg import FedAvg
 from fl_core.algorithms.fedavg_topk import FedAvgTopK
@@ -21,7 +23,8 @@ from fl_core.algorithms.sgd import SGD
 from fl_core.algorithms.syncdrop import SyncDrop
 
 __all__ = [
-    "ALGORITHMS", "MOON", "PORT", "SGD", "ASOFed", "Algorithm", "AsyncPart", "FedAsync", "FedAvg", "FedAvgTopK",
-    "FedBuff", "FedDelay", "FedDyn", "FedLuck", "FedPer", "FedProx", "FedSA", "PeriodicAggregation", "SyncDrop",
+    "ALGORITHMS", "MOON", "PORT", "SGD", "ASOFed", "Algorithm", "AsyncPart", "FedASMU", "FedASMU0", "FedASMUDA",
+    "FedASMUFA", "FedASMUH1", "FedASMUH2", "FedASMUH3", "FedAsync", "FedAvg", "FedAvgTopK", "FedBuff", "FedDelay",
+    "FedDyn", "FedLuck", "FedPer", "FedProx", "FedSA", "PeriodicAggregation", "SyncDrop",
     "make_algorithm", "register",
 ]  # fmt: skip

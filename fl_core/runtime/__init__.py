@@ -7,7 +7,7 @@ from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
 from fl_core.runtime.executors import EXECUTORS, make_executor
 from fl_core.runtime.history import History
 from fl_core.runtime.kernel import Kernel, Kind, Process
-from fl_core.runtime.local import Gradient, Trained
+from fl_core.runtime.local import Gradient, Peek, Trained
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.settings import Budget, Evaluation, LocalTraining, Warmup
 from fl_core.runtime.simulation import Simulation
@@ -23,6 +23,7 @@ __all__ = [
     "Kernel",
     "Kind",
     "LocalTraining",
+    "Peek",
     "Process",
     "ServerHandle",
     "Simulation",

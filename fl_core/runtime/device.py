@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
-from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Trained, TrainJob
+from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
 from fl_core.runtime.settings import LocalTraining
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Contrast, Correction, Objective
@@ -354,6 +354,44 @@ class DeviceHandle:
         job = LossJob(model, self.id, self.num_samples if samples is None else samples)
         return float(await self._work(job, 0.0))
 
+    async def peek(self, model: Tensor, *, others: Sequence[Tensor] = ()) -> Peek:
+        """Look at the mini-batch with which the next :meth:`train` begins; takes no time and is no step.
+
+        Parameters
+        ----------
+        model : Tensor
+            ``[d]``; the gradient is that of the first step of a training that begins with it.
+        others : sequence of Tensor
+            Further models ``[d]`` whose loss is wanted.
+        """
+        settings, samples = self._run.training, self.num_samples
+        if not samples:
+            raise self._no_samples()
+        key = (self._run.seed, "batches", self.id, self.trigger, self._calls + 1)
+        cursor = self.state.get("cursor", 0) if settings.order == "cyclic" else None
+        seen: Peek = await self._work(
+            PeekJob(model, tuple(others), self.id, samples, settings.batch_size, key, cursor), 0.0
+        )
+        return seen
+
+    async def download_newer(self, than: Snapshot) -> Snapshot | None:
+        """Ask for a global model that is newer than `than` and receive it; None if there is none.
+
+        The question takes no time, and an answer that there is none takes none and no bytes either. It is put after
+        the arrivals of that instant, and waits while the server is down.
+
+        Raises
+        ------
+        RunError
+            If the world draws staleness: then there is no time at which a device could ask.
+        """
+        if self._seconds is not None:
+            raise RunError(
+                f"{self} cannot ask for a newer model: this world draws staleness instead of simulating time"
+            )
+        self._snapshot = await self._request(than.version)
+        return None if self._snapshot is None else await self.download()
+
     async def upload(self, *, based_on: Snapshot, bytes_up: float | None = None, **payload: Any) -> None:
         """Send `payload` to the server, once per task; returns when the server has it.
 
@@ -445,8 +483,11 @@ class DeviceHandle:
             self._record()
         return None
 
-    async def _request(self) -> Snapshot:
-        """Ask the server for its newest model; it answers after the arrivals of that instant, and when it is up."""
+    async def _request(self, than: int = -1) -> Any:
+        """Ask the server for a model newer than version `than`, or return None.
+
+        It answers after the arrivals of that instant, and when it is up.
+        """
         if self._replay:
             return self._replayed()
         kernel = self._run.kernel
@@ -454,7 +495,7 @@ class DeviceHandle:
         await sleep_until(max(kernel.now, self._server.up_at), Kind.REQUEST)
         while kernel.now < self._server.up_at:  # it went down again meanwhile
             await sleep_until(self._server.up_at, Kind.REQUEST)
-        snapshot = self._server.send_snapshot()
+        snapshot = self._server.send_snapshot(than)
         self._record(snapshot)
         return snapshot
 

@@ -186,6 +186,55 @@ class GradientJob:
         return Gradient(gradient.to("cpu", copy=True), loss)
 
 
+@dataclass(frozen=True)
+class Peek:
+    """What one mini-batch says about a model, and about others.
+
+    Attributes
+    ----------
+    gradient : Tensor
+        ``[p]``, of the mean loss at the model, in training mode; without objective and weight decay.
+    losses : tuple of float
+        Mean losses in evaluation mode: of the model, then of the others.
+    """
+
+    gradient: Tensor
+    losses: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class PeekJob:
+    """Losses of several models on the first mini-batch of a training, and the gradient of one.
+
+    Attributes
+    ----------
+    model, others : Tensor, tuple of Tensor
+        ``[d]``, read only.
+    device, samples, batch_size : int
+        Whose data, how many samples that is, and how many of them are a mini-batch.
+    key, cursor
+        As in the :class:`TrainJob` that begins with this mini-batch.
+    """
+
+    steps: ClassVar[int] = 1
+
+    model: Tensor
+    others: tuple[Tensor, ...]
+    device: int
+    samples: int
+    batch_size: int
+    key: tuple[int, str, int, int, int]
+    cursor: int | None = None
+
+    def run(self, workspace: Workspace) -> Peek:
+        """Measure and differentiate in `workspace`."""
+        [batch] = batches_of(self)
+        losses = tuple(workspace.loss(model, self.device, batch) for model in (self.model, *self.others))
+        workspace.load(self.model)
+        workspace.backward(self.device, batch, noise_stream(self.key) if workspace.noisy else None)
+        return Peek(workspace.gradient.to("cpu", copy=True), losses)
+
+
 @dataclass(slots=True)
 class LossJob:
     """The mean loss of a model on training samples of one device.
@@ -235,7 +284,7 @@ def noise_stream(key: tuple[int, str, int, int, int]) -> torch.Generator:
     return torch_stream(seed, f"{purpose}/noise", *index)
 
 
-def batches_of(job: TrainJob | GradientJob) -> Iterator[np.ndarray]:
+def batches_of(job: TrainJob | GradientJob | PeekJob) -> Iterator[np.ndarray]:
     """Return the mini-batches of `job`, as positions among its device's samples."""
     if job.cursor is None:
         return batches(job.samples, job.batch_size, job.steps, stream(*job.key))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.device import Snapshot
-from fl_core.runtime.local import Gradient, Trained
+from fl_core.runtime.local import Gradient, Peek, Trained
 
 LONG = 32
 """A list with at least so many numbers of one type is stored as a tensor."""
@@ -25,7 +25,7 @@ DTYPES = {
 }  # fmt: skip
 """What safetensors calls them."""
 
-RESULTS: dict[str, Any] = {"trained": Trained, "gradient": Gradient, "snapshot": Snapshot}
+RESULTS: dict[str, Any] = {"trained": Trained, "gradient": Gradient, "peek": Peek, "snapshot": Snapshot}
 NAMES = {kind: name for name, kind in RESULTS.items()}
 
 

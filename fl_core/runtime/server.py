@@ -320,6 +320,7 @@ class ServerHandle:
         self._taken.remove(upload)
         self.outcomes["discarded"] += 1
         self._release(upload.device)
+        self._run.dealt_with()
 
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds` of virtual time (a trigger tick)."""
@@ -443,8 +444,10 @@ class ServerHandle:
         self._wake("version")
         run.committed()
 
-    def send_snapshot(self) -> Snapshot:
-        """Hand out the present model to a device that asks for it, and count the transfer."""
+    def send_snapshot(self, than: int = -1) -> Snapshot | None:
+        """Hand out the present model to a device that asks for one newer than `than`, and count the transfer."""
+        if self._committed_at <= than:
+            return None
         self._count_download()
         return self._current()
 

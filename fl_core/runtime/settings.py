@@ -86,16 +86,19 @@ class Budget(_Settings):
         Mini-batch gradients applied to the global model.
     seconds : float or None
         Virtual time.
+    uploads : int or None
+        Uploads that were applied or discarded: where too stale ones count as rounds (FedASMU, E05).
     """
 
     updates: int | None = Field(None, ge=1)
     gradients: int | None = Field(None, ge=1)
     seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    uploads: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _bounded(self) -> Budget:
-        if self.updates is None and self.gradients is None and self.seconds is None:
-            raise ValueError("a budget needs at least one of updates, gradients, seconds")
+        if self.updates is None and self.gradients is None and self.seconds is None and self.uploads is None:
+            raise ValueError("a budget needs at least one of updates, gradients, seconds, uploads")
         return self
 
 

@@ -38,8 +38,11 @@ class Workspace(Protocol):
         A `noisy` workspace draws from `noise`.
         """
 
-    def loss(self, model: Tensor, device: int, samples: int) -> float:
-        """Return the mean loss of `model` ``[d]`` on the first `samples` training samples of `device`, or on all."""
+    def loss(self, model: Tensor, device: int, samples: int | np.ndarray) -> float:
+        """Return the mean loss of `model` ``[d]`` on the first `samples` training samples of `device`, or on all.
+
+        Instead of their number, positions among the device's samples may be given.
+        """
 
     def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
         """Return the metrics of `model` ``[d]``; `train_samples` bounds the training samples looked at."""

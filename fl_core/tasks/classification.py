@@ -118,10 +118,14 @@ class ClassificationWorkspace(FlatModel):
         window = None if augmentation is None else augmentation.draw(count, noise)
         return window, {name: dropout.draw(count, noise) for name, dropout in self.dropouts.items()}
 
-    def loss(self, model: Tensor, device: int, samples: int) -> float:
-        """Return the mean cross entropy of `model` on the first `samples` training samples of `device`, or on all."""
+    def loss(self, model: Tensor, device: int, samples: int | np.ndarray) -> float:
+        """Return the mean cross entropy of `model` on the first `samples` training samples of `device`, or on all.
+
+        Instead of their number, positions among the device's samples may be given.
+        """
         self.load(model)
-        index = self.task.indices(device)[:samples].to(self.place)
+        index = self.task.indices(device)
+        index = (index[:samples] if isinstance(samples, int) else index[torch.from_numpy(samples)]).to(self.place)
         return self._measure(self.train.select(part) for part in index.split(EVALUATION_BATCH))[1]
 
     def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:

@@ -122,8 +122,8 @@ class QuadraticWorkspace:
             gradients[row], losses[row] = pull.mean(0), (0.5 * pull * offset).sum(1).mean()
         return gradients, losses
 
-    def loss(self, model: Tensor, device: int, samples: int) -> float:
-        """Return F_i at `model` (the mean F for the pooled device), whatever the number of `samples`."""
+    def loss(self, model: Tensor, device: int, samples: int | np.ndarray) -> float:
+        """Return F_i at `model` (the mean F for the pooled device), whichever `samples` are asked for."""
         offset, pull = self._pull(model.to(self.centre.device), device)
         return float((0.5 * pull * offset).sum(1).mean())
 

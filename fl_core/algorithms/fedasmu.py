@@ -1,0 +1,221 @@
+"""FedASMU: asynchronous training whose mixing weights learn, with fresh models in mid-training (Liu et al., 2024)."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from fl_core.algorithms.base import register
+from fl_core.algorithms.directions import Backend, keep, product
+from fl_core.algorithms.fresh_merge import FreshMerge, Rate
+from fl_core.formulas.fedasmu import (
+    Aggregation,
+    Controls,
+    blend,
+    control_gradient,
+    descend,
+    inner_product,
+    project,
+    propagation,
+    squash,
+    weight_score,
+)
+from fl_core.formulas.fedasync import alpha_t
+from fl_core.formulas.staleness import Polynomial, StalenessWeight
+from fl_core.part import Seconds
+from fl_core.world.triggers import Timed
+
+if TYPE_CHECKING:
+    from fl_core.runtime import ServerHandle, Upload
+
+ServerWeight = Literal["dynamic", "frozen_xi", "fedasync_poly"]
+
+LOGGED = (
+    "device", "inner_product", "score", *Controls._fields, "projected", "slot", "fresh_weight", "reward", "gamma",
+    "upsilon",
+)  # fmt: skip
+"""Columns of ``server.state["log"]``, a row for each version; NaN where there is nothing to say."""
+
+
+@register
+class FedASMU(FreshMerge):
+    """Algorithms 1 and 2. An upload is mixed in on arrival; each device has its own parameters of the mixing weight.
+
+    What a device does is in :class:`~fl_core.algorithms.fresh_merge.FreshMerge`, with the fields that belong to it.
+    The server keeps ``server.state["devices"]``: for each device its control parameters, when and how its last upload
+    was mixed in, and the direction of that, until the next one of the same device.
+
+    Attributes
+    ----------
+    server_weight : str
+        ``"dynamic"``: Eq. 2 with Eq. 3; ``"frozen_xi"``: Eq. 2 with the initial parameters; ``"fedasync_poly"``: that
+        of FedAsync, alpha s^-a, with `static_alpha` and `static_weight`.
+    staleness_bound : int
+        tau: an upload whose staleness (1 if it is fresh) is above it is dropped and changes nothing.
+    lambda_0, sigma_0, iota_0 : float
+        Initial control parameters. lambda_0 by default matches FedAsync's mean weight over 5,000 versions with 10
+        devices in flight (A02); :func:`fl_core.formulas.fedasmu.matched_lambda` gives it for other runs.
+    lr_lambda, lr_sigma, lr_iota : float
+        Their learning rates.
+    mu_alpha : float
+        Scale of alpha.
+    static_alpha, static_weight : float, StalenessWeight
+        The parameters of ``"fedasync_poly"``.
+    server_grad : str
+        ``"derived"``, or ``"printed"`` with the paper's signs and logarithm (E01, E02).
+    grad_divisor : str
+        What the update of a device is divided by to get a gradient: its ``"steps"``, or its ``"epochs"`` (E08).
+    history : str
+        Which aggregation the gradient goes through: ``"own_last"``, the device's last one, or ``"producer"``, the one
+        that made the version it started from (A07).
+    propagation : str
+        ``"none"``, as printed, or ``"exact"``: times what later aggregations have left of it (E06).
+    sqrt_offset_server : int
+        What is added to t under the root: 1 counts rounds from 1; 0 as printed (E04).
+    directions : str
+        How they are kept: in main memory, ``"ram"``; on disk, ``"memmap"``; in half precision, ``"float16"``; or as a
+        ``"sketch"`` of `sketch_size` numbers.
+    trigger_period, trigger_size, concurrency : float, int, int
+        Unless the world declares a trigger: so many devices every so many seconds, and at most so many in flight.
+    """
+
+    server_weight: ServerWeight = "dynamic"
+    staleness_bound: int = Field(99, ge=1)
+    lambda_0: float = Field(29.66013673, ge=0, allow_inf_nan=False)
+    sigma_0: float = Field(0.5, ge=0, allow_inf_nan=False)
+    iota_0: float = Field(0.0, ge=0, allow_inf_nan=False)
+    lr_lambda: float = Rate
+    lr_sigma: float = Rate
+    lr_iota: float = Rate
+    mu_alpha: float = Field(1.0, gt=0, allow_inf_nan=False)
+    static_alpha: float = Field(0.6, gt=0, le=1)
+    static_weight: StalenessWeight = Polynomial(a=0.5)
+    server_grad: Literal["derived", "printed"] = "derived"
+    grad_divisor: Literal["steps", "epochs"] = "steps"
+    history: Literal["own_last", "producer"] = "own_last"
+    propagation: Literal["none", "exact"] = "none"
+    sqrt_offset_server: Literal[0, 1] = 1
+    directions: Backend = "ram"
+    sketch_size: int = Field(1024, ge=1)
+    trigger_period: Seconds = 10.0
+    trigger_size: int = Field(10, ge=1)
+    concurrency: int = Field(10, ge=1)
+
+    async def scheduler(self, server: ServerHandle) -> None:
+        """Trigger idle devices at every tick."""
+        await server.keep_busy(
+            Timed(period_seconds=self.trigger_period, per_tick=self.trigger_size, concurrency=self.concurrency)
+        )
+
+    async def updater(self, server: ServerHandle) -> None:
+        """Weigh each arrival (2, 3) and mix it in (1), or drop it."""
+        [upload] = await server.receive()
+        if not self.keeps(upload.staleness):
+            server.discard(upload)
+            return
+        weight = self.weigh(server, upload)
+        self.learn_meta(server, upload)
+        server.commit(blend(server.model, upload.model, weight), weight=weight)
+
+    def keeps(self, missed: int) -> bool:
+        """Return whether an upload that missed so many updates, and so has staleness `missed` + 1, is used."""
+        return missed < self.staleness_bound
+
+    def weigh(self, server: ServerHandle, upload: Upload) -> float:
+        """Return alpha of `upload`, having updated the control parameters of its device (section 2.3)."""
+        staleness = upload.staleness + 1  # the paper's t - o + 1
+        if self.server_weight == "fedasync_poly":
+            weight = alpha_t(self.static_alpha, server.version + 1, upload.staleness, self.static_weight)
+            _log(server, device=upload.device, **_report(upload))
+            return weight
+        own = server.state.setdefault("devices", {}).setdefault(upload.device, {})
+        controls = Controls(*own.get("controls", (self.lambda_0, self.sigma_0, self.iota_0)))
+        found: dict[str, Any] = {}
+        if self.server_weight == "dynamic":
+            before = self._past(server, upload, own)
+            if before is not None:
+                aggregation, direction = before
+                q = self._inner_product(server, upload, direction)
+                controls, found = self._descend(server, upload, controls, aggregation, q)
+        score = weight_score(server.version, staleness, controls, sqrt_offset=self.sqrt_offset_server)
+        weight = squash(score, self.mu_alpha)
+        own["controls"] = tuple(controls)
+        if self.server_weight == "dynamic":
+            self._remember(server, upload, own, (server.version, staleness, tuple(controls)), weight)
+        _log(server, device=upload.device, score=score, **controls._asdict(), **found, **_report(upload))
+        return weight
+
+    def _descend(
+        self, server: ServerHandle, upload: Upload, controls: Controls, past: Aggregation, q: float
+    ) -> tuple[Controls, dict[str, Any]]:
+        """Return the updated parameters (3), and what is to be logged about that."""
+        gradient = control_gradient(
+            q, past, self.mu_alpha, sqrt_offset=self.sqrt_offset_server, form=self.server_grad
+        )
+        if self.propagation == "exact":
+            left = propagation(server.state["kept"], past.version, upload.base_version)
+            gradient = Controls(*(left * slope for slope in gradient))
+        moved = descend(controls, gradient, Controls(self.lr_lambda, self.lr_sigma, self.lr_iota))
+        controls = project(moved) if self.project else moved
+        return controls, {"inner_product": q, "projected": sum(a != b for a, b in zip(moved, controls, strict=True))}
+
+    def _inner_product(self, server: ServerHandle, upload: Upload, direction: Any) -> float:
+        """Return q, in two passes over vectors (three with the jump of a merge)."""
+        trained = slice(server.num_parameters)
+        difference = upload.start.model[trained] - upload.model[trained]
+        if "jump" in upload.payload:
+            difference += upload.jump
+        divisor = upload.steps if self.grad_divisor == "steps" else upload.epochs
+        if self.directions in ("ram", "memmap"):
+            return inner_product(difference, direction, upload.lr, divisor)
+        return product(difference, direction, self.directions, self.sketch_size, _seed(server)) / (
+            upload.lr * divisor
+        )
+
+    def _past(self, server: ServerHandle, upload: Upload, own: dict[str, Any]) -> tuple[Aggregation, Any] | None:
+        """Return the aggregation that the gradient goes through, with its direction; None: there is none yet."""
+        if self.history == "own_last":
+            if "past" not in own:
+                return None
+            record, direction = own.pop("past"), own.pop("direction")
+        else:
+            made = server.state.get("made", {})
+            if upload.base_version not in made:
+                return None
+            record, direction = made[upload.base_version]
+        version, staleness, controls = record
+        return Aggregation(version, staleness, Controls(*controls)), direction
+
+    def _remember(
+        self, server: ServerHandle, upload: Upload, own: dict[str, Any], record: tuple[Any, ...], weight: float
+    ) -> None:
+        """Keep what this aggregation is, with its direction w_o^i - w_t before mixing."""
+        trained = slice(server.num_parameters)
+        direction = upload.model[trained] - server.model[trained]
+        kept = keep(direction, self.directions, self.sketch_size, _seed(server))
+        if self.history == "own_last":
+            own["past"], own["direction"] = record, kept
+        else:
+            made = server.state.setdefault("made", {})
+            for version in made.keys() - server.base_versions.values():
+                del made[version]
+            made[server.version + 1] = (record, kept)
+        if self.propagation == "exact":
+            server.state.setdefault("kept", []).append(1 - weight)
+
+
+def _report(upload: Upload) -> dict[str, Any]:
+    return {name: upload.payload[name] for name in LOGGED if name in upload.payload}
+
+
+def _log(server: ServerHandle, **row: Any) -> None:
+    log = server.state.setdefault("log", {column: [] for column in LOGGED})
+    for column, values in log.items():
+        values.append(float(row.get(column, nan)))
+
+
+def _seed(server: ServerHandle) -> int:
+    """Return the seed of the run's sketches."""
+    return int(server.stream("sketch").integers(2**62))

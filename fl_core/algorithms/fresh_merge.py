@@ -1,0 +1,210 @@
+"""FedASMU on the device: the newest global model in mid-training, when it is asked for, and how it is blended in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from fl_core.algorithms.base import Algorithm
+from fl_core.errors import RunError
+from fl_core.formulas.fedasmu import (
+    FreshControls,
+    blend,
+    fresh_descend,
+    fresh_project,
+    fresh_slope,
+    fresh_weight,
+    fresh_weight_gradient,
+    moving_baseline,
+    reward,
+)
+from fl_core.formulas.fedasmu_slots import (
+    ACTIONS,
+    epsilon_greedy,
+    fixed_slot,
+    initial_meta,
+    log_probabilities,
+    meta_logits,
+    next_slot,
+    pretrain_meta,
+    q_update,
+    reinforce,
+)
+
+if TYPE_CHECKING:
+    from fl_core.runtime import DeviceHandle, ServerHandle, Snapshot, Upload
+
+Slot = Literal["learned", "uniform", "first", "middle", "last", "none"] | int
+Rate = Field(1e-4, ge=0, allow_inf_nan=False)
+
+
+class Choice(NamedTuple):
+    """When a device asks: the slot, and the action in the Q-table that led to it (None: it was not that)."""
+
+    slot: int
+    action: int | None = None
+
+
+class FreshMerge(Algorithm):
+    """Algorithm 2: train, ask once for the newest model, blend it in, train on.
+
+    Attributes
+    ----------
+    slot : str or int
+        After how many local epochs a device asks: ``"learned"``, until its first merge by the server's meta-model and
+        then by its own Q-table; ``"uniform"``, drawn; ``"first"``, ``"middle"``, ``"last"``: 1, floor(E / 2), E - 1;
+        a number; or ``"none"``: never. With a single epoch nobody asks.
+    slot_semantics : str
+        ``"after_epoch"``: slot k is after epoch k; ``"before_epoch"``: before it, as Algorithm 2 is printed (E12).
+    gamma_0, upsilon_0 : float
+        Initial control parameters (A04): with upsilon 1 a model that is not newer would have no weight (D10).
+    lr_gamma, lr_upsilon : float
+        Their learning rates.
+    mu_beta : float
+        Scale of beta.
+    sqrt_offset_device : int
+        What is added to g under the root; 0 as printed, or 1.
+    project : bool
+        Whether control parameters are kept in the range in which weights are in [0, 1) (A08).
+    epsilon : float
+        Part of the choices that are made at random.
+    q_lr, q_discount : float
+        Step size and discount of the Q-table.
+    lr_rl, baseline_rate : float
+        Learning rate of the meta-model, and rate of its moving baseline.
+    meta_records : tuple of (int, float)
+        Slots and rewards of an earlier run, on which the meta-model is trained beforehand (A10).
+    merge_correction : bool
+        Whether a device also sends w^a - w^b, so that the server can take the merge out of the update (E09). That
+        doubles the bytes of an upload with a merge.
+    """
+
+    slot: Slot = "learned"
+    slot_semantics: Literal["after_epoch", "before_epoch"] = "after_epoch"
+    gamma_0: float = Field(29.66013673, ge=0, allow_inf_nan=False)
+    upsilon_0: float = Field(1.0, ge=0, le=2**0.5)
+    lr_gamma: float = Rate
+    lr_upsilon: float = Rate
+    mu_beta: float = Field(1.0, gt=0, allow_inf_nan=False)
+    sqrt_offset_device: Literal[0, 1] = 0
+    project: bool = True
+    epsilon: float = Field(0.1, ge=0, le=1)
+    q_lr: float = Field(0.1, ge=0, le=1)
+    q_discount: float = Field(0.9, ge=0, le=1)
+    lr_rl: float = Field(0.001, ge=0, allow_inf_nan=False)
+    baseline_rate: float = Field(0.1, ge=0, le=1)
+    meta_records: tuple[tuple[int, float], ...] = ()
+    merge_correction: bool = False
+
+    async def device(self, device: DeviceHandle) -> None:
+        """Train with at most one merge, and upload the model with what the server has to know about it."""
+        choice = await self.choose(device)
+        start = await device.download()
+        report: dict[str, Any] = {"start": start, "lr": device.lr, "epochs": device.training.epochs}
+        if choice is None:
+            trained = await device.train(start.model)
+        else:
+            done = choice.slot - (self.slot_semantics == "before_epoch")
+            model = (await device.train(start.model, epochs=done)).model if done else start.model
+            fresh = await device.download_newer(start)
+            if fresh is not None:
+                model = await self.merge(device, choice, model, start, fresh, report)
+            trained = await device.train(model, epochs=device.training.epochs - done)
+        await device.upload(model=trained.model, based_on=start, **report)
+
+    async def choose(self, device: DeviceHandle) -> Choice | None:
+        """Return when `device` asks in this task; None: never."""
+        if self.slot == "none" or (epochs := device.training.epochs) < 2:
+            return None
+        if device.training.steps is not None:
+            raise RunError(
+                f"{self.name} counts local training in epochs, but the run has steps = {device.training.steps}; "
+                "set training.epochs and leave training.steps empty"
+            )
+        count = self.num_slots(epochs)
+        if isinstance(self.slot, int):
+            if not 1 <= self.slot <= count:
+                raise RunError(f"slot = {self.slot} is not valid: with {epochs} local epochs it is 1..{count}")
+            return Choice(self.slot)
+        if self.slot == "uniform":
+            return Choice(1 + int(device.rng.integers(count)))
+        if self.slot != "learned":
+            return Choice(fixed_slot(self.slot, epochs))
+        if "last_slot" not in device.state:
+            return Choice(await device.ask(count))
+        last = device.state["last_slot"]
+        action = epsilon_greedy(device.state["q_table"][last - 1], self.epsilon, device.rng)
+        return Choice(next_slot(last, action, count), action)
+
+    async def merge(
+        self,
+        device: DeviceHandle,
+        choice: Choice,
+        before: Tensor,
+        start: Snapshot,
+        fresh: Snapshot,
+        report: dict[str, Any],
+    ) -> Tensor:
+        """Return the merged model w^a ``[d]`` (7), and learn from the next mini-batch (6, 9); fill in `report`."""
+        state, versions = device.state, (fresh.version, start.version)
+        controls = FreshControls(*state.get("controls", (self.gamma_0, self.upsilon_0)))
+        offset = {"sqrt_offset": self.sqrt_offset_device}
+        weight = fresh_weight(*versions, controls, self.mu_beta, **offset)
+        after = blend(before, fresh.model, weight)
+        seen = await device.peek(after, others=(before,))
+        gained = reward(seen.losses[1], seen.losses[0])
+        trained = slice(device.num_parameters)
+        slope = fresh_slope(seen.gradient, fresh.model[trained], before[trained], after[trained])
+        by_controls = fresh_weight_gradient(*versions, controls, self.mu_beta, **offset)
+        controls = fresh_descend(controls, by_controls, FreshControls(self.lr_gamma, self.lr_upsilon), slope)
+        state["controls"] = tuple(fresh_project(controls) if self.project else controls)
+        report |= {"slot": choice.slot, "fresh_weight": weight, "reward": gained}
+        report |= dict(zip(FreshControls._fields, state["controls"], strict=True))
+        if self.merge_correction:
+            report["jump"] = (after - before)[trained]
+        if self.slot == "learned":
+            self._learn_slot(state, choice, gained, report, self.num_slots(device.training.epochs))
+        return after
+
+    def _learn_slot(
+        self, state: dict[str, Any], choice: Choice, gained: float, report: dict[str, Any], count: int
+    ) -> None:
+        """Update the Q-table (6), or after the first merge leave it to the server to update the meta-model (5)."""
+        if choice.action is None:
+            state["q_table"] = np.zeros((count, len(ACTIONS)))
+            report["num_slots"] = count
+        else:
+            state["q_table"] = q_update(
+                state["q_table"], state["last_slot"], choice.action, choice.slot, gained, self.q_lr, self.q_discount
+            )
+        state["last_slot"] = choice.slot
+
+    def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> int:
+        """Return the slot, of as many as `question` says, that the meta-model chooses for a device's first merge."""
+        logits = meta_logits(self._meta(server, question), question)
+        rng = server.stream("slot", device.id, device.trigger)
+        return 1 + epsilon_greedy(log_probabilities(logits).numpy(), self.epsilon, rng)
+
+    def learn_meta(self, server: ServerHandle, upload: Upload) -> None:
+        """Update the baseline and then the meta-model (5) if `upload` brings the reward of a first merge."""
+        payload = upload.payload
+        if "num_slots" not in payload:
+            return
+        state, count = server.state, payload["num_slots"]
+        state["baseline"] = moving_baseline(state.get("baseline", 0.0), payload["reward"], self.baseline_rate)
+        advantage = payload["reward"] - state["baseline"]
+        state["meta"] = reinforce(self._meta(server, count), payload["slot"], count, advantage, self.lr_rl)
+
+    def num_slots(self, epochs: int) -> int:
+        """Return K_s."""
+        return epochs - (self.slot_semantics == "after_epoch")
+
+    def _meta(self, server: ServerHandle, count: int) -> Tensor:
+        if "meta" not in server.state:
+            meta = initial_meta(server.stream("meta-model"))
+            server.state["meta"] = pretrain_meta(meta, self.meta_records, count) if self.meta_records else meta
+        meta = server.state["meta"]
+        return meta

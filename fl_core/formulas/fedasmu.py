@@ -1,0 +1,386 @@
+"""FedASMU as an algorithm: two weights, their partial derivatives, and the control parameters behind them.
+
+Source: Liu et al., "FedASMU: Efficient Asynchronous Federated Learning with Dynamic Staleness-aware Model Update"
+(AAAI 2024); (n) are its equations; D-n, E-n and A-n those of this project's specification. Who asks for a fresh
+model, and when, is in `fedasmu_slots`; how past directions are kept in `fedasmu_directions`; the theorem in
+`fedasmu_theory`.
+
+Symbols: t `version`, s = t - o + 1 `staleness` (a fresh upload has 1), o `origin_version`, g `fresh_version`, xi
+`weight_score`, alpha `mixing_weight`, phi `fresh_score`, beta `fresh_weight`, lambda, sigma, iota `Controls`, gamma,
+upsilon `FreshControls`, p version at which a device's previous upload was mixed in. Numbers, arrays, tensors and
+SymPy symbols may be given, except where a vector is named. Derivatives come in the form that follows from the
+weights, ``"derived"``, and where the paper's differ also as ``"printed"``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import brentq
+
+from fl_core.formulas.checks import require
+
+Form = Literal["derived", "printed"]
+
+MOST_UPSILON = math.sqrt(2)
+"""Above it phi is negative for a model that is one version newer (D10)."""
+
+
+class Controls(NamedTuple):
+    """Server control parameters of a device, or derivatives with respect to them, or their learning rates."""
+
+    lambda_: Any
+    sigma: Any
+    iota: Any
+
+
+class FreshControls(NamedTuple):
+    """Control parameters on a device, or derivatives with respect to them, or their learning rates."""
+
+    gamma: Any
+    upsilon: Any
+
+
+class Aggregation(NamedTuple):
+    """What is remembered of an upload that was mixed in, beside the direction w_o'^i - w_p."""
+
+    version: int
+    """p, the version it was mixed into."""
+    staleness: int
+    """s_p."""
+    controls: Controls
+    """Those it was weighted with."""
+
+
+def weight_score(version: Any, staleness: Any, controls: Controls, *, sqrt_offset: int = 1) -> Any:
+    """Return xi = lambda / (sqrt(t + offset) s^sigma) + iota, Eq. 2.
+
+    Parameters
+    ----------
+    version : int or array
+        t >= 0, of the model that an upload is mixed into.
+    staleness : int or array
+        s = t - o + 1 >= 1.
+    controls : Controls
+        lambda, sigma, iota.
+    sqrt_offset : {1, 0}
+        What is added to t under the root: 1 counts rounds from 1; 0 is printed, and infinite at t = 0 (E04).
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
+    """
+    require(version >= 0, "version", version, ">= 0")
+    require(staleness >= 1, "staleness", staleness, ">= 1 (a fresh upload has 1)")
+    require(sqrt_offset in (0, 1), "sqrt_offset", sqrt_offset, "0 or 1")
+    lambda_, sigma, iota = controls
+    if np.ndim(version) == 0 and version + sqrt_offset == 0:
+        return math.inf if lambda_ > 0 else iota
+    return lambda_ / (_sqrt(version + sqrt_offset) * staleness**sigma) + iota
+
+
+def squash(score: Any, mu: Any = 1.0) -> Any:
+    """Return mu x / (1 + mu x): alpha of xi (2), and beta of phi (8).
+
+    Raises
+    ------
+    ValueError
+        mu <= 0, or x <= -1 / mu, where the weight has a pole (E14).
+    """
+    require(mu > 0, "mu", mu, "> 0")
+    require(1 + mu * score > 0, "score", score, f"> -1 / mu = {-1 / mu}: there the weight has a pole")
+    if isinstance(score, float) and score == math.inf:
+        return 1.0
+    return mu * score / (1 + mu * score)
+
+
+def squash_slope(score: Any, mu: Any = 1.0) -> Any:
+    """Return mu / (1 + mu x)^2 = mu (1 - alpha)^2, the derivative of `squash` (D1)."""
+    return mu / (1 + mu * score) ** 2
+
+
+def mixing_weight(
+    version: Any, staleness: Any, controls: Controls, mu_alpha: Any = 1.0, *, sqrt_offset: int = 1
+) -> Any:
+    """Return alpha, Eq. 2: the weight of an upload in (1 - alpha) w_t + alpha w_o^i. Arguments of `weight_score`."""
+    return squash(weight_score(version, staleness, controls, sqrt_offset=sqrt_offset), mu_alpha)
+
+
+def mixing_weight_gradient(
+    version: Any, staleness: Any, controls: Controls, mu_alpha: Any = 1.0, *, sqrt_offset: int = 1
+) -> Controls:
+    """Return the partial derivatives of `mixing_weight` by lambda, sigma and iota (D1)."""
+    score = weight_score(version, staleness, controls, sqrt_offset=sqrt_offset)
+    slope = squash_slope(score, mu_alpha)
+    if np.ndim(version) == 0 and version + sqrt_offset == 0:  # the limit: the weight is 1 whatever the controls
+        return Controls(0.0, 0.0, slope)
+    part = slope / (_sqrt(version + sqrt_offset) * staleness**controls.sigma)
+    return Controls(part, -part * controls.lambda_ * _log(staleness), slope)
+
+
+def grad_estimate(start: Any, uploaded: Any, lr: float, divisor: float, jump: Any = 0.0) -> Any:
+    """Return g_i = (w_o - w_o^i + jump) / (eta_i K), the mean gradient along the local path (D3).
+
+    The paper prints the opposite sign, which turns the descent of (3) into an ascent (E01).
+
+    Parameters
+    ----------
+    start, uploaded : ndarray or Tensor
+        w_o and w_o^i, ``[p]``.
+    lr : float
+        eta_i > 0.
+    divisor : float
+        Local steps K > 0; local epochs as printed (E08).
+    jump : ndarray or Tensor, optional
+        w^a - w^b, what the merge with a fresh model added to the upload (E09).
+
+    Raises
+    ------
+    ValueError
+        `lr` or `divisor` is not positive.
+    """
+    require(lr > 0, "lr", lr, "> 0")
+    require(divisor > 0, "divisor", divisor, "> 0")
+    return (start - uploaded + jump) / (lr * divisor)
+
+
+def inner_product(difference: Any, direction: Any, lr: float, divisor: float) -> float:
+    """Return q = <g_i, d_i>, the only number about vectors that (3) needs; two passes over them with `difference`.
+
+    Parameters
+    ----------
+    difference : ndarray or Tensor
+        w_o - w_o^i (with the jump of `grad_estimate`), ``[p]``.
+    direction : ndarray or Tensor
+        d_i = w_o'^i - w_p of the device's previous aggregated upload, ``[p]``.
+    lr, divisor : float
+        As in `grad_estimate`, which divides the vector; here their product divides one number.
+    """
+    require(lr > 0, "lr", lr, "> 0")
+    require(divisor > 0, "divisor", divisor, "> 0")
+    return float(difference @ direction) / (lr * divisor)
+
+
+def control_gradient(
+    q: Any, previous: Aggregation, mu_alpha: Any = 1.0, *, sqrt_offset: int = 1, form: Form = "derived"
+) -> Controls:
+    """Return the gradient of F_i(w_o) by the controls of the previous aggregation, for (3) (D2, section 2.2).
+
+    Parameters
+    ----------
+    q : float
+        <g_i, d_i> of `inner_product`, with the sign of a gradient also for ``form="printed"``.
+    previous : Aggregation
+        When and how the direction d_i was mixed in.
+    mu_alpha : float, optional
+        Scale > 0.
+    sqrt_offset : {1, 0}, optional
+        As in `weight_score`.
+    form : {"derived", "printed"}, optional
+        As printed, the signs for lambda and iota are wrong (E01), and the one for sigma has ln sigma in the place of
+        lambda ln s (E02).
+
+    Raises
+    ------
+    ValueError
+        The form is unknown, or printed with sigma <= 0.
+    """
+    slopes = mixing_weight_gradient(*previous, mu_alpha, sqrt_offset=sqrt_offset)
+    if form == "derived":
+        return Controls(*(q * slope for slope in slopes))
+    require(form == "printed", "form", form, "'derived' or 'printed'")
+    sigma = previous.controls.sigma
+    require(sigma > 0, "sigma", sigma, "> 0 in the printed form, which takes its logarithm")
+    return Controls(-q * slopes.lambda_, q * slopes.lambda_ * _log(sigma), -q * slopes.iota)
+
+
+def propagation(kept: list[float], aggregated: int, origin: int) -> float:
+    """Return the product of 1 - alpha_v, v = p+1 .. o-1: how much of a change of w_{p+1} is left in w_o (D4, E06).
+
+    Parameters
+    ----------
+    kept : list of float
+        1 - alpha of the aggregation into each version 0, 1, ...
+    aggregated, origin : int
+        p < o.
+    """
+    require(aggregated < origin, "aggregated", aggregated, f"< {origin}, the version that is asked about")
+    return math.prod(kept[aggregated + 1 : origin])
+
+
+def descend(controls: Controls, gradient: Controls, rates: Controls) -> Controls:
+    """Return the controls after one step of gradient descent, Eq. 3."""
+    return Controls(*(x - rate * slope for x, slope, rate in zip(controls, gradient, rates, strict=True)))
+
+
+def project(controls: Controls) -> Controls:
+    """Return the nearest controls >= 0, for which 0 <= alpha < 1 (E14, A08)."""
+    return Controls(*(max(0.0, x) for x in controls))
+
+
+def fresh_score(fresh_version: Any, origin_version: Any, controls: FreshControls, *, sqrt_offset: int = 0) -> Any:
+    """Return phi = gamma / sqrt(g + offset) (1 - upsilon / sqrt(g - o + 1)), Eq. 8.
+
+    Parameters
+    ----------
+    fresh_version, origin_version : int or array
+        g > o >= 0.
+    controls : FreshControls
+        gamma, upsilon.
+    sqrt_offset : {0, 1}, optional
+        What is added to g under the root; 0 as printed (E04).
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
+    """
+    require(origin_version >= 0, "origin_version", origin_version, ">= 0")
+    require(fresh_version > origin_version, "fresh_version", fresh_version, "> origin_version")
+    require(sqrt_offset in (0, 1), "sqrt_offset", sqrt_offset, "0 or 1")
+    gap = _sqrt(fresh_version - origin_version + 1)
+    return controls.gamma / _sqrt(fresh_version + sqrt_offset) * (1 - controls.upsilon / gap)
+
+
+def fresh_weight(
+    fresh_version: Any, origin_version: Any, controls: FreshControls, mu_beta: Any = 1.0, *, sqrt_offset: int = 0
+) -> Any:
+    """Return beta, Eq. 8: the weight of the fresh model in (1 - beta) w^b + beta w_g. Arguments of `fresh_score`."""
+    return squash(fresh_score(fresh_version, origin_version, controls, sqrt_offset=sqrt_offset), mu_beta)
+
+
+def fresh_weight_gradient(
+    fresh_version: Any, origin_version: Any, controls: FreshControls, mu_beta: Any = 1.0, *, sqrt_offset: int = 0
+) -> FreshControls:
+    """Return the partial derivatives of `fresh_weight` by gamma and upsilon (D6)."""
+    score = fresh_score(fresh_version, origin_version, controls, sqrt_offset=sqrt_offset)
+    part = squash_slope(score, mu_beta) / _sqrt(fresh_version + sqrt_offset)
+    gap = _sqrt(fresh_version - origin_version + 1)
+    return FreshControls(part * (1 - controls.upsilon / gap), -part * controls.gamma / gap)
+
+
+def fresh_slope(gradient: Any, fresh: Any, before: Any, after: Any, *, form: Form = "derived") -> float:
+    """Return q_beta = <G, w_g - w^b>, the derivative of the loss by beta.
+
+    Parameters
+    ----------
+    gradient : ndarray or Tensor
+        G, that of the loss at the merged model w^a, ``[p]``.
+    fresh, before, after : ndarray or Tensor
+        w_g, w^b and w^a, ``[p]``.
+    form : {"derived", "printed"}, optional
+        The appendix has w_g - w^a; with the letters of (7) that is the model after the merge, and wrong (E07).
+
+    Raises
+    ------
+    ValueError
+        The form is unknown.
+    """
+    require(form in ("derived", "printed"), "form", form, "'derived' or 'printed'")
+    return float(gradient @ (fresh - (before if form == "derived" else after)))
+
+
+def fresh_descend(
+    controls: FreshControls, gradient: FreshControls, rates: FreshControls, slope: float = 1.0
+) -> FreshControls:
+    """Return the device's controls after one step of (9).
+
+    Parameters
+    ----------
+    controls, rates : FreshControls
+        gamma, upsilon, and their learning rates.
+    gradient : FreshControls
+        That of beta, from `fresh_weight_gradient`.
+    slope : float, optional
+        q_beta of `fresh_slope`, by which it becomes that of the loss.
+    """
+    return FreshControls(*(x - rate * slope * g for x, g, rate in zip(controls, gradient, rates, strict=True)))
+
+
+def fresh_project(controls: FreshControls) -> FreshControls:
+    """Return the nearest controls with gamma >= 0 and 0 <= upsilon <= sqrt 2, for which 0 <= beta < 1 (A08)."""
+    return FreshControls(max(0.0, controls.gamma), min(max(0.0, controls.upsilon), MOST_UPSILON))
+
+
+def blend(model: Any, other: Any, weight: float) -> Any:
+    """Return (1 - weight) model + weight other, Eqs. 1 and 7, ``[d]``; without projection a weight may be negative.
+
+    Raises
+    ------
+    ValueError
+        The weight is above 1 or not finite.
+    """
+    require(-math.inf < weight <= 1, "weight", weight, "finite and at most 1")
+    if isinstance(model, torch.Tensor):
+        return torch.lerp(model, other, weight)
+    return (1 - weight) * model + weight * other
+
+
+def matched_lambda(
+    rounds: int, staleness: float, *, alpha: float = 0.6, a: float = 0.5, sigma: float = 0.5, mu_alpha: float = 1.0
+) -> float:
+    """Return lambda_0 with which the mean weight over all rounds is FedAsync+Poly's alpha s^-a (A02; ours).
+
+    Parameters
+    ----------
+    rounds : int
+        T >= 1, the versions 0 .. T - 1; the root has offset 1 and iota is 0.
+    staleness : float
+        The staleness s >= 1 at which the means are compared: about the number of devices in flight.
+    alpha, a : float, optional
+        FedAsync's mixing weight in (0, 1), and its exponent.
+    sigma, mu_alpha : float, optional
+        sigma_0 and the scale.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
+    """
+    require(rounds >= 1, "rounds", rounds, ">= 1")
+    wanted = alpha * staleness**-a
+    require(0 < wanted < 1, "alpha", alpha, "in (0, 1)")
+    versions = np.arange(rounds)
+
+    def excess(lambda_: float) -> float:
+        return float(np.mean(mixing_weight(versions, staleness, Controls(lambda_, sigma, 0.0), mu_alpha))) - wanted
+
+    largest = 1.0
+    while excess(largest) < 0:
+        largest *= 2
+    return float(brentq(excess, 0.0, largest, xtol=1e-13, rtol=1e-14))
+
+
+def reward(loss_before: float, loss_after: float) -> float:
+    """Return R = loss^b - loss^a: how much the merge lowered the loss on one mini-batch."""
+    return loss_before - loss_after
+
+
+def moving_baseline(baseline: float, reward: float, rate: float = 0.1) -> float:
+    """Return b <- (1 - rho) b + rho R; used after this update, R - b is (1 - rho) times what it was before (D8)."""
+    require(0 <= rate <= 1, "rate", rate, "in [0, 1]")
+    return (1 - rate) * baseline + rate * reward
+
+
+def _sqrt(x: Any) -> Any:
+    return _elementary("sqrt", x)
+
+
+def _log(x: Any) -> Any:
+    return _elementary("log", x)
+
+
+def _elementary(name: str, x: Any) -> Any:
+    """Return a function of a number, an array, a tensor or a SymPy expression."""
+    if isinstance(x, int | float):
+        return getattr(math, name)(x)
+    if isinstance(x, torch.Tensor):
+        return getattr(torch, name)(x)
+    if isinstance(x, np.ndarray | np.generic):
+        return getattr(np, name)(x)
+    return getattr(importlib.import_module("sympy"), name)(x)

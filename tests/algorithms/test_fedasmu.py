@@ -1,0 +1,575 @@
+"""FedASMU on simulated runs: the event trace of the specification, its reductions, what it costs, what it keeps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fl_core.algorithms import (
+    FedASMU,
+    FedASMU0,
+    FedASMUDA,
+    FedASMUFA,
+    FedASMUH1,
+    FedASMUH2,
+    FedASMUH3,
+    FedAsync,
+)
+from fl_core.algorithms.directions import on_disk
+from fl_core.errors import RunError
+from fl_core.experiments.spec import RunSpec
+from fl_core.formulas.fedasmu import (
+    Aggregation,
+    Controls,
+    blend,
+    control_gradient,
+    descend,
+    inner_product,
+    matched_lambda,
+    mixing_weight,
+    project,
+    propagation,
+)
+from fl_core.formulas.fedasmu_directions import half_error, sketch_error
+from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
+from fl_core.tasks import Quadratic
+from fl_core.world import ConstantCompute, Network, TraceCompute, World
+
+RNG = np.random.default_rng(0)
+TASK = Quadratic(RNG.uniform(0.5, 2, (20, 6)), RNG.normal(size=(20, 6)), 3 * np.ones(6))
+RATES = dict.fromkeys(("lr_lambda", "lr_sigma", "lr_iota", "lr_gamma", "lr_upsilon"), 0.1)
+LIVELY = {"lambda_0": 5.0, "gamma_0": 5.0, **RATES}
+"""Control parameters that move within a short run."""
+
+NAN = float("nan")
+
+
+def world(devices: int = 20, concurrency: int = 6, **fields: Any) -> World:
+    trigger = {"kind": "timed", "period_seconds": 1.0, "per_tick": 3, "concurrency": concurrency}
+    compute = {"kind": "ratio", "fastest": 1.0, "ratio": 5.0, "per": "epoch"}
+    return World(**{"devices": devices, "compute": compute, "trigger": trigger, **fields})
+
+
+def simulate(
+    algorithm: Any, updates: int = 80, *, where: World | None = None, task: Any = TASK, seed: int = 0,
+    executor: str = "sequential", trace: bool = False, **training: Any,
+) -> Simulation:  # fmt: skip
+    run = Simulation(
+        task, where or world(), algorithm, budget=Budget(updates=updates), seed=seed, trace=trace,
+        training=LocalTraining(**{"lr": 0.05, "epochs": 4, **training}), evaluation=Evaluation(every_updates=1),
+    )  # fmt: skip
+    run.run(executor, threads=2 if executor == "threads" else None)
+    return run
+
+
+def log(run: Simulation) -> dict[str, np.ndarray]:
+    return {name: np.array(column) for name, column in run.server.state["log"].items()}
+
+
+# The event trace, oracle O15
+
+TRACE_TASK = Quadratic([[1.0], [2.0]], [[1.0], [-1.0]], [0.2])
+TRACE_WORLD = World(
+    devices=2,
+    compute=TraceCompute(seconds_per_step=(1.0, 1.5)),
+    trigger={"kind": "timed", "period_seconds": 1.0, "per_tick": 2, "concurrency": 2},
+)
+
+
+def trace_run(updates: int = 5, **fields: Any) -> Simulation:
+    start = {"lambda_0": 1.0, "sigma_0": 0.5, "iota_0": 0.0, "gamma_0": 1.0, "upsilon_0": 0.5}
+    algorithm = FedASMU(slot=1, **{**RATES, **start, **fields})
+    return simulate(algorithm, updates, where=TRACE_WORLD, task=TRACE_TASK, lr=0.1, epochs=2)
+
+
+def test_o15_the_event_trace_of_the_specification():
+    run = trace_run()
+    table, found = run.history.updates, log(run)
+    assert table["seconds"] == [2, 3, 4, 6, 6]
+    assert table["device"] == [0, 1, 0, 1, 0]
+    assert [missed + 1 for missed in table["staleness"]] == [1, 2, 2, 2, 2]
+    weights = [0.5, 0.333333333333, 0.290831839343, 0.286412826711, 0.247642342518]
+    np.testing.assert_allclose(table["weight"], weights, rtol=1e-9)
+    models = [float(trace_run(n).server.model) for n in range(1, 6)]
+    np.testing.assert_allclose(
+        models, [0.276, 0.106666666667, 0.176071623795, 0.0601919561877, 0.127656183623], rtol=1e-9
+    )
+    expected = {
+        "inner_product": [NAN, NAN, -0.0526752800103, -0.85136914023, -0.186793433858],
+        "lambda_": [1, 1, 1.001316882, 1.01891931423, 1.0051520504],
+        "sigma": [0.5, 0.5, 0.5, 0.486886130685, 0.49733816312],
+        "iota": [0, 0, 0.00131688200026, 0.0378386284547, 0.0107110876643],
+        "slot": [NAN, NAN, 1, 1, NAN],
+        "fresh_weight": [NAN, NAN, 0.313708498985, 0.271787812252, NAN],
+        "reward": [NAN, NAN, -0.0522886875311, -0.146160550666, NAN],
+        "gamma": [NAN, NAN, 0.996214136744, 0.988901713276, NAN],
+        "upsilon": [NAN, NAN, 0.504141114737, 0.512139709124, NAN],
+    }
+    for name, column in expected.items():
+        np.testing.assert_allclose(found[name], column, rtol=1e-9, err_msg=name)
+
+
+def test_o15_uploads_and_what_a_request_costs():
+    run = trace_run()
+    assert run.server.counters["models_received"] == 5
+    # Dispatched at 0 (both), 2, 3 and 4; the run ends at 6 before that tick. Two of five requests had an answer.
+    assert run.server.counters["models_sent"] == 5 + 2
+
+
+# Reductions
+
+
+@pytest.mark.parametrize("bound", [99, 4])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_c34_without_its_dynamic_parts_it_is_fedasync_with_a_staleness_bound_bit_for_bit(bound, seed):
+    where = world(network=Network(down_bits_per_second=400.0, up_bits_per_second=300.0), jitter=0.4)
+    fedasync = FedAsync(alpha=0.6, weight="polynomial(a=0.5)", drop_above=bound - 1)
+    expected = simulate(fedasync, where=where, seed=seed).history
+    assert (expected.outcomes["discarded"] > 5) == (bound == 4)
+    zero = FedASMU0(staleness_bound=bound)
+    spelled_out = FedASMU(slot="none", server_weight="fedasync_poly", staleness_bound=bound)
+    for algorithm in (zero, spelled_out):
+        assert simulate(algorithm, where=where, seed=seed).history == expected
+
+
+def test_c34_also_with_a_network_on_images():
+    def history(algorithm: Any) -> Any:
+        spec = RunSpec(
+            algorithm=algorithm, model="linear", world=World.named("fedasmu", devices=20), budget={"updates": 12},
+            partition={"kind": "iid", "samples_per_device": 30}, training={"epochs": 1},
+            evaluation={"every_updates": None},
+        )  # fmt: skip
+        return spec.simulation().run("sequential")
+
+    fedasync = {"name": "fedasync", "weight": "polynomial(a=0.5)", "drop_above": 98}
+    assert history("fedasmu_0") == history(fedasync)
+    learned = history({"name": "fedasmu", **RATES})
+    assert history("fedasmu_fa") != learned  # with one epoch nobody asks, but the weights learn
+    assert history({"name": "fedasmu_fa", **RATES}) == learned
+
+
+def test_dynamic_weights_that_do_not_learn_are_frozen_ones_bit_for_bit():
+    still = dict.fromkeys(RATES, 0.0)
+    runs = [simulate(FedASMU(server_weight=w, **{**LIVELY, **still})) for w in ("dynamic", "frozen_xi")]
+    assert runs[0].history == runs[1].history
+    assert runs[0].history != simulate(FedASMU(**LIVELY)).history
+
+
+def test_each_ablation_leaves_out_what_it_says():
+    found = {kind: log(simulate(kind(**LIVELY))) for kind in (FedASMU, FedASMUDA, FedASMUFA, FedASMU0)}
+    for kind, columns in found.items():
+        assert np.isfinite(columns["inner_product"]).any() == (kind in (FedASMU, FedASMUFA))
+        assert np.isfinite(columns["fresh_weight"]).any() == (kind in (FedASMU, FedASMUDA))
+
+
+@pytest.mark.parametrize(("kind", "slot"), [(FedASMUH1, 1), (FedASMUH2, 2), (FedASMUH3, 3)])
+def test_the_heuristics_ask_after_the_first_half_and_last_but_one_epoch(kind, slot):
+    slots = log(simulate(kind(**LIVELY)))["slot"]
+    assert set(slots[np.isfinite(slots)]) == {slot}
+
+
+# Staleness bound
+
+
+@pytest.mark.parametrize(
+    ("version", "origin", "kept"), [(98, 0, True), (99, 0, False), (120, 21, False), (120, 22, True)]
+)
+def test_o14_an_upload_beyond_the_bound_is_dropped(version, origin, kept):
+    assert FedASMU().keeps(version - origin) == kept
+
+
+def test_a_dropped_upload_changes_nothing_and_its_device_is_free_again():
+    run = simulate(FedASMU(staleness_bound=4, **LIVELY))
+    outcomes = run.outcomes()
+    assert outcomes["discarded"] > 5
+    assert outcomes["applied"] == run.version == 80
+    assert max(run.history.updates["staleness"]) <= 3
+    assert len(run.server.state["log"]["device"]) == 80
+    assert outcomes["dispatched"] == 80 + outcomes["discarded"] + outcomes["in_flight"]
+    assert simulate(FedASMU(**LIVELY)).outcomes()["discarded"] == 0
+
+
+def test_e05_dropped_uploads_may_count_as_rounds():
+    run = Simulation(
+        TASK, world(), FedASMU(staleness_bound=4, **LIVELY), budget=Budget(uploads=80),
+        training=LocalTraining(epochs=4),
+    )  # fmt: skip
+    outcomes = run.run("sequential").outcomes
+    assert outcomes["discarded"] > 5
+    assert run.version == outcomes["applied"] == 80 - outcomes["discarded"]
+
+
+# What the server learns
+
+
+class Recorded(FedASMU):
+    """Keeps all uploads and models, to compute again what the server has computed."""
+
+    name = "recorded"
+
+    def weigh(self, server, upload):
+        before = server.model
+        weight = super().weigh(server, upload)
+        past = server.state.setdefault("past", [])
+        past.append((upload.device, upload.base_version, upload.model, before, weight, upload.start.model, upload.lr))
+        return weight
+
+
+def test_every_weight_follows_from_the_whole_record_of_the_run():
+    algorithm = Recorded(**LIVELY)
+    run = simulate(algorithm, 120, lr_decay=0.9, lr_decay_versions=7)
+    past, found = run.server.state["past"], log(run)
+    kept = [1 - entry[4] for entry in past]
+    controls = {device: Controls(5.0, 0.5, 0.0) for device in range(20)}
+    last: dict[int, int] = {}
+    learned = 0
+    for t, (device, origin, model, _, weight, start, lr) in enumerate(past):
+        assert torch.equal(start, past[origin][3])
+        assert lr == pytest.approx(0.05 * 0.9 ** (origin // 7))
+        if device in last:
+            p = last[device]
+            direction = past[p][2] - past[p][3]
+            q = inner_product(start - model, direction, lr, 4)
+            assert found["inner_product"][t] == pytest.approx(q, rel=1e-12)
+            assert propagation(kept, p, origin) == math.prod(kept[p + 1 : origin])
+            record = Aggregation(p, p - past[p][1] + 1, controls[device])
+            step = descend(controls[device], control_gradient(q, record), Controls(0.1, 0.1, 0.1))
+            controls[device] = project(step)
+            assert found["projected"][t] == sum(a != b for a, b in zip(step, controls[device], strict=True))
+            learned += 1
+        expected = mixing_weight(t, t - origin + 1, controls[device])
+        assert weight == pytest.approx(expected, rel=1e-12)
+        last[device] = t
+    assert learned > 80
+
+
+def test_printed_signs_move_the_weights_the_other_way():
+    slowly = {**LIVELY, **dict.fromkeys(RATES, 1e-3), "project": False}
+    runs = {form: simulate(FedASMU(server_grad=form, **slowly), 120) for form in ("derived", "printed")}
+    for form, run in runs.items():
+        columns, start = log(run), {}
+        for t in np.flatnonzero(np.isfinite(columns["inner_product"])):
+            device = columns["device"][t]
+            moved = columns["iota"][t] - start.get(device, 0.0)
+            start[device] = columns["iota"][t]
+            assert moved * columns["inner_product"][t] * (-1 if form == "derived" else 1) > 0
+
+
+def test_propagation_scales_each_step_by_what_later_versions_have_left():
+    algorithms = [Recorded(slot="none", **{**LIVELY, "propagation": p}) for p in ("none", "exact")]
+    plain, exact = (simulate(algorithm, 40) for algorithm in algorithms)
+    first = next(t for t, q in enumerate(log(plain)["inner_product"]) if np.isfinite(q))
+    past = exact.server.state["past"]
+    device, origin = past[first][:2]
+    p = next(t for t, entry in enumerate(past) if entry[0] == device)
+    factor = propagation(exact.server.state["kept"], p, origin)
+    steps = [log(run)["lambda_"][first] - 5.0 for run in (plain, exact)]
+    assert 0 < factor < 1
+    assert steps[1] == pytest.approx(factor * steps[0], rel=1e-9)
+
+
+def test_through_the_producer_the_direction_is_that_of_the_version_it_started_from():
+    run = simulate(Recorded(history="producer", **LIVELY), 100)
+    past, found = run.server.state["past"], log(run)
+    for t, (_, origin, model, _, _, start, lr) in enumerate(past):
+        if origin == 0:
+            assert math.isnan(found["inner_product"][t])
+            continue
+        _, _, produced, before, _, _, _ = past[origin - 1]
+        assert found["inner_product"][t] == pytest.approx(inner_product(start - model, produced - before, lr, 4))
+    in_flight = {handle._trigger_snapshot.version for handle in run.handles}
+    assert len(run.server.state["made"]) <= len(in_flight) + 2
+    assert "direction" not in run.server.state["devices"][past[0][0]]
+
+
+def test_dividing_by_epochs_instead_of_steps_scales_the_product():
+    runs = [simulate(FedASMU(grad_divisor=d, **{**LIVELY, "lr_lambda": 0, "lr_sigma": 0, "lr_iota": 0}),
+                     task=MANY, batch_size=1) for d in ("steps", "epochs")]  # fmt: skip
+    products = [log(run)["inner_product"] for run in runs]
+    np.testing.assert_allclose(products[1], 3 * products[0], rtol=1e-12)
+
+
+MANY = Quadratic(TASK.curvature, TASK.centre, TASK.start, samples=[3] * 20)
+
+
+def test_correcting_for_the_merge_costs_upload_bytes_and_gives_the_gradient():
+    still = {**LIVELY, **dict.fromkeys(("lr_lambda", "lr_sigma", "lr_iota"), 0.0)}
+    plain, corrected = (simulate(Recorded(merge_correction=c, slot=2, **still)) for c in (False, True))
+    assert torch.equal(plain.server.model, corrected.server.model)
+    merges = np.isfinite(log(corrected)["slot"]).sum()
+    more = corrected.server.counters["bytes_up"] - plain.server.counters["bytes_up"]
+    assert more == merges * 6 * 8 > 0
+    assert (log(plain)["inner_product"] != log(corrected)["inner_product"]).any()
+
+
+# What the server keeps
+
+
+class Passes(TorchDispatchMode):
+    """Counts the operations that go over a whole vector."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.length, self.seen = length, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        vectors = [x for x in (*args, result) if isinstance(x, torch.Tensor) and x.numel() == self.length]
+        if vectors and func is not torch.ops.aten.slice.Tensor:
+            self.seen.append(func.overloadpacket.__name__)
+        return result
+
+
+class Counted(FedASMU):
+    """Counts the passes of each update of the server."""
+
+    name = "counted"
+
+    async def updater(self, server):
+        [upload] = await server.receive()
+        with Passes(6) as passes:
+            weight = self.weigh(server, upload)
+            model = blend(server.model, upload.model, weight)
+        server.state.setdefault("passes", []).append(passes.seen)
+        server.commit(model, weight=weight)
+
+
+def test_an_update_of_the_server_takes_at_most_four_passes_over_vectors():
+    run = simulate(Counted(**LIVELY))
+    passes, first = run.server.state["passes"], np.isnan(log(run)["inner_product"])
+    for seen, is_first in zip(passes, first, strict=True):
+        assert sorted(seen) == sorted(["lerp", "sub"] if is_first else ["sub", "dot", "sub", "lerp"])
+
+
+def test_one_direction_is_kept_for_each_device_that_has_been_mixed_in():
+    run = simulate(FedASMU(**LIVELY))
+    kept = run.server.state["devices"]
+    assert set(kept) == set(run.history.updates["device"])
+    assert all(own["direction"].shape == (6,) for own in kept.values())
+
+
+def test_directions_on_disk_are_the_same_bits_and_leave_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    expected = simulate(FedASMU(**LIVELY)).history
+    assert simulate(FedASMU(directions="memmap", **LIVELY)).history == expected
+    vector = torch.randn(1000)
+    assert torch.equal(on_disk(vector), vector)
+    assert list(tmp_path.iterdir()) == []
+
+
+STILL = {**LIVELY, **dict.fromkeys(("lr_lambda", "lr_sigma", "lr_iota"), 0.0)}
+WIDE = Quadratic(np.ones((20, 400)), np.random.default_rng(1).normal(size=(20, 400)), np.zeros(400))
+
+
+def products(directions: str, **fields: Any) -> tuple[np.ndarray, Simulation]:
+    run = simulate(Recorded(directions=directions, **{**STILL, **fields}), task=WIDE)
+    return log(run)["inner_product"], run
+
+
+def pairs(run: Simulation) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Gradient estimate and direction of each upload of a device that was not its first."""
+    last, found = {}, []
+    for device, _, model, before, _, start, lr in run.server.state["past"]:
+        if device in last:
+            found.append(((start - model) / (lr * 4), last[device]))
+        last[device] = model - before
+    return found
+
+
+def test_half_precision_and_sketches_are_as_near_as_they_say():
+    exact, run = products("ram")
+    known = np.isfinite(exact)
+    vectors = pairs(run)
+    halved = products("float16")[0]
+    assert run.history == products("float16")[1].history  # with rates 0 the products change nothing
+    for found, true, (g, d) in zip(halved[known], exact[known], vectors, strict=True):
+        assert 0 < abs(found - true) <= half_error(g, d) < 1e-2 * abs(true)
+    sketched = products("sketch", sketch_size=64)[0]
+    deviations = np.array([sketch_error(g, d, 64) for g, d in vectors])
+    scaled = (sketched[known] - exact[known]) / deviations
+    assert 0.3 < np.sqrt((scaled**2).mean()) < 2
+    assert np.abs(scaled).max() < 6
+
+
+# Fresh models: time, bytes, slots
+
+
+def test_c39_every_fresh_model_is_counted_in_time_and_bytes_and_a_no_costs_nothing():
+    network = Network(down_bits_per_second=6 * 64 * 2.0, up_bits_per_second=6 * 64 * 4.0)  # 0.5 s and 0.25 s
+    run = simulate(FedASMUH1(**LIVELY), where=world(network=network), trace=True)
+    spans = run.history.span_frame()
+    downloads = spans[spans.activity == "download"]
+    counters, outcomes = run.server.counters, run.outcomes()
+    np.testing.assert_allclose(downloads.end - downloads.start, 0.5)
+    assert counters["models_sent"] == len(downloads)
+    assert counters["bytes_down"] == 48 * len(downloads)
+    assert counters["bytes_up"] == 48 * counters["models_received"]
+    assert outcomes["dispatched"] < counters["models_sent"] <= 2 * outcomes["dispatched"]
+    merged = [task for task, one in downloads.groupby("task") if len(one) == 2]
+    once = [task for task, one in downloads.groupby("task") if len(one) == 1]
+    assert merged
+    assert once
+    for task in merged:  # download, one epoch, download, three epochs, upload; nothing in between
+        one = spans[spans.task == task]
+        assert list(one.activity)[:4] == ["download", "train", "download", "train"][: len(one)]
+        np.testing.assert_allclose(one.start.to_numpy()[1:], one.end.to_numpy()[:-1])
+        lengths = (one.end - one.start)[one.activity == "train"].to_numpy()
+        np.testing.assert_allclose(lengths[1:], 3 * lengths[:1][: len(lengths) - 1])
+
+
+def test_a_request_that_brings_nothing_leaves_no_trace_in_what_is_learned():
+    alone = World(devices=1, compute=ConstantCompute(per="epoch"))
+    run = simulate(FedASMU(concurrency=1, trigger_period=1.0, **LIVELY), 6, where=alone, task=ONE)
+    assert np.isnan(log(run)["slot"]).all()
+    assert run.device_state.get(0, {}) == {}
+    assert run.server.counters["models_sent"] == 6
+
+
+ONE = Quadratic([[1.0] * 6], [[0.0] * 6], [3.0] * 6)
+
+
+@pytest.mark.parametrize(("semantics", "count"), [("after_epoch", 3), ("before_epoch", 4)])
+def test_first_slots_come_from_the_meta_model_and_later_ones_from_the_q_table(semantics, count):
+    """Before the first epoch there is never anything newer, as downloads take no time here."""
+    slots = set(range(1 + count - 3, count + 1))
+    run = simulate(FedASMU(slot_semantics=semantics, lr_rl=0.0, **LIVELY), 200)
+    columns = log(run)
+    seen: dict[int, list[int]] = {}
+    for device, slot in zip(columns["device"], columns["slot"], strict=True):
+        if np.isfinite(slot):
+            seen.setdefault(int(device), []).append(int(slot))
+    firsts = [mine[0] for mine in seen.values()]
+    assert set(firsts) == slots
+    assert set().union(*seen.values()) == slots
+    assert all(abs(a - b) <= 1 for mine in seen.values() for a, b in zip(mine[1:], mine, strict=False))
+    for device, mine in seen.items():
+        table = run.device_state[device]["q_table"]
+        assert table.shape == (count, 3)
+        assert table.any() == (len(mine) > 1 or run.device_state[device]["last_slot"] != mine[-1])
+
+
+def test_each_first_merge_teaches_the_meta_model_and_moves_the_baseline():
+    run = simulate(FedASMU(lr_rl=0.1, **LIVELY), 40)
+    columns = log(run)
+    baseline, seen = 0.0, set()
+    for device, gained in zip(columns["device"], columns["reward"], strict=True):
+        if np.isfinite(gained) and device not in seen:
+            seen.add(device)
+            baseline = 0.9 * baseline + 0.1 * gained
+    assert run.server.state["baseline"] == pytest.approx(baseline)
+    still = simulate(FedASMU(lr_rl=0.0, **LIVELY), 40)
+    assert not torch.equal(run.server.state["meta"], still.server.state["meta"])
+
+
+def test_a_meta_model_trained_beforehand_sends_first_slots_to_the_best_one():
+    records = tuple((k, 0.5 if k == 3 else 0.0) for k in (1, 2, 3) * 5)
+    run = simulate(FedASMU(meta_records=records, epsilon=0.0, lr_rl=0.0, **LIVELY), 40)
+    columns, firsts = log(run), {}
+    for device, slot in zip(columns["device"], columns["slot"], strict=True):
+        if np.isfinite(slot):
+            firsts.setdefault(device, slot)
+    assert set(firsts.values()) == {3}
+
+
+def test_c40_a_merge_brings_uploads_nearer_to_the_global_model():
+    class Distance(FedASMU):
+        name = "distance"
+
+        def weigh(self, server, upload):
+            distance = float((upload.model - server.model).norm())
+            server.state.setdefault("distance", []).append((distance, "slot" in upload.payload))
+            return super().weigh(server, upload)
+
+    means = [
+        np.mean([d for d, _ in simulate(Distance(slot=slot, **STILL), 150).server.state["distance"]])
+        for slot in ("none", 3)
+    ]
+    assert means[1] < means[0]
+
+
+# Convergence on convex problems
+
+
+@pytest.mark.parametrize("kind", [FedASMU, FedASMUDA, FedASMUFA, FedASMU0, FedASMUH1])
+@pytest.mark.parametrize("form", ["derived", "printed"])
+def test_where_all_devices_agree_the_known_optimum_is_found(kind, form):
+    centre = np.random.default_rng(5).normal(size=6)
+    task = Quadratic(TASK.curvature, np.tile(centre, (20, 1)), TASK.start)
+    run = simulate(kind(server_grad=form, **LIVELY), 400, task=task, lr=0.2)
+    np.testing.assert_allclose(run.server.model, centre, atol=1e-6)
+
+
+def test_where_they_differ_it_comes_near_the_optimum_of_the_mean():
+    task = Quadratic(np.ones((20, 6)), TASK.centre, TASK.start)
+    run = simulate(FedASMU(**{**LIVELY, **dict.fromkeys(RATES, 1e-4)}), 1500, task=task, lr=0.1)
+    losses = run.history.evaluations["train_loss"]
+    optimum = task.loss(task.minimiser())
+    assert np.mean(losses[-200:]) - optimum < 0.02 * (losses[0] - optimum)
+
+
+def test_every_executor_gives_the_same_run():
+    reference = simulate(FedASMU(**LIVELY)).history
+    assert simulate(FedASMU(**LIVELY), executor="threads").history == reference
+    batched = simulate(FedASMU(**LIVELY), executor="batched").history
+    assert batched.updates["device"] == reference.updates["device"]
+    np.testing.assert_allclose(batched.model, reference.model, rtol=1e-9)
+
+
+def test_it_learns_images():
+    spec = RunSpec(
+        algorithm={"name": "fedasmu", "lambda_0": matched_lambda(40, 5), "gamma_0": matched_lambda(40, 5)},
+        model="linear", world=World.named("fedasmu", devices=50, epochs=3), budget={"updates": 40},
+        partition={"kind": "iid", "samples_per_device": 200},
+        training={"lr": 0.1, "epochs": 3, "batch_size": 64}, evaluation={"every_updates": None},
+    )  # fmt: skip
+    assert spec.simulation().run().evaluations["test_accuracy"][-1] > 0.7
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "training", "message"),
+    [
+        (FedASMU(slot=4), {}, "slot = 4 is not valid: with 4 local epochs it is 1..3"),
+        (FedASMU(), {"steps": 5}, "counts local training in epochs, but the run has steps = 5"),
+    ],
+)
+def test_a_slot_that_does_not_exist_is_refused(algorithm, training, message):
+    with pytest.raises(RunError, match=message):
+        simulate(algorithm, 5, **training)
+
+
+def test_where_staleness_is_drawn_nobody_can_ask_but_weights_can_learn():
+    drawn = World(devices=20, max_staleness=4)
+    with pytest.raises(RunError, match="draws staleness"):
+        simulate(FedASMU(), 5, where=drawn)
+    assert simulate(FedASMUFA(**LIVELY), 50, where=drawn).version == 50
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"staleness_bound": 0}, {"lambda_0": -1}, {"upsilon_0": 1.5}, {"mu_alpha": 0}, {"epsilon": 1.1},
+     {"sqrt_offset_server": 2}, {"server_weight": "static"}, {"slot": "random"}, {"directions": "tape"}],
+)  # fmt: skip
+def test_a_parameter_out_of_range_is_refused(wrong):
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        FedASMU(**wrong)
+
+
+def test_without_a_trigger_of_the_world_its_own_ticks_start_devices():
+    run = simulate(
+        FedASMUFA(trigger_period=2.0, trigger_size=2, concurrency=3), 20,
+        where=World(devices=20, compute=ConstantCompute(per="epoch", seconds_per_step=1.25)), trace=True,
+    )  # fmt: skip
+    spans = run.history.span_frame()
+    starts = spans.groupby("start").size()
+    assert (starts.index % 2 == 0).all()
+    assert starts.max() == 2
+    assert starts.iloc[:3].tolist() == [2, 1, 2]
