@@ -199,7 +199,7 @@ class FedASMU(FreshMerge):
             own["past"], own["direction"] = record, kept
         else:
             made = server.state.setdefault("made", {})
-            for version in made.keys() - server.versions_in_use():
+            for version in made.keys() - server.base_versions.values():
                 del made[version]
             made[server.version + 1] = (record, kept)
         if self.propagation == "exact":

@@ -171,7 +171,7 @@ def work(spec: RunSpec) -> float:
         per_step = unit / (ceil(share / batch) if spec.world.compute.per == "epoch" else 1)
         at_work = min(algorithm.most_in_flight() or spec.world.devices, spec.world.devices)
         gradients = ceil(at_work * budget.seconds * (1 / per_step).mean())
-    updates = budget.updates or ceil(gradients / steps)
+    updates = budget.updates or budget.uploads or ceil(gradients / steps)
     evaluations = updates // evaluation.every_updates + 2 if evaluation.every_updates else 2
     if evaluation.every_seconds and budget.seconds:
         evaluations += int(budget.seconds / evaluation.every_seconds)

@@ -3,7 +3,7 @@
 The method is Wang, Zhang & Wang, "Asynchronous Federated Learning over Wireless Communication Networks" (ICC 2021;
 IEEE Transactions on Wireless Communications 21(9), 2022). Its weights are in no source that could be read. These are
 this project's, with the property that its abstract names: in the long run the summed weights of a device are
-proportional to its samples, however fast it is.
+proportional to its samples, however fast it is (but for the bound of 1, which slow devices with many samples meet).
 """
 
 from __future__ import annotations

@@ -119,18 +119,20 @@ def hidden_units(network: nn.Module, slots: Sequence[Slot]) -> tuple[Units, ...]
     SpecError
         If that is not known.
     """
-    layers = network.hidden_layers() if hasattr(network, "hidden_layers") else list(_chain(network))
+    declared: Any = getattr(network, "hidden_layers", None)
+    layers: list[HiddenLayer] = declared() if declared else list(_chain(network))
     names = {module: name for name, module in network.named_modules()}
     where = {slot.name: slot for slot in slots}
     groups = []
     for layer, norm, reader, offset, outputs in layers:
         weight: Any = layer.weight
-        inputs: Any = outputs or reader.weight.shape[1]
+        weight_read: Any = reader.weight
         count = len(weight)
+        width = (outputs or weight_read.shape[1]) // count
         own = [f"{names[module]}.{tensor}" for module in (layer, norm) if module is not None for tensor in TENSORS]
         places = [Place(where[name].start, tuple(where[name].shape), 0) for name in own if name in where]
         read = where[f"{names[reader]}.weight"]
-        places.append(Place(read.start, tuple(read.shape), 1, inputs // count, offset))
+        places.append(Place(read.start, tuple(read.shape), 1, width, offset))
         groups.append(Units(count, tuple(places)))
     return tuple(groups)
 
@@ -150,7 +152,8 @@ def _chain(network: nn.Module) -> Iterator[HiddenLayer]:
     for layer, norm, reader in zip(layers[1:-1], norms[1:-1], layers[2:], strict=True):
         weights: Any = (layer.weight, reader.weight)
         outputs, inputs = weights[0].shape[0], weights[1].shape[1]
-        if inputs % outputs or (inputs != outputs and not isinstance(reader, nn.Linear)):
+        flattened = isinstance(reader, nn.Linear) and not isinstance(layer, nn.Linear) and not inputs % outputs
+        if inputs != outputs and not flattened:
             raise _unknown(network, reader)
         yield HiddenLayer(layer, norm, reader)
 

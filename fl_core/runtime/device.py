@@ -240,27 +240,11 @@ class DeviceHandle:
             self._send_less(size - bytes_down)
             size = bytes_down
         if self._seconds is None:
-            await self._transfer(size)
-        return snapshot
-
-    async def download_newer(self, than: Snapshot) -> Snapshot | None:
-        """Ask for a global model that is newer than `than` and receive it; None if there is none.
-
-        The question takes no time, and an answer that there is none takes none and no bytes either. It is put after
-        the arrivals of that instant, and waits while the server is down.
-
-        Raises
-        ------
-        RunError
-            If the world draws staleness: then there is no time at which a device could ask.
-        """
-        if self._seconds is not None:
-            raise RunError(
-                f"{self} cannot ask for a newer model: this world draws staleness instead of simulating time"
-            )
-        snapshot = await self._request(than.version)
-        if snapshot is not None:
-            await self._transfer(snapshot.model.nbytes)
+            seconds = self.profile.down_seconds(size)
+            if not self._run.plain:
+                await self._spend("download", seconds)
+            elif seconds:
+                await sleep_until(self._run.kernel.now + seconds, Kind.PROGRESS)
         return snapshot
 
     async def ask(self, question: Any) -> Any:
@@ -402,6 +386,24 @@ class DeviceHandle:
         )
         return seen
 
+    async def download_newer(self, than: Snapshot) -> Snapshot | None:
+        """Ask for a global model that is newer than `than` and receive it; None if there is none.
+
+        The question takes no time, and an answer that there is none takes none and no bytes either. It is put after
+        the arrivals of that instant, and waits while the server is down.
+
+        Raises
+        ------
+        RunError
+            If the world draws staleness: then there is no time at which a device could ask.
+        """
+        if self._seconds is not None:
+            raise RunError(
+                f"{self} cannot ask for a newer model: this world draws staleness instead of simulating time"
+            )
+        self._snapshot = await self._request(than.version)
+        return None if self._snapshot is None else await self.download()
+
     async def upload(self, *, based_on: Snapshot, bytes_up: float | None = None, **payload: Any) -> None:
         """Send `payload` to the server, once per task; returns when the server has it.
 
@@ -492,14 +494,6 @@ class DeviceHandle:
             self._server.lose(self)
             self._record()
         return None
-
-    async def _transfer(self, size: float) -> None:
-        """Let the time of a download of `size` bytes pass."""
-        seconds = self.profile.down_seconds(size)
-        if not self._run.plain:
-            await self._spend("download", seconds)
-        elif seconds:
-            await sleep_until(self._run.kernel.now + seconds, Kind.PROGRESS)
 
     async def _request(self, than: int = -1) -> Any:
         """Ask the server for a model newer than version `than`, or return None.

@@ -360,6 +360,7 @@ class ServerHandle:
         self._taken.remove(upload)
         self.outcomes["discarded"] += 1
         self._release(upload.device)
+        self._run.dealt_with()
 
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds` of virtual time (a trigger tick)."""
@@ -508,10 +509,6 @@ class ServerHandle:
             self._taken = []
         self._wake("version")
         run.committed()
-
-    def versions_in_use(self) -> set[int]:
-        """Return the versions that the tasks in flight began with."""
-        return {h._trigger_snapshot.version for h in self._run.handles if h._server is self}
 
     def send_snapshot(self, than: int = -1) -> Snapshot | None:
         """Hand out the present model to a device that asks for one newer than `than`, and count the transfer."""

@@ -91,17 +91,20 @@ class Budget(_Settings):
     accuracy : float or None
         Test accuracy that an evaluation finds: a run that only asks when it is reached needs no more. As it may never
         be, it stands beside another bound.
+    uploads : int or None
+        Uploads that were applied or discarded: where too stale ones count as rounds (FedASMU, E05).
     """
 
     updates: int | None = Field(None, ge=1)
     gradients: int | None = Field(None, ge=1)
     seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     accuracy: float | None = Field(None, gt=0, le=1)
+    uploads: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _bounded(self) -> Budget:
-        if self.updates is None and self.gradients is None and self.seconds is None:
-            raise ValueError("a budget needs at least one of updates, gradients, seconds")
+        if self.updates is None and self.gradients is None and self.seconds is None and self.uploads is None:
+            raise ValueError("a budget needs at least one of updates, gradients, seconds, uploads")
         return self
 
 

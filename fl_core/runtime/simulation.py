@@ -210,6 +210,7 @@ class Simulation:
         if self._progress is not None:
             bounds = (
                 (version, self._updates), (gradients, self._gradients), (self.kernel.now, self.budget.seconds),
+                (self._dealt_with(), self.budget.uploads),
             )  # fmt: skip
             self._progress(min(1.0, max(used / bound for used, bound in bounds if bound is not None)))
         if version == self._updates or (self._gradients is not None and gradients >= self._gradients):
@@ -217,6 +218,15 @@ class Simulation:
         period = self._period
         if period and version % period == 0:
             self._evaluate_periodically()
+        self.dealt_with()
+
+    def dealt_with(self) -> None:
+        """End the run if uploads are the budget and all have been applied or discarded (called after each)."""
+        if self.budget.uploads is not None and self._dealt_with() >= self.budget.uploads:
+            raise StopRun
+
+    def _dealt_with(self) -> int:
+        return sum(server.outcomes["applied"] + server.outcomes["discarded"] for server in self.servers)
 
     def failed(self, outcome: str, in_a_row: int) -> None:
         """End the run if nothing usable arrives any more: training has diverged, or everything gets lost.

@@ -195,6 +195,16 @@ def test_a_dropped_upload_changes_nothing_and_its_device_is_free_again():
     assert simulate(FedASMU(**LIVELY)).outcomes()["discarded"] == 0
 
 
+def test_e05_dropped_uploads_may_count_as_rounds():
+    run = Simulation(
+        TASK, world(), FedASMU(staleness_bound=4, **LIVELY), budget=Budget(uploads=80),
+        training=LocalTraining(epochs=4),
+    )  # fmt: skip
+    outcomes = run.run("sequential").outcomes
+    assert outcomes["discarded"] > 5
+    assert run.version == outcomes["applied"] == 80 - outcomes["discarded"]
+
+
 # What the server learns
 
 

@@ -18,7 +18,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from fl_core.algorithms import ALGORITHMS as REGISTERED
+from fl_core import algorithms
 from fl_core.cli import app, catalogue, examples
 from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
@@ -30,7 +30,7 @@ TINY = [
     *("--algorithm", "fedasync", "--set", "model=linear", "--set", "world.devices=5", "--set", "concurrency=2"),
     *("--set", "partition.samples_per_device=50", "--set", "budget.updates=5"),
 ]
-ALGORITHMS = ", ".join(sorted(REGISTERED))
+ALGORITHMS = ", ".join(sorted(algorithms.ALGORITHMS))
 COMMANDS = ["run", "list", "plan", "regenerate", "book", "doctor", "bench"]
 
 

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fl_core.algorithms import ALGORITHMS as REGISTERED
-from fl_core.algorithms import FedAsync, FedAvg
+from fl_core.algorithms import ALGORITHMS, FedAsync, FedAvg
 from fl_core.errors import SpecError
 from fl_core.experiments.explain import dotted_names, expected, explain
 from fl_core.experiments.spec import RunSpec
 
 BASE = RunSpec(algorithm="fedasync")
 DIRICHLET = {"min_samples": 1, "train_fraction": 1.0, "cuts": "round", "below_minimum": "top_up"}
-ALGORITHMS = ", ".join(sorted(REGISTERED))
+NAMES = ", ".join(sorted(ALGORITHMS))
 PARTITIONS = "dirichlet, dirichlet_per_device, iid, natural, shards, wkafl"
 
 
@@ -109,7 +108,7 @@ def test_changing_what_is_not_there_names_what_is(settings, text):
 
 def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
     assert message(algorithm="fedasinc") == (
-        f"unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: {ALGORITHMS})"
+        f"unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: {NAMES})"
     )
     assert message(dataset="cifar").startswith("unknown data set 'cifar'; did you mean 'cifar10'? (valid: ")
     assert message(model="lenet").startswith("unknown model 'lenet'; did you mean 'lenet5'? (valid: alexnet, ")
@@ -142,7 +141,7 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
 
 @pytest.mark.parametrize("given", [None, 3, {"alpha": 0.5}, {"name": ["fedasync"]}])
 def test_a_run_needs_the_name_of_an_algorithm(given):
-    assert message(algorithm=given).endswith(f"(valid: {ALGORITHMS})")
+    assert message(algorithm=given).endswith(f"(valid: {NAMES})")
 
 
 @pytest.mark.parametrize("alpha", [0, -0.1, 1.5, "high", float("nan"), None])
