@@ -165,6 +165,7 @@ def work(spec: RunSpec) -> float:
     share = spec.partition.mean_size(train, spec.world.devices)
     steps = spec.training.steps or spec.training.epochs * ceil(share / batch)
     steps = getattr(algorithm, "block", steps * getattr(algorithm, "clients_per_round", 1))
+    steps = getattr(algorithm, "num_aggregated", steps)  # K single gradients
     gradients = budget.gradients or 1000 * steps
     if budget.seconds is not None:
         unit = spec.world.compute.draw(spec.world.devices, stream(spec.seed, "estimate"))
