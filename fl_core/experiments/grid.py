@@ -157,13 +157,18 @@ def brief(spec: RunSpec) -> str:
 def work(spec: RunSpec) -> float:
     """Return the size of a run, in images trained on (an image that is only evaluated counts a third)."""
     train, test = sizes(spec.dataset)
+    images = test + min(spec.evaluation.train_samples, train)
+    if (seconds := spec.budget.seconds) and spec.evaluation.every_seconds:
+        steps = spec.algorithm.mini_batches(spec.world.realise(spec.seed), seconds)
+        if steps is not None:
+            evaluations = seconds / spec.evaluation.every_seconds + 1
+            return steps * spec.training.batch_size + evaluations * images * EVALUATION_COST
     batch, algorithm = spec.training.batch_size, spec.algorithm
     share = spec.partition.mean_size(train, spec.world.devices)
     steps = spec.training.steps or spec.training.epochs * ceil(share / batch)
     steps = getattr(algorithm, "block", steps * getattr(algorithm, "clients_per_round", 1))
     updates = spec.budget.updates or ceil((spec.budget.gradients or 1000 * steps) / steps)
     evaluations = updates // spec.evaluation.every_updates + 2 if spec.evaluation.every_updates else 2
-    images = test + min(spec.evaluation.train_samples, train)
     return updates * steps * min(batch, share) + evaluations * images * EVALUATION_COST
 
 
