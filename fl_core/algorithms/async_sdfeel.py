@@ -95,8 +95,9 @@ class AsyncSDFeel(Algorithm):
         period = plans[-1].iteration_seconds
         uploads = await server.receive(until=(server.version + 1) * period, tolerance=TIE * period)
         own = aggregated(server, uploads)
+        neighbours: dict[int, Tensor] = {}
         if self.simultaneous == "together" and all(plan.iteration_seconds == period for plan in plans):
-            model, neighbours = await self._together(server, own), {}
+            model = await self._together(server, own)
         else:
             model, neighbours = await self._alone(server, own)
         server.commit(model, neighbours=neighbours, weight=shares(uploads))
