@@ -19,7 +19,8 @@ from fl_core.formulas.staleness import Polynomial, StalenessWeight
 from fl_core.part import Seconds
 
 if TYPE_CHECKING:
-    from fl_core.runtime import Cluster, DeviceHandle, ServerHandle
+    from fl_core.runtime import Cluster, DeviceHandle, ServerHandle, Snapshot
+    from fl_core.world import Devices
 
 TIE = 1e-9
 """What arrives within this part of an iteration after its end still belongs to it."""
@@ -94,8 +95,9 @@ class AsyncSDFeel(Algorithm):
         period = plans[-1].iteration_seconds
         uploads = await server.receive(until=(server.version + 1) * period, tolerance=TIE * period)
         own = aggregated(server, uploads)
+        neighbours: dict[int, Tensor] = {}
         if self.simultaneous == "together" and all(plan.iteration_seconds == period for plan in plans):
-            model, neighbours = await self._together(server, own), {}
+            model = await self._together(server, own)
         else:
             model, neighbours = await self._alone(server, own)
         server.commit(model, neighbours=neighbours, weight=shares(uploads))
@@ -113,6 +115,17 @@ class AsyncSDFeel(Algorithm):
             cluster.step_seconds, upload_seconds, exchange_seconds,
             min_batches=self.min_batches, rule=self.deadline, deadline_seconds=self.deadline_seconds,
         )  # fmt: skip
+
+    def mini_batches(self, devices: Devices, seconds: float) -> float:
+        """Return that number as if transfers took no time."""
+        total = 0.0
+        for server in range(devices.num_servers):
+            plan = _plan(
+                tuple(devices.seconds[list(devices.members(server))].tolist()),
+                min_batches=self.min_batches, rule=self.deadline, deadline_seconds=self.deadline_seconds,
+            )  # fmt: skip
+            total += seconds / plan.iteration_seconds * sum(plan.local_steps)
+        return total
 
     def _watched(self, server: ServerHandle) -> list[Cluster]:
         """Return the clusters whose iteration times matter here, that of `server` last."""
@@ -146,6 +159,6 @@ class AsyncSDFeel(Algorithm):
         )
         return mix({j: met[j][0] for j in weights}, weights)
 
-    def _staleness(self, server: ServerHandle, snapshots: dict) -> dict[int, int]:
+    def _staleness(self, server: ServerHandle, snapshots: dict[int, Snapshot]) -> dict[int, int]:
         k = server.iteration + self.staleness_origin
         return {number: k - snapshot.version for number, snapshot in snapshots.items()}

@@ -10,6 +10,7 @@ from fl_core.errors import unknown
 
 if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle, ServerHandle
+    from fl_core.world import Devices
 
 
 class Algorithm(BaseModel):
@@ -47,6 +48,10 @@ class Algorithm(BaseModel):
 
     def most_in_flight(self) -> int | None:
         """Return how many devices the algorithm needs at once, so that a world that is too small is refused."""
+        return None
+
+    def mini_batches(self, devices: Devices, seconds: float) -> float | None:
+        """Return about how many are trained on in `seconds` of virtual time, for estimates of cost; None: unknown."""
         return None
 
 

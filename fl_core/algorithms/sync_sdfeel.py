@@ -20,6 +20,7 @@ from fl_core.world.triggers import Rounds
 
 if TYPE_CHECKING:
     from fl_core.runtime import Cluster, DeviceHandle, ServerHandle
+    from fl_core.world import Devices
 
 
 class Lockstep(Algorithm):
@@ -52,6 +53,10 @@ class Lockstep(Algorithm):
         """Do the same number of local steps as everybody else."""
         snapshot = await device.download()
         await upload_normalized(device, snapshot, await device.train(snapshot.model, steps=self.local_steps))
+
+    def mini_batches(self, devices: Devices, seconds: float) -> float:
+        """Return that number as if transfers took no time."""
+        return len(devices) * seconds / float(devices.seconds.max())
 
     def cycle(self, server: ServerHandle) -> tuple[int, float]:
         """Return every how many aggregations servers exchange models, and the time that it takes."""

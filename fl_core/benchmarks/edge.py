@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fl_core.algorithms import AsyncSDFeel
 from fl_core.benchmarks.loops import Workload
 from fl_core.benchmarks.part import Effort, Outcome, Row, Target, part
@@ -63,7 +65,7 @@ def clusters(effort: Effort) -> Outcome:
 
     rows = []
     for what, unit, measure in (("mini-batch", "µs/step", trained), ("task, training free", "µs/task", free)):
-        sides = alternate({devices: lambda d=devices, m=measure: m(d) for devices in FEDERATIONS}, effort.repetitions)
+        sides = alternate({devices: partial(measure, devices) for devices in FEDERATIONS}, effort.repetitions)
         rows += [Row(what, unit, values, devices) for devices, values in sides.items()]
         ratios = [large / small for small, large in zip(sides[30], sides[600], strict=True)]
         rows.append(Row(f"600 devices against 30: {what}", "×", ratios))

@@ -158,7 +158,7 @@ def brief(spec: RunSpec) -> str:
 def work(spec: RunSpec) -> float:
     """Return the size of a run, in images trained on (an image that is only evaluated counts a third).
 
-    A run that virtual time ends counts as if its devices did nothing but train.
+    A run that virtual time ends counts as its algorithm says, or as if its devices did nothing but train.
     """
     train, test = sizes(spec.dataset)
     batch, algorithm, budget, evaluation = spec.training.batch_size, spec.algorithm, spec.budget, spec.evaluation
@@ -168,16 +168,24 @@ def work(spec: RunSpec) -> float:
     steps = getattr(algorithm, "num_aggregated", steps)  # K single gradients
     gradients = budget.gradients or 1000 * steps
     if budget.seconds is not None:
-        unit = spec.world.compute.draw(spec.world.devices, stream(spec.seed, "estimate"))
-        per_step = unit / (ceil(share / batch) if spec.world.compute.per == "epoch" else 1)
-        at_work = min(algorithm.most_in_flight() or spec.world.devices, spec.world.devices)
-        gradients = ceil(at_work * budget.seconds * (1 / per_step).mean())
+        known = algorithm.mini_batches(spec.world.realise(spec.seed), budget.seconds)
+        gradients = ceil(_mini_batches(spec, share) if known is None else known)
     updates = budget.updates or budget.uploads or ceil(gradients / steps)
     evaluations = updates // evaluation.every_updates + 2 if evaluation.every_updates else 2
     if evaluation.every_seconds and budget.seconds:
         evaluations += int(budget.seconds / evaluation.every_seconds)
     images = min(evaluation.test_samples or test, test) + min(evaluation.train_samples, train)
     return updates * steps * min(batch, share) + evaluations * images * EVALUATION_COST
+
+
+def _mini_batches(spec: RunSpec, share: float) -> float:
+    """Return how many mini-batches devices get through that do nothing but train until the virtual time is over."""
+    assert spec.budget.seconds is not None
+    devices = spec.world.devices
+    unit = spec.world.compute.draw(devices, stream(spec.seed, "estimate"))
+    per_step = unit / (ceil(share / spec.training.batch_size) if spec.world.compute.per == "epoch" else 1)
+    at_work = min(spec.algorithm.most_in_flight() or devices, devices)
+    return float(at_work * spec.budget.seconds * (1 / per_step).mean())
 
 
 def in_words(seconds: float) -> str:

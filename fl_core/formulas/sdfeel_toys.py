@@ -65,7 +65,7 @@ def quadratic_run(
     clusters: Sequence[Sequence[int]],
     neighbors: Sequence[Sequence[int]],
     steps: Sequence[int],
-    sizes: Sequence[float],
+    sizes: ArrayLike,
     iteration_seconds: Sequence[float],
     lr: float,
     events: int,
@@ -83,7 +83,7 @@ def quadratic_run(
     neighbors : sequence of sequence of int
         Of each server.
     steps, sizes : sequence
-        tau_i and the data size of each client.
+        ``[C]``, tau_i and the data size of each client.
     iteration_seconds : sequence of float
         T_iter of each cluster.
     lr : float
