@@ -173,7 +173,7 @@ def q_along_corollary(steps: tuple[int, ...] = (1, 5, 20), delta: float = 0.1) -
 
 
 @cache
-def bounds_on_toys(problems: int = 20) -> pd.DataFrame:
+def bounds_on_toys(problems: int = 15) -> pd.DataFrame:
     """Compare Theorem 1 inside its window, and (L-b) for small steps, with runs on random log-cosh problems (E15).
 
     Returns
