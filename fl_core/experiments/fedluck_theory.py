@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fl_core.experiments.fedluck_grid import SETUPS, Setup
 from fl_core.experiments.fedluck_printed import number
-from fl_core.formulas.compression import top_k
+from fl_core.formulas.compression import kept_count, top_k_indices
 from fl_core.formulas.fedluck import job_seconds, key_convergence_factor, rounds_per_job
 from fl_core.formulas.fedluck_accounting import (
     periodic_totals,
@@ -173,7 +173,7 @@ def q_along_corollary(steps: tuple[int, ...] = (1, 5, 20), delta: float = 0.1) -
 
 
 @cache
-def bounds_on_toys(problems: int = 20) -> pd.DataFrame:
+def bounds_on_toys(problems: int = 15) -> pd.DataFrame:
     """Compare Theorem 1 inside its window, and (L-b) for small steps, with runs on random log-cosh problems (E15).
 
     Returns
@@ -213,7 +213,11 @@ def _ratio(rng: np.random.Generator, step_range: tuple[float, float], rescaled: 
     rounds = timeline(rng.uniform(0.1, 5, size=6).tolist(), 1.0, 120)
 
     def upload(device: int, w: Array) -> Array:
-        return top_k(torch.from_numpy(problem.local_delta(device, w, k, local_lr)), delta).numpy()
+        update = problem.local_delta(device, w, k, local_lr)
+        kept = top_k_indices(torch.from_numpy(update), kept_count(len(update), delta)).numpy()
+        sent = np.zeros_like(update)
+        sent[kept] = update[kept]
+        return sent
 
     start = rng.normal(scale=3, size=12)
     models = periodic_models(start, rounds, upload, global_lr)
