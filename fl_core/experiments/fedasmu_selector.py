@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class SlotToy:
     fleet: float = 0.4
     origin: int = 100
     versions: int = 2
-    controls: FreshControls = FreshControls(29.66013673, 1.0)
+    controls: FreshControls = field(default_factory=lambda: FreshControls(29.66013673, 1.0))
     noise: float = 0.02
 
     @property

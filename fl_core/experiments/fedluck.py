@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -134,7 +135,7 @@ register(
 )  # fmt: skip
 
 _ACCURACY = (Panel("test_accuracy", "test accuracy at the end"),)
-_RUNS = (
+_RUNS: tuple[tuple[str, Any, Any, Curves | Columns], ...] = (
     (
         "accuracy after a fixed time, over the period",
         periods,

@@ -73,7 +73,7 @@ def factor_correlation(study: Study) -> dict[int, float]:
     for seed, own in frame.groupby("seed") if len(frame) else ():
         steps = own["rounds"].fillna(own["rounds"].max() + 1 if own["rounds"].notna().any() else 1.0)
         if steps.nunique() > 1 and own["factor"].nunique() > 1:
-            found[int(seed)] = float(stats.spearmanr(own["factor"], steps).statistic)
+            found[int(str(seed))] = float(stats.spearmanr(own["factor"], steps).statistic)
     return found
 
 
@@ -83,6 +83,6 @@ def _by_seed(study: Study) -> dict[int, pd.DataFrame]:
     if frame.empty:
         return {}
     return {
-        int(seed): own.pivot(index="steps", columns="delta", values="rounds").fillna(np.inf)
+        int(str(seed)): own.pivot(index="steps", columns="delta", values="rounds").fillna(np.inf)
         for seed, own in frame.groupby("seed")
     }
