@@ -119,8 +119,8 @@ def speed_ups_as_printed(study: Study) -> list[Comparison]:
         speed_up = (printed[method] or np.nan) / (printed["FedLuck"] or np.nan)
         if ours:
             name = f"{target:.0%}, {method} (printed {speed_up:.2f})"
-            found.append(Bootstrapped(f"{name}, not less", theirs, ours, 0.75 * speed_up, above=True))
-            found.append(Bootstrapped(f"{name}, not more", theirs, ours, 1.25 * speed_up))
+            found.append(Bootstrapped(f"{name}, not less", theirs, ours, round(0.75 * speed_up, 3), above=True))
+            found.append(Bootstrapped(f"{name}, not more", theirs, ours, round(1.25 * speed_up, 3)))
     return list(found)
 
 
