@@ -41,7 +41,7 @@ def targets_table(study: Study, partition: str = "dirichlet") -> pd.DataFrame:
     for target in setup.targets[partition]:
         for method in ("FedLuck", *BASELINES):
             found = list(reached(study, method, partition, target).values())
-            row: dict[str, Any] = {"target": f"{target:.0%}", "method": method}
+            row: dict[str, Any] = {"target": f"{100 * target:.0f} %", "method": method}
             for what, digits in (("seconds", 1), ("gigabytes", 3)):
                 paper = number(setup.cell, method, what, target, partition)
                 row[f"printed {what}"] = None if paper is None else f"{paper:.2f}"
@@ -98,7 +98,7 @@ def improvements(study: Study) -> pd.DataFrame:
             continue
         for target in setup.targets[partition]:
             for method in BASELINES:
-                row: dict[str, Any] = {"labels": words, "target": f"{target:.0%}", "against": method}
+                row: dict[str, Any] = {"labels": words, "target": f"{100 * target:.0f} %", "against": method}
                 for what, frame in saved.items():
                     row[f"printed {what}"] = _printed_saving(setup.cell, method, what, target, partition)
                     own = frame[(frame["target"] == target) & (frame["method"] == method)]
@@ -204,8 +204,8 @@ def paper_setting(
         ("measured", "at each aggregation (code)", f"every {PERIODS_PER_EVALUATION} T̃, all methods alike"),
         ("Figure 1: k; δ", "10 to 60; 0.001 to 0.5",
          f"{', '.join(map(str, steps))}; {', '.join(f'{d:g}' for d in deltas)}"),
-        ("Figure 1: accuracy; at most", f"{setup.heat_target:.0%}; –",
-         f"{chosen.heat_target or setup.heat_target:.0%}; {chosen.heat_seconds or scale.heat_seconds:g} s, "
+        ("Figure 1: accuracy; at most", f"{100 * setup.heat_target:.0f} %; –",
+         f"{100 * (chosen.heat_target or setup.heat_target):.0f} %; {chosen.heat_seconds or scale.heat_seconds:g} s, "
          f"measured every {HEAT_PERIODS_PER_EVALUATION} T̃"),
         ("repetitions", "not stated (code: 1)", f"{len(make.seeds)}"),
     ]  # fmt: skip
@@ -213,7 +213,7 @@ def paper_setting(
 
 
 def _targets(targets: dict[str, tuple[float, ...]]) -> str:
-    return "; ".join(f"{LABELS[p]}: {', '.join(f'{t:.0%}' for t in values)}" for p, values in targets.items())
+    return "; ".join(f"{LABELS[p]}: {', '.join(f'{100 * t:.0f} %' for t in values)}" for p, values in targets.items())
 
 
 def _printed_mean(partition: str, what: str) -> float:
