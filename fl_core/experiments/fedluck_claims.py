@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -132,7 +133,8 @@ def mean_reduction(what: str, low: float, high: float) -> Callable[[Study], list
         if saved.empty:
             return []
         means = saved.groupby("seed")["saved"].mean()
-        left, right = {int(seed): float(value) for seed, value in means.items()}, dict.fromkeys(means.index, 1.0)
+        left = dict(zip(means.index.tolist(), means.tolist(), strict=True))
+        right = dict.fromkeys(left, 1.0)
         return [
             Bootstrapped("not less", left, right, low, above=True),
             Bootstrapped("not more", left, right, high),
@@ -157,7 +159,8 @@ def least_traffic(study: Study) -> list[Comparison]:
 
 def often_least_traffic(study: Study) -> list[Comparison]:
     """FEDLUCK-C15: least in two of three targets, in each at most 1.5 times the least."""
-    targets, found, lowest = setup_of(study.dataset).targets["iid"], [], {}
+    targets, found = setup_of(study.dataset).targets["iid"], []
+    lowest: dict[int, float] = {}
     for target in targets:
         rivals = {m: pairs(study, "FedLuck", m, "iid", target, "gigabytes") for m in BASELINES}
         rivals = {m: sides for m, sides in rivals.items() if sides[0]}
@@ -180,8 +183,8 @@ def skew_slows(study: Study) -> list[Comparison]:
         even, uneven = (reached(study, "FedLuck", partition, target) for partition in ("iid", "dirichlet"))
         seeds = [s for s in even.keys() & uneven.keys() if even[s].reached]
         if seeds:
-            sides = ({s: side[s].since_start for s in seeds} for side in (uneven, even))
-            found.append(Bootstrapped(f"{100 * target:.0f} %", *sides, above=True))
+            left, right = ({s: side[s].since_start for s in seeds} for side in (uneven, even))
+            found.append(Bootstrapped(f"{100 * target:.0f} %", left, right, above=True))
     return list(found)
 
 
@@ -296,7 +299,7 @@ def third_term_dominates(study: Study) -> list[Check]:
     def slopes(**longer: tuple[float, float]) -> list[float]:
         """Return the exponents of the three terms in the quantity that is given as a range."""
         [(name, ends)] = longer.items()
-        settings = {"local_steps": 10, "num_rounds": 1e6, "compression_rate": 0.1, "max_staleness": 2}
+        settings: dict[str, Any] = {"local_steps": 10, "num_rounds": 1e6, "compression_rate": 0.1, "max_staleness": 2}
         before, after = (np.array(printed_corollary1_terms(2.0, moments, **{**settings, name: end})) for end in ends)
         return (np.log(after / before) / np.log(ends[1] / ends[0])).round(6).tolist()
 

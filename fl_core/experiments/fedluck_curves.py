@@ -118,7 +118,7 @@ def accuracy_curves(study: Study, partition: str, methods: Sequence[str] = METHO
         joined = joined[joined["seconds"] <= horizon(study) + SLACK]
         grouped = joined.groupby("seconds")["test_accuracy"]
         table = grouped.agg(test_accuracy="mean", test_accuracy_std="std", n="size")
-        found.append(table.reset_index(names="x").assign(method=method, parameter=np.nan))
+        found.append(table.rename_axis("x").reset_index().assign(method=method, parameter=np.nan))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 

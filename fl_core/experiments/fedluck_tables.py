@@ -220,7 +220,8 @@ def _printed_mean(partition: str, what: str) -> float:
     """Return the mean saving over all tasks: as quoted with independent labels, else of Table 1's 36 cells (E14)."""
     if partition == "iid":
         quantity = {"seconds": "time reduction", "gigabytes": "communication reduction"}[what]
-        return float(printed().set_index("quantity").loc[quantity, "value"])
+        rows = printed()
+        return float(rows.loc[rows["quantity"] == quantity, "value"].iloc[0])
     return float(
         np.mean(
             [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -224,7 +225,7 @@ def _ratio(rng: np.random.Generator, step_range: tuple[float, float], rescaled: 
     measured = float(np.mean([problem.gradient(w) @ problem.gradient(w) for w in models[:-1]]))
     stalest = max(one.round_staleness for uploads in rounds for one in uploads)
     gap, moments = problem.loss(start) - problem.minimum, Moments(0.0, problem.heterogeneity, problem.gradient_bound)
-    settings = {
+    settings: dict[str, Any] = {
         "local_lr": local_lr, "global_lr": global_lr, "local_steps": k, "num_rounds": 120, "compression_rate": delta,
         "max_staleness": stalest,
     }  # fmt: skip
