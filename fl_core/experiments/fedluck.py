@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pandas as pd
 
@@ -19,7 +18,7 @@ from fl_core.experiments.artifacts import Artifact, Columns, Curves, Drawing, Pa
 from fl_core.experiments.fedluck_curves import accuracy_curves
 from fl_core.experiments.fedluck_grid import BASELINES, SINGLE, comparison, heat_map, periods, variants
 from fl_core.experiments.fedluck_heat import heat_map as heat_cells
-from fl_core.experiments.study import Study
+from fl_core.experiments.study import Entry, Study
 
 _PAPER, _CHAPTER = "Song et al. (2024)", "notebooks/2_papers/fedluck_replication.ipynb"
 _BOTH = ("iid", "dirichlet")
@@ -135,7 +134,7 @@ register(
 )  # fmt: skip
 
 _ACCURACY = (Panel("test_accuracy", "test accuracy at the end"),)
-_RUNS: tuple[tuple[str, Any, Any, Curves | Columns], ...] = (
+_RUNS: tuple[tuple[str, Callable[..., list[Entry]], Callable[[Study], pd.DataFrame], Curves | Columns], ...] = (
     (
         "accuracy after a fixed time, over the period",
         periods,

@@ -104,7 +104,7 @@ def first_at_every_target(what: str, partition: str) -> Callable[[Study], list[C
             rivals = {m: sides for m, sides in rivals.items() if sides[0]}
             if rivals:
                 best = min(rivals, key=lambda m: _mean(rivals[m][1]))
-                found.append(Bootstrapped(f"{target:.0%}, best baseline {best}", *rivals[best]))
+                found.append(Bootstrapped(f"{100 * target:.0f} %, best baseline {best}", *rivals[best]))
         return found
 
     return check
@@ -119,9 +119,9 @@ def speed_ups_as_printed(study: Study) -> list[Comparison]:
         ours, theirs = pairs(study, "FedLuck", method, "dirichlet", target, "seconds")
         speed_up = (printed[method] or np.nan) / (printed["FedLuck"] or np.nan)
         if ours:
-            name = f"{target:.0%}, {method} (printed {speed_up:.2f})"
-            found.append(Bootstrapped(f"{name}, not less", theirs, ours, 0.75 * speed_up, above=True))
-            found.append(Bootstrapped(f"{name}, not more", theirs, ours, 1.25 * speed_up))
+            name = f"{100 * target:.0f} %, {method} (printed {speed_up:.2f})"
+            found.append(Bootstrapped(f"{name}, not less", theirs, ours, round(0.75 * speed_up, 3), above=True))
+            found.append(Bootstrapped(f"{name}, not more", theirs, ours, round(1.25 * speed_up, 3)))
     return list(found)
 
 
@@ -133,7 +133,8 @@ def mean_reduction(what: str, low: float, high: float) -> Callable[[Study], list
         if saved.empty:
             return []
         means = saved.groupby("seed")["saved"].mean()
-        left, right = {int(str(seed)): float(value) for seed, value in means.items()}, dict.fromkeys(means.index, 1.0)
+        left = dict(zip(means.index.tolist(), means.tolist(), strict=True))
+        right = dict.fromkeys(left, 1.0)
         return [
             Bootstrapped("not less", left, right, low, above=True),
             Bootstrapped("not more", left, right, high),
@@ -166,7 +167,7 @@ def often_least_traffic(study: Study) -> list[Comparison]:
         if not rivals:
             continue
         best = min(rivals, key=lambda m: _mean(rivals[m][1]))
-        found.append(Bootstrapped(f"{target:.0%}, least of the others {best}", *rivals[best], bound=1.5))
+        found.append(Bootstrapped(f"{100 * target:.0f} %, least of the others {best}", *rivals[best], bound=1.5))
         for seed in compared(study, "FedLuck", "iid"):
             won = all(ours[seed] <= theirs[seed] for ours, theirs in rivals.values() if seed in ours)
             lowest[seed] = lowest.get(seed, 0.0) + won
@@ -182,8 +183,8 @@ def skew_slows(study: Study) -> list[Comparison]:
         even, uneven = (reached(study, "FedLuck", partition, target) for partition in ("iid", "dirichlet"))
         seeds = [s for s in even.keys() & uneven.keys() if even[s].reached]
         if seeds:
-            slow, fast = ({s: side[s].since_start for s in seeds} for side in (uneven, even))
-            found.append(Bootstrapped(f"{target:.0%}", slow, fast, above=True))
+            left, right = ({s: side[s].since_start for s in seeds} for side in (uneven, even))
+            found.append(Bootstrapped(f"{100 * target:.0f} %", left, right, above=True))
     return list(found)
 
 
@@ -259,7 +260,7 @@ def _less(
     for less, more in wanted:
         sides = pairs(study, less, more, partition, target, what)
         if sides[0]:
-            found.append(Bootstrapped(f"{target:.0%}, {less} against {more}", *sides))
+            found.append(Bootstrapped(f"{100 * target:.0f} %, {less} against {more}", *sides))
     return list(found)
 
 
@@ -275,7 +276,7 @@ def theorem_1_bounds(study: Study) -> list[Check]:
     found = []
     for bound, own in bounds_on_toys().groupby("bound", sort=False)["ratio"]:
         where = "0.6 ≤ η k ≤ 1.4" if bound == "Theorem 1" else "η k ≤ 0.3, where Theorem 1 is void"
-        detail = f"{len(own)} problems, {where}: measured at most {own.max():.3f} of the bound"
+        detail = f"{len(own)} problems, {where}: measured at most {own.max():.2g} of the bound"
         found.append(Check(str(bound), bool((own <= 1).all()), detail))
     return found
 

@@ -117,8 +117,8 @@ def accuracy_curves(study: Study, partition: str, methods: Sequence[str] = METHO
         joined = pd.concat([curve(entry, result) for entry, result in runs])
         joined = joined[joined["seconds"] <= horizon(study) + SLACK]
         grouped = joined.groupby("seconds")["test_accuracy"]
-        table = pd.DataFrame(grouped.agg(test_accuracy="mean", test_accuracy_std="std", n="size"))
-        found.append(table.reset_index(names="x").assign(method=method, parameter=np.nan))
+        table = grouped.agg(test_accuracy="mean", test_accuracy_std="std", n="size")
+        found.append(table.rename_axis("x").reset_index().assign(method=method, parameter=np.nan))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 

@@ -70,10 +70,11 @@ def spread_of_rounds(study: Study) -> tuple[dict[int, float], dict[int, float]]:
 def factor_correlation(study: Study) -> dict[int, float]:
     """Return by seed the rank correlation of phi with the rounds; cells that do not get there come last, tied."""
     frame, found = rounds(study), {}
-    for seed, own in frame.groupby("seed") if len(frame) else ():
+    for seed in sorted(set(frame["seed"])) if len(frame) else ():
+        own = frame[frame["seed"] == seed]
         steps = own["rounds"].fillna(own["rounds"].max() + 1 if own["rounds"].notna().any() else 1.0)
         if steps.nunique() > 1 and own["factor"].nunique() > 1:
-            found[int(str(seed))] = float(stats.spearmanr(own["factor"], steps).statistic)
+            found[seed] = float(stats.spearmanr(own["factor"], steps).statistic)
     return found
 
 
@@ -83,6 +84,6 @@ def _by_seed(study: Study) -> dict[int, pd.DataFrame]:
     if frame.empty:
         return {}
     return {
-        int(str(seed)): own.pivot(index="steps", columns="delta", values="rounds").fillna(np.inf)
-        for seed, own in frame.groupby("seed")
+        seed: frame[frame["seed"] == seed].pivot(index="steps", columns="delta", values="rounds").fillna(np.inf)
+        for seed in sorted(set(frame["seed"]))
     }

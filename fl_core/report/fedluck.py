@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fl_core.report.style import BLACK, GREY, ORANGE, SKY, VERMILION, line_of, style
 
@@ -54,9 +54,9 @@ def heat(cells: pd.DataFrame) -> Figure:
     """
     with style():
         figure, axes = plt.subplots(2, 1, figsize=(5.6, 7.0))
-        _cells(axes[0], cells, "rounds", "{:.0f}")
-        _cells(axes[1], cells, "factor", "{:.2g}")
-        axes[0].set_title(f"(a) rounds to {cells['target'].iloc[0]:.0%} accuracy")
+        _cells(axes[0], cells, "rounds")
+        _cells(axes[1], cells, "factor")
+        axes[0].set_title(f"(a) rounds to {100 * cells['target'].iloc[0]:.0f} % accuracy")
         axes[1].set_title("(b) φ, averaged over the devices")
     plt.close(figure)
     return figure
@@ -84,11 +84,13 @@ def traffic(bars: pd.DataFrame) -> Figure:
                 axis.errorbar(x, own["gigabytes"], spread, fmt="none", ecolor=BLACK, elinewidth=1, capsize=2)
         if bars["gigabytes"].notna().any():
             axis.set_yscale("log")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+            axis.yaxis.set_minor_formatter(NullFormatter())
         else:
             axis.text(0.5, 0.5, "no target is reached by every seed", transform=axis.transAxes, ha="center")
         axis.set(xticks=range(len(targets)), ylabel="gigabytes uploaded, log scale")
-        axis.set_xticklabels([f"{target:.0%}" for target in targets])
+        axis.set_xticklabels([f"{100 * target:.0f} %" for target in targets])
         axis.set_xlabel("target accuracy")
         axis.grid(visible=False, axis="x")
         figure.legend(loc="outside lower center", ncols=3)
@@ -129,7 +131,7 @@ def surface(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def _cells(axis: Axes, cells: pd.DataFrame, column: str, form: str) -> None:
+def _cells(axis: Axes, cells: pd.DataFrame, column: str) -> None:
     """Draw one number for each k and delta: dark is much; hatched is missing, and marked if only some seeds miss."""
     grid = cells.pivot(index="steps", columns="delta", values=column)
     missed = cells.assign(missed=cells["n"] - cells["reached"]).pivot(index="steps", columns="delta", values="missed")
@@ -143,7 +145,8 @@ def _cells(axis: Axes, cells: pd.DataFrame, column: str, form: str) -> None:
         if np.isfinite(value):
             mark = "*" if column == "rounds" and missed.to_numpy()[row, place] else ""
             colour = "white" if value > middle else BLACK
-            axis.text(place, row, form.format(value) + mark, ha="center", va="center", fontsize=9, color=colour)
+            text = f"{value:.0f}" if column == "rounds" or value >= 10 else f"{value:.1f}"
+            axis.text(place, row, text + mark, ha="center", va="center", fontsize=9, color=colour)
         else:
             axis.add_patch(Rectangle((place - 0.5, row - 0.5), 1, 1, fill=False, ec=GREY, hatch="////", lw=0))
     axis.set(xticks=range(len(grid.columns)), yticks=range(len(grid.index)), xlabel="kept fraction δ",

@@ -304,12 +304,12 @@ def test_figures_of_targets_are_drawn() -> None:
         shown, _ = draw(find_artifact(name), study)
         assert len(shown.frame) if isinstance(shown, Table) else shown.axes
     table = find_artifact("fedluck-tab1").reduce(study).set_index(["target", "method"])
-    assert list(table.loc[("65%", "FedAvg+TopK"), ["printed seconds", "printed gigabytes"]]) == ["66.65", "0.02"]
-    assert table.loc[("65%", "FedLuck"), "seconds"] == "101.0 ± 4.6"  # 96, 102, 105
+    assert list(table.loc[("65 %", "FedAvg+TopK"), ["printed seconds", "printed gigabytes"]]) == ["66.65", "0.02"]
+    assert table.loc[("65 %", "FedLuck"), "seconds"] == "101.0 ± 4.6"  # 96, 102, 105
     savings = find_artifact("fedluck-savings").reduce(study).set_index(["labels", "target", "against"])
-    row = savings.loc[("independent labels", "65%", "FedAvg+TopK")]
+    row = savings.loc[("independent labels", "65 %", "FedAvg+TopK")]
     assert row["seconds"].startswith("0.67 [")
-    assert savings.loc[("Dirichlet labels", "65%", "FedPer"), "printed seconds"] == f"{1 - 41.92 / 64.44:.2f}"
+    assert savings.loc[("Dirichlet labels", "65 %", "FedPer"), "printed seconds"] == f"{1 - 41.92 / 64.44:.2f}"
 
 
 def verdicts(study: Study, *numbers: str) -> dict[str, str]:
