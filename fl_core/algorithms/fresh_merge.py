@@ -60,7 +60,8 @@ class FreshMerge(Algorithm):
     slot_semantics : str
         ``"after_epoch"``: slot k is after epoch k; ``"before_epoch"``: before it, as Algorithm 2 is printed (E12).
     gamma_0, upsilon_0 : float
-        Initial control parameters (A04): with upsilon 1 a model that is not newer would have no weight (D10).
+        Initial control parameters (A04): gamma_0 like the server's lambda_0; with upsilon 1 a model that is not
+        newer would have no weight (D10).
     lr_gamma, lr_upsilon : float
         Their learning rates.
     mu_beta : float
