@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from fl_core.formulas.fedasmu_slots import (
 )
 
 Vector = NDArray[np.float64]
+
+START = FreshControls(29.66013673, 1.0)
+"""gamma_0 and upsilon_0 of a run of 5,000 versions with ten devices in flight (A04)."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class SlotToy:
     fleet: float = 0.4
     origin: int = 100
     versions: int = 2
-    controls: FreshControls = field(default_factory=lambda: FreshControls(29.66013673, 1.0))
+    controls: FreshControls = START
     noise: float = 0.02
 
     @property

@@ -161,8 +161,7 @@ def tug(alpha: float, staleness_bound: int = 10) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        For each version after the turn: its distance from the model at the turn, the printed bound for it, and the
-        derived one.
+        For each version after the turn: its distance from the model at the turn, and the printed bound for it.
     """
     models = [0.0]
     for _ in range(staleness_bound - 1):
@@ -202,7 +201,7 @@ def _inequalities(
         found["1"].append((-saved, -LR * product + smooth * LR**2 / 2 * square))
         found["2"].append((float(full @ full - deviation + own @ own) / 2, product))
         found["3"].append((float(full @ full), 2 / LR * saved + smooth * LR * square + deviation))
-    start, now, later = value(task.start), value(trace.models[t]), value(trace.models[t + 1])
+    start, now, mixed = value(task.start), value(trace.models[t]), value(trace.models[t + 1])
     b = start - value(task.upload)
     c, d = start - value(task.before), value(task.fresh) - start
     if task.slot:
@@ -212,7 +211,7 @@ def _inequalities(
     total = sum(float(losses.mean_gradient(w) @ losses.mean_gradient(w)) for w in task.points)
     rest = len(task.points) * (smooth * LR * square + deviation)
     found["5"].append((total, 2 / LR * b + 2 * beta / LR * (c + d) + rest))
-    found["6"].append((b, (now - later) / alpha + start - now))
+    found["6"].append((b, (now - mixed) / alpha + start - now))
     moved = float(np.linalg.norm(task.upload - task.start))
     found["drift"].append((moved, LR * len(task.points) * problem.gradient + beta * drift))
     return found

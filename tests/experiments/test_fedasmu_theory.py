@@ -1,0 +1,143 @@
+"""What the chapter on FedASMU computes: the proof's steps, the schedule, the slots, the controls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fl_core.algorithms import FedASMUFA
+from fl_core.experiments import fedasmu_trials
+from fl_core.experiments.fedasmu_controls import control_log, control_run, pairs
+from fl_core.experiments.fedasmu_schedule import arrivals
+from fl_core.experiments.fedasmu_selector import SlotToy, meta_probabilities, table_slots
+from fl_core.experiments.fedasmu_trials import corrected_theorem, one_reporter, proof_steps, random_problem, tug
+from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
+from fl_core.tasks import Quadratic
+from fl_core.world import World
+
+# The theorem
+
+
+def test_every_valid_step_of_the_proof_holds_and_nearly_fails_where_it_is_an_identity() -> None:
+    found = proof_steps(range(2), rounds=100).set_index("step")
+    assert set(found.index) == set(fedasmu_trials.STEPS)
+    assert found["violated"].sum() == 0
+    assert found["inequalities"].min() > 100
+    assert abs(found.loc["2", "largest excess"]) < 1e-12
+
+
+@pytest.mark.parametrize("step", ["1", "3", "5"])
+def test_a_step_fails_where_a_constant_is_too_small(monkeypatch: pytest.MonkeyPatch, step) -> None:
+    real = fedasmu_trials._inequalities
+
+    def smaller(losses, trace, problem, drift, t, task):
+        half = type(problem)(problem.smoothness, 1e-3 * problem.gradient, 1e-3 * problem.deviation)
+        return real(losses, trace, half, drift, t, task)
+
+    monkeypatch.setattr(fedasmu_trials, "_inequalities", smaller)
+    assert proof_steps([0], rounds=100).set_index("step").loc[step, "violated"] > 0
+
+
+def test_merges_are_found_in_the_path_of_a_device() -> None:
+    losses, trace = random_problem(3, rounds=60)
+    merged = 0
+    for t in range(60):
+        task = fedasmu_trials._task(losses, trace, t)
+        np.testing.assert_allclose(trace.weights[t] * task.upload + (1 - trace.weights[t]) * trace.models[t],
+                                   trace.models[t + 1], rtol=1e-12)  # fmt: skip
+        if task.slot:
+            merged += 1
+            nearest = min(float(np.abs(w - task.fresh).max()) for w in trace.models[: t + 1])
+            assert nearest < 1e-9
+    assert merged > 30
+
+
+def test_the_corrected_theorem_holds_and_its_drift_is_bounded() -> None:
+    found = corrected_theorem(range(2), rounds=100)
+    assert found["rounds violated"].sum() == 0
+    assert (found["mean of |grad F|²"] <= found["bound"]).all()
+    assert (found["D"] <= found["bound of D"]).all()
+
+
+def test_e13_the_counterexample_and_the_drift() -> None:
+    found = one_reporter((3, 4, 5, 10, 20))
+    np.testing.assert_allclose(found["|grad F|²"], 0.0025)
+    np.testing.assert_allclose(found["printed"], [0.002933, 0.001727, 0.001162, 0.000365, 0.000129], atol=5.1e-7)
+    assert (found["corrected"] > 0.0025).all()
+    assert tug(0.3).set_index("versions").loc[2].tolist() == pytest.approx([1.797, 0.9])
+    assert tug(0.5).set_index("versions").loc[1].tolist() == pytest.approx([2.75, 1.0])
+
+
+# The schedule
+
+
+def test_e06_e17_the_paper_schedule_has_the_stated_staleness() -> None:
+    found = arrivals(5000)
+    own = found.loc[found["between"] >= 0, "between"]
+    assert found["used"].all()
+    assert len(found) == 5000
+    assert found["staleness"].mean() == pytest.approx(9.86, abs=0.1)
+    assert found["staleness"].max() < 30
+    assert own.mean() == pytest.approx(88.7, abs=2)
+    assert (own == 0).mean() == pytest.approx(0.012, abs=0.006)
+
+
+def test_the_schedule_is_that_of_the_simulator() -> None:
+    zeros = np.zeros((100, 1))
+    run = Simulation(
+        Quadratic(zeros + 1, zeros, np.zeros(1)), World.named("fedasmu", devices=100), FedASMUFA(),
+        budget=Budget(updates=600), training=LocalTraining(lr=0.05, epochs=5), seed=0,
+        evaluation=Evaluation(every_updates=600),
+    )  # fmt: skip
+    run.run("sequential")
+    simulated, played = np.array(run.history.updates["staleness"]) + 1, arrivals(600)
+    assert simulated[100:].mean() == pytest.approx(played["staleness"][100:].mean(), rel=0.06)
+    assert run.history.updates["seconds"][-1] == pytest.approx(played["seconds"].iloc[-1], rel=0.1)
+
+
+def test_a_bound_on_staleness_drops_uploads_without_a_version() -> None:
+    found = arrivals(800, staleness_bound=8)
+    assert found["used"].sum() == 800 < len(found)
+    assert (found.loc[~found["used"], "staleness"] > 8).all()
+
+
+# Slots
+
+
+def test_the_toy_has_its_best_reward_inside_and_its_best_upload_at_the_end() -> None:
+    toy = SlotToy()
+    np.testing.assert_allclose(toy.rewards(), [0.2109, 0.2443, 0.2201, 0.1858], atol=5e-5)
+    assert toy.uploads().argmin() == toy.slots - 1
+    assert toy.merged(0) == 1
+    rng = np.random.default_rng(0)
+    assert np.mean([toy.draw(2, rng) for _ in range(2000)]) == pytest.approx(toy.rewards()[1], abs=2e-3)
+
+
+def test_a_table_learns_from_centred_rewards_and_in_the_long_run_from_any() -> None:
+    toy = SlotToy()
+    late = {
+        shift: np.mean([np.array(table_slots(toy, 50, 0.1, seed, shift=shift))[30:] == 2 for seed in range(60)])
+        for shift in (0.0, float(toy.rewards().mean()))
+    }
+    assert min(late.values()) < 0.3 < 0.6 < max(late.values())
+    assert np.mean(np.array(table_slots(toy, 8000, 0.1, 0))[-2000:] == 2) > 0.7
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_at_the_papers_rate_the_meta_model_stays_uniform_and_at_a_large_one_it_moves(sampled) -> None:
+    toy = SlotToy()
+    for lr, least, most in ((0.001, 0.0, 0.002), (1.0, 0.02, 1.0)):
+        found = meta_probabilities(toy, 30, lr, 0, sampled=sampled)
+        assert found.shape == (31, 4)
+        np.testing.assert_allclose(found.sum(1), 1)
+        assert least < abs(found - 0.25).max() < most
+
+
+# Controls
+
+
+def test_e15_products_are_negative_and_are_those_of_the_recorded_vectors() -> None:
+    run = control_run(120, {"lr_iota": 0.1})
+    products = control_log(run)["inner_product"].dropna()
+    assert (products < 0).mean() > 0.9
+    np.testing.assert_allclose([float(g @ d) for g, d in pairs(run)], products, rtol=1e-9)
