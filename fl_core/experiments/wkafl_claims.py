@@ -7,6 +7,7 @@ server's memory, as in the authors' programs (E30). The runs are those of :mod:`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -154,7 +155,7 @@ def fastest(study: Study, snapshot: str) -> list[Comparison]:
         if not all(ends.values()):
             continue
         target = 0.9 * min(float(np.mean(list(values.values()))) for values in ends.values())
-        found += _against(study, [cell], lambda r, t=target: reached(r, t), "WKAFL", ["TWAFL", "SASGD"], above=False)
+        found += _against(study, [cell], partial(reached, target=target), "WKAFL", ["TWAFL", "SASGD"], above=False)
     return found
 
 
@@ -223,10 +224,17 @@ def _on_levels(
     return lambda study, snapshot: _against(study, levels(study, snapshot), measure, method, others, above, bound)
 
 
+def _in_mode(judge: Judge, snapshot: str) -> Callable[[Study], Sequence[Comparison]]:
+    def judged(study: Study) -> Sequence[Comparison]:
+        return judge(study, snapshot)
+
+    return judged
+
+
 def _add(number: str, source: str, statement: str, test: str, judge: Judge, modes: bool = True) -> None:
     for suffix, snapshot in (("", "copy"), ("-aliased", "aliased")) if modes else (("", "copy"),):
         told = statement if not suffix else f"{statement} (devices share the server's memory)"
-        register(Claim(f"WKAFL-{number}{suffix}", told, source, test, lambda study, s=snapshot: judge(study, s)))
+        register(Claim(f"WKAFL-{number}{suffix}", told, source, test, _in_mode(judge, snapshot)))
 
 
 _add("C01", "Fig. 2 a", "Exponential weights leave few dominating gradients: at most five in almost all updates.",
