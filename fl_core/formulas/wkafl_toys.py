@@ -35,7 +35,7 @@ class Clouds(NamedTuple):
 def stale_cloud(
     truth: Tensor, count: int, clip_bound: float, rng: np.random.Generator, spread: tuple[float, float] = (0.3, 0.5)
 ) -> Clouds:
-    """Return gradients that get noisier and longer with staleness: (1 + 2 tau) (truth + (0.3 + 0.5 tau) noise).
+    """Return gradients that get noisier and longer with staleness: (1 + 2 tau) (truth + noise (0.3 + 0.5 tau)).
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def stale_cloud(
     clip_bound : float
         CB > 0.
     rng : numpy.random.Generator
-        Of the noise: normal, with a mean square of 1 over all its entries.
+        Of the noise, standard normal in each entry.
     spread : (float, float), optional
-        Length of the noise of a fresh gradient, and what each missed update adds to it.
+        Standard deviation of the noise of a fresh gradient, and what each missed update adds to it.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def stale_cloud(
     """
     require(count >= 1, "count", count, ">= 1")
     staleness = torch.arange(count, dtype=truth.dtype)
-    noise = torch.from_numpy(rng.standard_normal((count, len(truth)))).to(truth.dtype) / len(truth) ** 0.5
+    noise = torch.from_numpy(rng.standard_normal((count, len(truth)))).to(truth.dtype)
     grads = (1 + 2 * staleness[:, None]) * (truth + (spread[0] + spread[1] * staleness[:, None]) * noise)
     weights = staleness_weights(staleness)
     return Clouds(grads, estimate(grads, weights), estimate(clip(grads, clip_bound), weights))
