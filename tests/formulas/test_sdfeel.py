@@ -53,6 +53,7 @@ from fl_core.formulas.sdfeel_toys import (
     surrogate_minimiser,
 )
 from fl_core.formulas.staleness import Polynomial
+from fl_core.models import build_network
 from fl_core.world import GapCompute
 
 close = partial(pytest.approx, rel=1e-10)
@@ -389,6 +390,33 @@ def test_o1_latency() -> None:
     upload, exchange = (transfer_seconds(model_bits(11_173_962), rate) for rate in (5e6, 10e6))
     assert (upload, exchange, upload + exchange) == close((71.5133568, 35.7566784, 107.2700352))
     assert plan_cluster([55.67], upload, exchange).iteration_seconds == close(5674.2700352)
+
+
+def test_o2_the_printed_cost_of_a_step_is_that_of_a_hundred_images() -> None:
+    """E-19: forward operations of ResNet-18, counted layer by layer."""
+    network, macs, normalised = build_network("resnet18", (3, 32, 32), 10).eval(), [], []
+    for module in network.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            size = module.in_channels * module.kernel_size[0] * module.kernel_size[1]
+            module.register_forward_hook(lambda m, i, out, size=size: macs.append(size * out.numel()))
+        elif isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda m, i, out: macs.append(m.in_features * out.numel()))
+        elif isinstance(module, torch.nn.BatchNorm2d):
+            module.register_forward_hook(lambda m, i, out: normalised.append(out.numel()))
+    with torch.inference_mode():
+        network(torch.zeros(1, 3, 32, 32))
+    assert (sum(macs), sum(normalised)) == (555_422_720, 614_400)
+    image = sum(macs) + 2 * sum(normalised)
+    assert image == 556_651_520
+    assert round(100 * image / 1e9, 2) == 55.67
+    for step, share in ((55.67, 0.0189046405149), (10 * image / 1e9, 0.161570345713)):
+        plan = plan_cluster([step], 71.5133568, 35.7566784)
+        assert 1 - plan.deadline_seconds / plan.iteration_seconds == digits(share)
+
+
+@pytest.mark.parametrize(("gap", "slowest"), [(5, 0.3186462831), (10, 0.1720838336), (30, 0.0605968742)])
+def test_the_slowest_device_of_the_papers_draw(gap, slowest) -> None:
+    assert 1 / GapCompute(ratio=gap).draw(30, np.random.default_rng(0)).max() == pytest.approx(slowest, abs=6e-11)
 
 
 def test_o3_deadlines_and_step_counts() -> None:
