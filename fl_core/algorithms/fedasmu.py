@@ -170,7 +170,7 @@ class FedASMU(FreshMerge):
         divisor = upload.steps if self.grad_divisor == "steps" else upload.epochs
         if self.directions in ("ram", "memmap"):
             return inner_product(difference, direction, upload.lr, divisor)
-        return product(difference, direction, self.directions, self.sketch_size, _seed(server)) / (
+        return product(difference, direction, self.directions, self.sketch_size, self._seed(server)) / (
             upload.lr * divisor
         )
 
@@ -194,7 +194,7 @@ class FedASMU(FreshMerge):
         """Keep what this aggregation is, with its direction w_o^i - w_t before mixing."""
         trained = slice(server.num_parameters)
         direction = upload.model[trained] - server.model[trained]
-        kept = keep(direction, self.directions, self.sketch_size, _seed(server))
+        kept = keep(direction, self.directions, self.sketch_size, self._seed(server))
         if self.history == "own_last":
             own["past"], own["direction"] = record, kept
         else:
@@ -205,6 +205,10 @@ class FedASMU(FreshMerge):
         if self.propagation == "exact":
             server.state.setdefault("kept", []).append(1 - weight)
 
+    def _seed(self, server: ServerHandle) -> int:
+        """Return the seed of the run's sketches, where there are any."""
+        return int(server.stream("sketch").integers(2**62)) if self.directions == "sketch" else 0
+
 
 def _report(upload: Upload) -> dict[str, Any]:
     return {name: upload.payload[name] for name in LOGGED if name in upload.payload}
@@ -214,8 +218,3 @@ def _log(server: ServerHandle, **row: Any) -> None:
     log = server.state.setdefault("log", {column: [] for column in LOGGED})
     for column, values in log.items():
         values.append(float(row.get(column, nan)))
-
-
-def _seed(server: ServerHandle) -> int:
-    """Return the seed of the run's sketches."""
-    return int(server.stream("sketch").integers(2**62))

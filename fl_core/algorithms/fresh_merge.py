@@ -117,13 +117,16 @@ class FreshMerge(Algorithm):
 
     async def choose(self, device: DeviceHandle) -> Choice | None:
         """Return when `device` asks in this task; None: never."""
-        if self.slot == "none" or (epochs := device.training.epochs) < 2:
+        if self.slot == "none":
             return None
         if device.training.steps is not None:
             raise RunError(
                 f"{self.name} counts local training in epochs, but the run has steps = {device.training.steps}; "
                 "set training.epochs and leave training.steps empty"
             )
+        epochs = device.training.epochs
+        if epochs < 2:
+            return None
         count = self.num_slots(epochs)
         if isinstance(self.slot, int):
             if not 1 <= self.slot <= count:

@@ -30,6 +30,7 @@ from fl_core.formulas.fedasmu import (
     blend,
     control_gradient,
     descend,
+    grad_estimate,
     inner_product,
     matched_lambda,
     mixing_weight,
@@ -218,6 +219,7 @@ class Recorded(FedASMU):
         weight = super().weigh(server, upload)
         past = server.state.setdefault("past", [])
         past.append((upload.device, upload.base_version, upload.model, before, weight, upload.start.model, upload.lr))
+        server.state.setdefault("jumps", []).append(upload.payload.get("jump", torch.zeros(6, dtype=torch.float64)))
         return weight
 
 
@@ -298,14 +300,21 @@ def test_dividing_by_epochs_instead_of_steps_scales_the_product():
 MANY = Quadratic(TASK.curvature, TASK.centre, TASK.start, samples=[3] * 20)
 
 
-def test_correcting_for_the_merge_costs_upload_bytes_and_gives_the_gradient():
+def test_correcting_for_the_merge_costs_upload_bytes_and_takes_it_out_of_the_gradient():
     still = {**LIVELY, **dict.fromkeys(("lr_lambda", "lr_sigma", "lr_iota"), 0.0)}
     plain, corrected = (simulate(Recorded(merge_correction=c, slot=2, **still)) for c in (False, True))
     assert torch.equal(plain.server.model, corrected.server.model)
     merges = np.isfinite(log(corrected)["slot"]).sum()
     more = corrected.server.counters["bytes_up"] - plain.server.counters["bytes_up"]
     assert more == merges * 6 * 8 > 0
-    assert (log(plain)["inner_product"] != log(corrected)["inner_product"]).any()
+    directions: dict[int, torch.Tensor] = {}
+    products, past = log(corrected)["inner_product"], corrected.server.state["past"]
+    for t, (device, _, model, before, _, start, lr) in enumerate(past):
+        if device in directions:
+            gradient = grad_estimate(start, model, lr, 4, corrected.server.state["jumps"][t])
+            assert products[t] == pytest.approx(float(gradient @ directions[device]), rel=1e-9)
+        directions[device] = model - before
+    assert (log(plain)["inner_product"] != products).any()
 
 
 # What the server keeps

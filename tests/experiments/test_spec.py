@@ -132,7 +132,8 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
         "unknown field 'partition.alpha' of kind 'iid' (valid: train_fraction, samples_per_device, remainder)"
     )
     assert message(training={"learning_rate": 1}).endswith(
-        "(valid: lr, batch_size, epochs, steps, weight_decay, momentum, momentum_reset, order)"
+        "(valid: lr, batch_size, epochs, steps, weight_decay, momentum, momentum_reset, order, lr_decay, "
+        "lr_decay_versions)"
     )
     assert message(sede=1).startswith("unknown field 'sede'; did you mean 'seed'?")
     assert message(devices=1).startswith("unknown field 'devices'; did you mean 'world.devices'?")
