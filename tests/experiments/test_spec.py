@@ -14,6 +14,9 @@ from fl_core.errors import SpecError
 from fl_core.experiments.explain import dotted_names, expected, explain
 from fl_core.experiments.spec import RunSpec
 
+ALGORITHMS = (
+    "async_sdfeel, fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, hierarchical_fedavg, sgd, sync_sdfeel"
+)
 BASE = RunSpec(algorithm="fedasync")
 DIRICHLET = {"min_samples": 1, "train_fraction": 1.0, "cuts": "round", "below_minimum": "top_up"}
 PARTITIONS = "dirichlet, dirichlet_per_device, iid, natural, shards, wkafl"
@@ -107,8 +110,7 @@ def test_changing_what_is_not_there_names_what_is(settings, text):
 
 def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
     assert message(algorithm="fedasinc") == (
-        "unknown algorithm 'fedasinc'; did you mean 'fedasync'? "
-        "(valid: async_sdfeel, fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, hierarchical_fedavg, sgd, sync_sdfeel)"
+        f"unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: {ALGORITHMS})"
     )
     assert message(dataset="cifar").startswith("unknown data set 'cifar'; did you mean 'cifar10'? (valid: ")
     assert message(model="lenet").startswith("unknown model 'lenet'; did you mean 'lenet5'? (valid: alexnet, ")
@@ -141,9 +143,7 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
 
 @pytest.mark.parametrize("given", [None, 3, {"alpha": 0.5}, {"name": ["fedasync"]}])
 def test_a_run_needs_the_name_of_an_algorithm(given):
-    assert message(algorithm=given).endswith(
-        "(valid: async_sdfeel, fedasync, fedavg, fedavg_topk, fedbuff, fedluck, fedper, hierarchical_fedavg, sgd, sync_sdfeel)"
-    )
+    assert message(algorithm=given).endswith(f"(valid: {ALGORITHMS})")
 
 
 @pytest.mark.parametrize("alpha", [0, -0.1, 1.5, "high", float("nan"), None])
