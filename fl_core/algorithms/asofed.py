@@ -58,7 +58,8 @@ class ASOFed(Algorithm):
     async def updater(self, server: ServerHandle) -> None:
         """Add p_k times the update of each arrival (BL-3.9)."""
         [upload] = await server.receive()
-        server.state.setdefault("initial", server.model)
+        if self.start == "own":
+            server.state.setdefault("initial", server.model)
         share = server.share(upload.device)
         model = server_step(server.model, upload.delta[None], share)
         if self.feature_learning != "off":
@@ -94,7 +95,7 @@ class ASOFed(Algorithm):
 
     def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> Tensor:
         """Return the initial model, which all have in common: the server's copy of a device that is new."""
-        initial: Tensor = server.state["initial"]
+        initial: Tensor = server.state.get("initial", server.model)
         return initial
 
     def most_in_flight(self) -> int:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fl_core.algorithms import (
+    MOON,
     PORT,
     Algorithm,
     ASOFed,
@@ -21,10 +22,13 @@ from fl_core.algorithms import (
     FedAvg,
     FedBuff,
     FedDelay,
+    FedDyn,
+    FedProx,
     FedSA,
     SyncDrop,
 )
 from fl_core.datasets import Dataset, Split
+from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.asyncpart import fair_weight, influence
 from fl_core.formulas.staleness import polynomial
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
@@ -182,16 +186,11 @@ def test_asofed_gives_oracle_1_with_the_memory_of_the_second_device():
 def test_going_on_from_the_devices_own_models_their_weighted_mean_is_the_global_one():
     run = simulate(ASOFed(rho=1.0, beta=0.5, start="own", concurrency=3), updates=8)
     close(run.server.model, (0.222808250358, 0.523610909981))
-    some = ASOFed(rho=1.0, start="own", concurrency=2)
-    for run in (simulate(some, updates=n) for n in (1, 2, 7, 30)):
-        shares = torch.tensor([1, 2, 3], dtype=torch.float64) / 6
-        latest = dict.fromkeys(range(3), TOY_B.start)
-        latest |= {device: state["model"] for device, state in run.device_state.items() if "model" in state}
-        in_flight = set(run.server.base_versions)
-        assert in_flight <= {0, 1, 2}
-        settled = [device for device in latest if run.history.updates["device"].count(device)]
-        if all("model" not in run.device_state.get(d, {}) or d in settled for d in latest):
-            close(run.server.model, sum(s * latest[d] for d, s in enumerate(shares)), rtol=1e-12)
+    world = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.37, 2.71)))  # no two arrive at once
+    for updates in (1, 2, 7, 30):
+        run = simulate(ASOFed(rho=1.0, start="own", concurrency=2), world=world, updates=updates)
+        latest = [run.device_state.get(device, {}).get("model", TOY_B.start) for device in range(3)]
+        close(run.server.model, (latest[0] + 2 * latest[1] + 3 * latest[2]) / 6, rtol=1e-12)
 
 
 def test_attention_is_paid_to_the_rows_of_the_first_layer():
@@ -433,7 +432,7 @@ ALL = {
 def test_where_devices_agree_on_the_optimum_it_is_found(name, trigger):
     task = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[3.0, -1.0]] * 3, [1.0, 0.5])
     world = TOY_B_WORLD.model_copy(update={"trigger": World(devices=3, trigger=trigger).trigger})
-    run = simulate(ALL[name], task, world, updates=400)
+    run = simulate(ALL[name], task, world, updates=150, lr=0.3)
     assert task.loss(run.server.model) < 1e-6 * task.loss(task.start)
 
 
@@ -455,3 +454,70 @@ def test_an_upload_that_is_not_finite_is_rejected_and_the_run_goes_on(name):
 def test_a_parameter_out_of_range_is_refused(algorithm, wrong):
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         algorithm(**wrong)
+
+
+# One clock for all
+
+WORK = {"lr": 0.03, "lr_decay": 0.998, "batch_size": 64, "steps": None, "epochs": 5, "momentum": 0.0}
+"""FedASMU's Tables 5 and 6, with what they leave open (A05, A06)."""
+
+PER_ARRIVAL = [
+    FedAsync(alpha=0.6, weight="polynomial(a=0.5)", drop_above=98), ASOFed(), FedDelay(), AsyncPart(),
+    FedSA(convergence_epochs=5, min_epochs=5), FedBuff(buffer=1), SyncDrop(keep=1.0),
+]  # fmt: skip
+ROUNDS = [FedAvg(weighting="samples"), FedProx(), MOON(), FedDyn()]
+
+
+@pytest.mark.parametrize("algorithms", [PER_ARRIVAL, ROUNDS], ids=["per arrival", "rounds"])
+def test_in_the_world_of_fedasmu_methods_with_the_same_work_have_the_same_times_and_bytes(algorithms):
+    """A model takes 1 s each way, training 100 to 500 s: whatever a method computes, the world decides when."""
+    network = {"down_bits_per_second": 128.0, "up_bits_per_second": 128.0}
+    world = World.named("fedasmu", devices=100, network=network)
+    task = Quadratic(np.ones((100, 2)), np.arange(200.0).reshape(100, 2), [0.0, 0.0], samples=range(100, 200))
+    runs = [simulate(algorithm, task, world, updates=15, **WORK) for algorithm in algorithms]
+    first = runs[0].history
+    for run in runs[1:]:
+        for column in ("seconds", "device", "staleness", "steps"):
+            assert run.history.updates[column] == first.updates[column]
+        for column in ("seconds", "bytes_up", "bytes_down", "gradients"):
+            assert run.history.evaluations[column] == first.evaluations[column]
+    durations = np.array(first.updates["seconds"])
+    assert 102 <= durations[0] <= 502 if algorithms is ROUNDS else 102 <= durations[0] < durations[-1]
+    assert runs[0].history.evaluations["bytes_up"][-1] == 16 * len(first.updates["device"])
+
+
+CELLS = {
+    "lenet-cifar10": ("lenet5", "cifar10", 0.03), "lenet-cifar100": ("lenet5", "cifar100", 0.03),
+    "cnn-cifar10": ("fedasmu_cnn", "cifar10", 0.028), "cnn-cifar100": ("fedasmu_cnn", "cifar100", 0.013),
+    "resnet-cifar100": ("resnet20", "cifar100", 0.03), "resnet-tiny-imagenet": ("resnet20", "tiny-imagenet", 0.03),
+    "alexnet-cifar10": ("alexnet", "cifar10", 0.03), "alexnet-cifar100": ("alexnet", "cifar100", 0.03),
+    "vgg-cifar10": ("vgg11", "cifar10", 0.03), "vgg-cifar100": ("vgg11", "cifar100", 0.03),
+    "textcnn-imdb": ("textcnn", "imdb", 0.001), "lenet-fmnist": ("lenet5", "fashion-mnist", 0.005),
+}  # fmt: skip
+"""FedASMU's twelve columns with the step sizes of Tables 5 and 6."""
+
+
+@pytest.mark.parametrize("algorithm", [*ROUNDS, *PER_ARRIVAL[:5], SyncDrop(), FedBuff(buffer=5), PORT()],
+                         ids=lambda algorithm: algorithm.name)  # fmt: skip
+def test_the_settings_of_tables_5_and_6_are_those_of_a_run(algorithm):
+    rounds = any(algorithm is each for each in ROUNDS)
+    for cell, (model, dataset, lr) in CELLS.items():
+        spec = RunSpec(
+            algorithm=algorithm, model=model, dataset=dataset, world={"name": "fedasmu", "cell": cell},
+            partition="dirichlet(alpha=0.5)", training={**WORK, "lr": lr, "lr_decay_versions": 1 if rounds else 10},
+            budget={"updates": 500 if rounds else 5000},
+        )  # fmt: skip
+        assert (spec.world.devices, spec.world.trigger.per_tick, spec.world.trigger.period_seconds) == (100, 10, 10.0)
+        assert RunSpec.from_json(spec.to_json()) == spec
+
+
+def test_a_smaller_model_and_less_work_take_less_of_the_same_clock():
+    network = {"down_bits_per_second": 128.0, "up_bits_per_second": 128.0}
+    world = World.named("fedasmu", devices=10, network=network)
+    task = Quadratic(np.ones((10, 2)), np.arange(20.0).reshape(10, 2), [0.0, 0.0])
+    whole, half, fewer = (
+        simulate(algorithm, task, world, updates=1, **WORK).history.updates["seconds"][0]
+        for algorithm in (FedAsync(), SyncDrop(keep=0.5), FedSA(initial_epochs=1))
+    )
+    assert half == pytest.approx(whole / 2)
+    assert fewer == pytest.approx(2 + (whole - 2) / 5)
