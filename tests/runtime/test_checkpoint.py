@@ -149,7 +149,7 @@ CASES = [
 def simulation(
     algorithm: Algorithm, world: dict[str, Any] | None = None, updates: int = 12, **training: Any
 ) -> Simulation:
-    evaluation = Evaluation(every_updates=5, every_seconds=4.0)
+    evaluation = Evaluation(every_updates=5, every_seconds=4.0, at_seconds=(3.3, 9.0))
     return Simulation(
         TASK, World(devices=8, **(world or {})), algorithm, budget=Budget(updates=updates),
         training=LocalTraining(**{"lr": 0.1, "steps": 2, **training}), evaluation=evaluation, seed=3, trace=True,
