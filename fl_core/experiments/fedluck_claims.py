@@ -228,7 +228,8 @@ def staleness_is_the_ceiling(study: Study) -> list[Check]:
                 table = result.history.updates
                 uploads += len(table["device"])
                 wrong += sum(s + 1 != rounds[d] for d, s in zip(table["device"], table["staleness"], strict=True))
-        found.append(Check(method, not wrong if uploads else None, f"{uploads - wrong:,} of {uploads:,} uploads"))
+        if uploads:
+            found.append(Check(method, not wrong, f"{uploads - wrong:,} of {uploads:,} uploads"))
     return found
 
 

@@ -210,7 +210,7 @@ CASES = [
 def simulation(
     algorithm: Algorithm, world: dict[str, Any] | None = None, updates: int = 12, **training: Any
 ) -> Simulation:
-    evaluation = Evaluation(every_updates=5, every_seconds=4.0)
+    evaluation = Evaluation(every_updates=5, every_seconds=4.0, at_seconds=(3.3, 9.0))
     work = {"epochs": 3} if algorithm.name == "fedasmu" else {"steps": 2}
     return Simulation(
         TASK, World(devices=8, **(world or {})), algorithm, budget=Budget(updates=updates),
