@@ -161,6 +161,7 @@ def work(spec: RunSpec) -> float:
     share = spec.partition.mean_size(train, spec.world.devices)
     steps = spec.training.steps or spec.training.epochs * ceil(share / batch)
     steps = getattr(algorithm, "block", steps * getattr(algorithm, "clients_per_round", 1))
+    steps = getattr(algorithm, "num_aggregated", steps)  # K single gradients
     updates = spec.budget.updates or ceil((spec.budget.gradients or 1000 * steps) / steps)
     evaluations = updates // spec.evaluation.every_updates + 2 if spec.evaluation.every_updates else 2
     images = test + min(spec.evaluation.train_samples, train)

@@ -100,7 +100,9 @@ def accumulate_momentum(grads: Tensor, previous: Tensor | None, momentum_alpha: 
         `momentum_alpha` is negative.
     """
     require(momentum_alpha >= 0, "momentum_alpha", momentum_alpha, ">= 0")
-    return grads if previous is None or not momentum_alpha else grads + momentum_alpha * previous
+    if previous is None or not momentum_alpha:
+        return grads
+    return torch.add(grads, previous, alpha=momentum_alpha)
 
 
 def official_momentum(grads: Tensor, previous: Tensor, momentum_alpha: float) -> Tensor:

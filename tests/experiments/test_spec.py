@@ -95,7 +95,7 @@ def test_a_weight_is_changed_by_text():
         ({"world.devicez": 1}, "unknown field 'world.devicez'; did you mean 'devices'? (valid: devices, compute, "),
         ({"world.devices.x": 1}, "unknown field 'world.devices.x': devices = 100 has no fields"),
         ({"alpha": 0.8}, "did you mean 'algorithm.alpha' or 'partition.alpha'?"),
-        ({"lr": 0.8}, "did you mean 'training.lr' or 'warmup.lr'?"),
+        ({"lr": 0.8}, "did you mean 'algorithm.lr' or 'training.lr' or 'warmup.lr'?"),
         ({"partition": "dirchlet(alpha=1)"}, "did you mean 'dirichlet'?"),
         ({"partition": "dirichlet(alpha=1"}, "cannot read partition = 'dirichlet(alpha=1'"),
     ],

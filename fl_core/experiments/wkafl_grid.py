@@ -1,0 +1,320 @@
+"""The runs behind WKAFL's Figures 2 and 5 to 10, Tables 2 and 3, and Appendix A.
+
+Comparisons by level of staleness and by label skew (Algorithm 4), with true and with aliased staleness (E30);
+ablations and comparison on data divided by writer or celebrity; Zeno++, and Byzantine uploads. Settings are those of
+the authors' programs (specification, section 6), where the paper prints few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
+from fl_core.datasets import Natural, WKAFLPartition
+from fl_core.errors import SpecError, nearest, unknown
+from fl_core.experiments.explain import explain
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.study import Entry
+from fl_core.runtime import Budget, Evaluation, LocalTraining
+from fl_core.world import World
+
+Level = tuple[int, int]
+"""P and K; the paper calls P / K the level of staleness."""
+
+METHODS = ("WKAFL", "TWAFL", "SASGD", "GSGM")
+ABLATIONS = {"No Grad-Sel": "selection", "No Staleness": "staleness", "No Non-IIDness": "non_iidness"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the authors' programs do on a data set.
+
+    Attributes
+    ----------
+    model, reduced : str
+        The network at profile ``paper``, and at the smaller ones.
+    batch_size : int
+        m.
+    wkafl : dict
+        WKAFL's parameters.
+    lrs : dict
+        Learning rates of the other methods.
+    gsgm_alpha : float
+        GSGM's momentum.
+    updates : int
+        J of the paper.
+    stage2_share : float
+        Part of J after which the second stage begins (A3).
+    levels : tuple
+        By rising staleness; more than one where Algorithm 4 divides the data.
+    skew_level : (int, int)
+        The level at which label skew is varied.
+    min_samples : int or None
+        Devices are owners with so many samples (None: Algorithm 4).
+    """
+
+    model: str
+    reduced: str
+    batch_size: int
+    wkafl: dict[str, float]
+    lrs: dict[str, float]
+    gsgm_alpha: float
+    updates: int
+    stage2_share: float
+    levels: tuple[Level, ...]
+    skew_level: Level
+    min_samples: int | None = None
+
+
+def _parameters(lr: float, factor: float, bound: float, stage2: float, beta: float) -> dict[str, float]:
+    return {
+        "lr": lr,
+        "lr_staleness_factor": factor,
+        "clip_bound": bound,
+        "stage2_clip_factor": stage2,
+        "sim_beta": beta,
+        "sim_min": 0.3,
+        "momentum_alpha": 0.1,
+    }
+
+
+_DIGITS = Setup(
+    "wkafl_cnn", "wkafl_cnn(width=0.25)", 4, _parameters(0.005, 0.1, 100, 10, 10),
+    {"TWAFL": 0.0005, "SASGD": 0.005, "GSGM": 0.005}, 0.1, 5000, 0.2,
+    ((1000, 10), (3000, 20), (3000, 10)), (3000, 10),
+)  # fmt: skip
+SETUPS = {
+    "fashion-mnist": _DIGITS,
+    "emnist-mnist": _DIGITS,
+    "cifar10": Setup(
+        "lenet5", "lenet5", 8, _parameters(0.0005, 0.01, 70, 5, 50),
+        {"TWAFL": 0.0005, "SASGD": 0.0005, "GSGM": 0.0005}, 0.1, 10_000, 0.35,
+        ((1000, 20), (3000, 20), (3000, 10)), (3000, 20),
+    ),
+    "emnist-byclass": Setup(
+        "wkafl_cnn", "wkafl_cnn(width=0.25)", 16, _parameters(0.005, 0.1, 100, 10, 10),
+        {"TWAFL": 0.001, "SASGD": 0.001, "GSGM": 0.001}, 0.9, 10_000, 0.5, ((3000, 20),), (3000, 20), 16,
+    ),
+    "celeba": Setup(
+        "celeba_cnn", "celeba_cnn(width=0.25)", 4, _parameters(0.0001, 0.05, 500, 5, 20),
+        {"TWAFL": 0.0001, "SASGD": 0.00001, "GSGM": 1e-7}, 0.9, 5000, 0.2, ((2000, 15),), (2000, 15), 1,
+    ),
+}  # fmt: skip
+"""By data set, real or surrogate; Fashion-MNIST takes the place of EMNIST MNIST (E30)."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a profile decides.
+
+    Attributes
+    ----------
+    updates : int or None
+        J; None: the paper's.
+    shrink : int
+        P is divided by this.
+    evaluations : int
+        Measurements of a run, evenly spaced.
+    seeds : tuple of int
+    zeno_updates : int
+        Accepted gradients of Appendix A.
+    """
+
+    updates: int | None
+    shrink: int
+    evaluations: int
+    seeds: tuple[int, ...]
+    zeno_updates: int
+
+
+SCALES = {
+    "smoke": Scale(30, 10, 3, (0,), 30),
+    "laptop": Scale(1500, 1, 30, (0, 1, 2), 1500),
+    "paper": Scale(None, 1, 100, (0, 1, 2), 1500),
+}
+
+
+class Options(BaseModel):
+    """What a reader may change besides profile, data set and seeds.
+
+    Attributes
+    ----------
+    snapshots : tuple of str
+        Modes of staleness: ``"copy"`` (true) and ``"aliased"`` (as in the authors' programs).
+    labels : tuple of int
+        Labels per device, where label skew is varied.
+    lr_factors : tuple of float
+        Factors of all learning rates (A17).
+    byzantine : float
+        Share of uploads that are turned round and made ten times as long, where there are such.
+    model : str or None
+        Another network.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    snapshots: tuple[Literal["copy", "aliased"], ...] = Field(("copy", "aliased"), min_length=1)
+    labels: tuple[int, ...] = Field((1, 5, 10), min_length=1)
+    lr_factors: tuple[float, ...] = Field((1.0,), min_length=1)
+    byzantine: float = Field(0.1, ge=0, le=1)
+    model: str | None = None
+
+
+def options(**overrides: Any) -> Options:
+    """Return validated options.
+
+    Raises
+    ------
+    SpecError
+        If a name is unknown or a value not valid.
+    """
+    for name in overrides:
+        if name not in Options.model_fields:
+            valid = ", ".join(Options.model_fields)
+            raise SpecError(f"unknown override {name!r}{nearest(name, Options.model_fields)} (valid: {valid})")
+    try:
+        return Options(**overrides)
+    except ValidationError as error:
+        raise SpecError(explain(error, Options)) from None
+
+
+def comparison(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of Tables 2 and 3 and Figures 7 to 10: by level, by labels per device, in both modes.
+
+    Where devices are owners of data (EMNIST ByClass, CelebA) there is one cell, that of Figure 6.
+    """
+    make = _Maker(profile, dataset, seeds, options(**overrides))
+    return [
+        make.entry(method, level, labels, snapshot, factor, seed)
+        for seed in make.seeds
+        for snapshot in make.options.snapshots
+        for factor in make.options.lr_factors
+        for level, labels in make.cells()
+        for method in METHODS
+        if method != "GSGM" or make.with_gsgm(level)
+    ]
+
+
+def ablations(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of Figure 5: WKAFL and, one by one, without its three components."""
+    make = _Maker(profile, dataset, seeds, options(**overrides))
+    return [
+        make.entry(method, make.setup.skew_level, make.options.labels[0], snapshot, 1.0, seed)
+        for seed in make.seeds
+        for snapshot in make.options.snapshots
+        for method in ("WKAFL", *ABLATIONS)
+    ]
+
+
+def motivation(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of Figure 2 a: staleness weights and momentum alone, at a constant learning rate (A13)."""
+    make = _Maker(profile, dataset, seeds, options(**overrides))
+    level = make.setup.levels[0]
+    return [
+        make.entry("No Grad-Sel", level, 1, "copy", 1.0, seed, role="motivation", lr_staleness_factor=0.0)
+        for seed in make.seeds
+    ]
+
+
+def byzantine(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of Appendix A (WKAFL and Zeno++, P = 100, one label), without and with Byzantine uploads."""
+    make = _Maker(profile, dataset, seeds, options(**overrides))
+    return [
+        make.entry(method, (100, 10 if method == "WKAFL" else 1), 1, "copy", 1.0, seed, role="byzantine", share=share)
+        for seed in make.seeds
+        for share in dict.fromkeys((0.0, make.options.byzantine))
+        for method in ("WKAFL", "Zeno++")
+    ]
+
+
+def setup_of(dataset: str) -> Setup:
+    """Return the setup of a data set or of its surrogate.
+
+    Raises
+    ------
+    SpecError
+        If the experiment is not laid out for that data set.
+    """
+    name = dataset.removesuffix("-surrogate")
+    if name not in SETUPS:
+        raise unknown("data set of this experiment", dataset, SETUPS)
+    return SETUPS[name]
+
+
+class _Maker:
+    """Builds the entries of one profile, data set and choice of options."""
+
+    def __init__(self, profile: str, dataset: str, seeds: Sequence[int] | None, chosen: Options) -> None:
+        self.dataset, self.options, self.setup = dataset, chosen, setup_of(dataset)
+        self.scale = SCALES[profile]
+        self.seeds = tuple(self.scale.seeds if seeds is None else seeds)
+        self.model = chosen.model or (self.setup.model if profile == "paper" else self.setup.reduced)
+        self.updates = self.scale.updates or self.setup.updates
+
+    def cells(self) -> Iterator[tuple[Level, int]]:
+        """Yield each pair of level and labels per device once: the levels at one label, the labels at one level."""
+        first = self.options.labels[0]
+        cells = [(level, first) for level in self.setup.levels]
+        if self.setup.min_samples is None:
+            cells += [(self.setup.skew_level, labels) for labels in self.options.labels]
+        yield from dict.fromkeys(cells)
+
+    def with_gsgm(self, level: Level) -> bool:
+        """Say whether the paper compares GSGM at `level`: Table 3 and Figure 6 do."""
+        return level == self.setup.skew_level
+
+    def entry(
+        self,
+        method: str,
+        level: Level,
+        labels: int,
+        snapshot: str,
+        factor: float,
+        seed: int,
+        *,
+        role: str = "curve",
+        share: float = 0.0,
+        **changed: Any,
+    ) -> Entry:
+        clients, count = max(level[1], level[0] // self.scale.shrink), level[1]
+        natural = self.setup.min_samples
+        faults = [{"kind": "corrupted", "how": "scaled", "factor": -10.0, "probability": share}] if share else []
+        updates = self.scale.zeno_updates if role == "byzantine" else self.updates
+        seconds = 20.0 * updates / clients if role == "byzantine" else None  # Zeno++ may reject without end
+        spec = RunSpec(
+            dataset=self.dataset,
+            partition=WKAFLPartition(labels_per_device=labels) if natural is None else Natural(min_samples=natural),
+            model=self.model,
+            initialisation="pytorch",
+            preprocessing="wkafl",
+            world=World.named("wkafl", devices=clients, faults=faults),
+            algorithm=self.algorithm(method, count, snapshot, factor, updates, changed),
+            training=LocalTraining(batch_size=self.setup.batch_size),
+            budget=Budget(updates=updates, seconds=seconds),
+            evaluation=Evaluation(every_updates=max(1, updates // self.scale.evaluations)),
+            seed=seed,
+        )
+        given = {"method": method, "clients": clients, "aggregated": count, "level": clients / count, "role": role}
+        where = {"labels": labels if natural is None else None, "snapshot": snapshot, "lr_factor": factor}
+        return Entry(spec, {**given, **where, "byzantine": share, "seed": seed})
+
+    def algorithm(
+        self, method: str, count: int, snapshot: str, factor: float, updates: int, changed: dict[str, Any]
+    ) -> KAsynchronous:
+        common: dict[str, Any] = {"num_aggregated": count, "client_snapshot": snapshot}
+        if method == "Zeno++":
+            return ZenoPP(**common, lr=ZenoPP().lr * factor)
+        if method in self.setup.lrs:
+            common["lr"] = factor * self.setup.lrs[method]
+            if method == "GSGM":
+                return GSGM(**common, momentum_alpha=self.setup.gsgm_alpha)
+            return TWAFL(**common) if method == "TWAFL" else SASGD(**common)
+        parameters = {**self.setup.wkafl, **changed, "lr": factor * self.setup.wkafl["lr"]}
+        begins = max(1, round(self.setup.stage2_share * updates))
+        return WKAFL(
+            **common, **parameters, without=ABLATIONS.get(method), stage_rule="iteration", stage_threshold=begins
+        )

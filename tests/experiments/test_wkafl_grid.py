@@ -1,0 +1,99 @@
+"""The grids behind WKAFL's figures and tables: cells, settings, budgets, and that each method runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from fl_core.errors import SpecError
+from fl_core.experiments.grid import work
+from fl_core.experiments.wkafl_grid import SETUPS, ablations, byzantine, comparison, motivation, setup_of
+
+
+def cells(entries) -> set[tuple]:
+    return {tuple(e.labels[name] for name in ("method", "clients", "aggregated", "labels")) for e in entries}
+
+
+@pytest.mark.parametrize("dataset", ["fashion-mnist", "emnist-mnist-surrogate", "emnist-mnist"])
+def test_the_cells_of_tables_2_and_3(dataset):
+    entries = comparison("laptop", dataset, None)
+    three = ("WKAFL", "TWAFL", "SASGD")
+    table2 = {(m, *level, 1) for level in ((1000, 10), (3000, 20), (3000, 10)) for m in three}
+    table3 = {(m, 3000, 10, labels) for labels in (1, 5, 10) for m in (*three, "GSGM")}
+    assert cells(entries) == table2 | table3
+    assert len(entries) == len(table2 | table3) * 3 * 2
+    assert len({entry.key for entry in entries}) == len(entries)
+    assert {(e.labels["snapshot"], e.spec.algorithm.client_snapshot) for e in entries} == {
+        ("copy", "copy"), ("aliased", "aliased"),
+    }  # fmt: skip
+    assert {e.spec.budget.updates for e in entries} == {1500}
+
+
+def test_the_papers_settings():
+    by_method = {
+        e.labels["method"]: e.spec for e in comparison("paper", "cifar10-surrogate", [0], snapshots=["copy"])
+    }
+    wkafl = by_method["WKAFL"]
+    assert (wkafl.model, wkafl.training.batch_size, wkafl.budget.updates) == ("lenet5", 8, 10_000)
+    assert wkafl.evaluation.every_updates == 100
+    assert wkafl.preprocessing.scale == "raw"
+    chosen = wkafl.algorithm
+    assert (chosen.lr, chosen.lr_staleness_factor, chosen.clip_bound, chosen.sim_beta) == (0.0005, 0.01, 70, 50)
+    assert (chosen.stage_rule, chosen.stage_threshold, chosen.stage2_clip_factor) == ("iteration", 3500, 5)
+    assert {by_method[m].algorithm.lr for m in ("TWAFL", "SASGD", "GSGM")} == {0.0005}
+    digits = comparison("paper", "emnist-mnist-surrogate", [0], snapshots=["copy"])[0].spec
+    assert (digits.model, digits.algorithm.stage_threshold, digits.partition.kind) == ("wkafl_cnn", 1000, "wkafl")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "clients", "count", "minimum"),
+    [("emnist-byclass-surrogate", 3000, 20, 16), ("celeba-surrogate", 2000, 15, 1)],
+)
+def test_ablations_are_of_owners_and_remove_one_component_each(dataset, clients, count, minimum):
+    entries = ablations("laptop", dataset, [0], snapshots=["copy"])
+    assert [e.labels["method"] for e in entries] == ["WKAFL", "No Grad-Sel", "No Staleness", "No Non-IIDness"]
+    for entry in entries:
+        spec = entry.spec
+        assert (spec.world.devices, spec.algorithm.num_aggregated) == (clients, count)
+        assert (spec.partition.kind, spec.partition.min_samples) == ("natural", minimum)
+    first = dict(entries[0].spec.algorithm)
+    for entry, without in zip(entries, (None, "selection", "staleness", "non_iidness"), strict=True):
+        assert dict(entry.spec.algorithm) == {**first, "without": without}
+    assert len(cells(comparison("laptop", dataset, [0], snapshots=["copy"]))) == 4
+
+
+def test_the_motivation_has_constant_learning_rate_and_no_selection():
+    [entry] = motivation("laptop", "fashion-mnist", [0])
+    assert entry.spec.algorithm.without == "selection"
+    assert entry.spec.algorithm.rate(29) == entry.spec.algorithm.lr
+
+
+def test_appendix_a_with_and_without_byzantine_uploads():
+    entries = byzantine("laptop", "fashion-mnist", [0])
+    assert [(e.labels["method"], e.labels["byzantine"]) for e in entries] == [
+        ("WKAFL", 0.0), ("Zeno++", 0.0), ("WKAFL", 0.1), ("Zeno++", 0.1),
+    ]  # fmt: skip
+    assert {e.spec.world.devices for e in entries} <= {10, 100}
+    assert len(byzantine("laptop", "fashion-mnist", [0], byzantine=0.0)) == 2
+
+
+def test_the_size_of_a_run_counts_its_gradients():
+    [entry] = motivation("laptop", "fashion-mnist", [0])
+    assert work(entry.spec) == pytest.approx(1500 * 10 * 4 + 32 * 10_000 / 3)
+
+
+def test_what_is_not_laid_out_is_refused():
+    assert setup_of("cifar10-surrogate") is SETUPS["cifar10"]
+    with pytest.raises(SpecError, match="unknown data set of this experiment 'cifar100'; did you mean 'cifar10'"):
+        comparison("laptop", "cifar100", None)
+    with pytest.raises(SpecError, match="unknown override 'snapshot'; did you mean 'snapshots'"):
+        comparison("laptop", "fashion-mnist", None, snapshot="copy")
+
+
+@pytest.mark.parametrize("grid", [comparison, ablations, motivation, byzantine])
+def test_a_smoke_run_of_every_method_ends_in_finite_numbers(grid):
+    entries = {entry.labels["method"]: entry.spec for entry in grid("smoke", "fashion-mnist", [0], model="linear")}
+    for spec in entries.values():
+        history = spec.changed(**{"budget.updates": 5, "evaluation.every_updates": None}).simulation().run()
+        assert history.evaluations["version"][-1] > 0
+        assert 0 <= history.evaluations["test_accuracy"][-1] <= 1
+        assert all(0 <= weight <= 1 for weight in history.updates["weight"])
