@@ -6,7 +6,7 @@ project's specification of WKAFL.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -61,10 +61,10 @@ def schedules(num_clients: int, num_aggregated: int, num_iterations: int, seed: 
     """Return K-asynchronous schedules under five laws of arrival, mean duration 1 where there is a clock (D7)."""
     rng = np.random.default_rng(seed)
     speeds = rng.uniform(0.4, 1.6, num_clients)
-    laws = {
+    laws: dict[str, Callable[[int, int], float]] = {
         "exponential": lambda client, job: rng.exponential(),
         "0.5 + exponential / 2": lambda client, job: 0.5 + 0.5 * rng.exponential(),
-        "constant, unequal": lambda client, job: speeds[client],
+        "constant, unequal": lambda client, job: float(speeds[client]),
     }
     sizes = num_clients, num_aggregated, num_iterations
     return {
