@@ -64,7 +64,7 @@ def schedules(num_clients: int, num_aggregated: int, num_iterations: int, seed: 
     laws: dict[str, Callable[[int, int], float]] = {
         "exponential": lambda client, job: rng.exponential(),
         "0.5 + exponential / 2": lambda client, job: 0.5 + 0.5 * rng.exponential(),
-        "constant, unequal": lambda client, job: speeds[client],
+        "constant, unequal": lambda client, job: float(speeds[client]),
     }
     sizes = num_clients, num_aggregated, num_iterations
     return {
