@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fl_core.algorithms.asofed import ASOFed
+from fl_core.algorithms.asyncpart import AsyncPart
 from fl_core.algorithms.base import ALGORITHMS, Algorithm, make_algorithm, register
 from fl_core.algorithms.fedasmu import FedASMU
 from fl_core.algorithms.fedasmu_variants import FedASMU0, FedASMUDA, FedASMUFA, FedASMUH1, FedASMUH2, FedASMUH3
@@ -9,12 +11,20 @@ from fl_core.algorithms.fedasync import FedAsync
 from fl_core.algorithms.fedavg import FedAvg
 from fl_core.algorithms.fedavg_topk import FedAvgTopK
 from fl_core.algorithms.fedbuff import FedBuff
+from fl_core.algorithms.feddelay import FedDelay
+from fl_core.algorithms.feddyn import FedDyn
 from fl_core.algorithms.fedluck import FedLuck
 from fl_core.algorithms.fedper import FedPer, PeriodicAggregation
+from fl_core.algorithms.fedprox import FedProx
+from fl_core.algorithms.fedsa import FedSA
+from fl_core.algorithms.moon import MOON
+from fl_core.algorithms.port import PORT
 from fl_core.algorithms.sgd import SGD
+from fl_core.algorithms.syncdrop import SyncDrop
 
 __all__ = [
-    "ALGORITHMS", "SGD", "Algorithm", "FedASMU", "FedASMU0", "FedASMUDA", "FedASMUFA", "FedASMUH1", "FedASMUH2",
-    "FedASMUH3", "FedAsync", "FedAvg", "FedAvgTopK", "FedBuff", "FedLuck", "FedPer", "PeriodicAggregation",
+    "ALGORITHMS", "MOON", "PORT", "SGD", "ASOFed", "Algorithm", "AsyncPart", "FedASMU", "FedASMU0", "FedASMUDA",
+    "FedASMUFA", "FedASMUH1", "FedASMUH2", "FedASMUH3", "FedAsync", "FedAvg", "FedAvgTopK", "FedBuff", "FedDelay",
+    "FedDyn", "FedLuck", "FedPer", "FedProx", "FedSA", "PeriodicAggregation", "SyncDrop",
     "make_algorithm", "register",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import nan
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -138,7 +138,8 @@ class FedASMU(FreshMerge):
             if before is not None:
                 aggregation, direction = before
                 q = self._inner_product(server, upload, direction)
-                controls, found = self._descend(server, upload, controls, aggregation, q)
+                if isfinite(q):  # it may overflow when training diverges
+                    controls, found = self._descend(server, upload, controls, aggregation, q)
         score = weight_score(server.version, staleness, controls, sqrt_offset=self.sqrt_offset_server)
         weight = squash(score, self.mu_alpha)
         own["controls"] = tuple(controls)
@@ -158,7 +159,7 @@ class FedASMU(FreshMerge):
             left = propagation(server.state["kept"], past.version, upload.base_version)
             gradient = Controls(*(left * slope for slope in gradient))
         moved = descend(controls, gradient, Controls(self.lr_lambda, self.lr_sigma, self.lr_iota))
-        controls = project(moved) if self.project else moved
+        controls = project(moved, self.server_grad) if self.project else moved
         return controls, {"inner_product": q, "projected": sum(a != b for a, b in zip(moved, controls, strict=True))}
 
     def _inner_product(self, server: ServerHandle, upload: Upload, direction: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -60,7 +61,8 @@ class FreshMerge(Algorithm):
     slot_semantics : str
         ``"after_epoch"``: slot k is after epoch k; ``"before_epoch"``: before it, as Algorithm 2 is printed (E12).
     gamma_0, upsilon_0 : float
-        Initial control parameters (A04): with upsilon 1 a model that is not newer would have no weight (D10).
+        Initial control parameters (A04): gamma_0 like the server's lambda_0; with upsilon 1 a model that is not
+        newer would have no weight (D10).
     lr_gamma, lr_upsilon : float
         Their learning rates.
     mu_beta : float
@@ -161,6 +163,8 @@ class FreshMerge(Algorithm):
         gained = reward(seen.losses[1], seen.losses[0])
         trained = slice(device.num_parameters)
         slope = fresh_slope(seen.gradient, fresh.model[trained], before[trained], after[trained])
+        if not isfinite(gained + slope):  # training diverges: there is nothing to learn from that
+            return after
         by_controls = fresh_weight_gradient(*versions, controls, self.mu_beta, **offset)
         controls = fresh_descend(controls, by_controls, FreshControls(self.lr_gamma, self.lr_upsilon), slope)
         state["controls"] = tuple(fresh_project(controls) if self.project else controls)

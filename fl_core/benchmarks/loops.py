@@ -215,7 +215,7 @@ class Recorder:
         self.batches.append(self.task.indices(device)[torch.from_numpy(batch)])
         return torch.zeros(())
 
-    def loss(self, model: Tensor, device: int, samples: int) -> float:
+    def loss(self, model: Tensor, device: int, samples: int | np.ndarray) -> float:
         """Return zero."""
         return 0.0
 

@@ -29,6 +29,9 @@ Form = Literal["derived", "printed"]
 MOST_UPSILON = math.sqrt(2)
 """Above it phi is negative for a model that is one version newer (D10)."""
 
+LEAST_PRINTED_SIGMA = 1e-6
+"""Where sigma is cut off if its logarithm is taken."""
+
 
 class Controls(NamedTuple):
     """Server control parameters of a device, or derivatives with respect to them, or their learning rates."""
@@ -81,7 +84,7 @@ def weight_score(version: Any, staleness: Any, controls: Controls, *, sqrt_offse
     lambda_, sigma, iota = controls
     if np.ndim(version) == 0 and version + sqrt_offset == 0:
         return math.inf if lambda_ > 0 else iota
-    return lambda_ / (_sqrt(version + sqrt_offset) * staleness**sigma) + iota
+    return lambda_ * (1 / staleness) ** sigma / _sqrt(version + sqrt_offset) + iota
 
 
 def squash(score: Any, mu: Any = 1.0) -> Any:
@@ -101,7 +104,7 @@ def squash(score: Any, mu: Any = 1.0) -> Any:
 
 def squash_slope(score: Any, mu: Any = 1.0) -> Any:
     """Return mu / (1 + mu x)^2 = mu (1 - alpha)^2, the derivative of `squash` (D1)."""
-    return mu / (1 + mu * score) ** 2
+    return mu / (1 + mu * score) / (1 + mu * score)  # a square could overflow
 
 
 def mixing_weight(
@@ -119,7 +122,7 @@ def mixing_weight_gradient(
     slope = squash_slope(score, mu_alpha)
     if np.ndim(version) == 0 and version + sqrt_offset == 0:  # the limit: the weight is 1 whatever the controls
         return Controls(0.0, 0.0, slope)
-    part = slope / (_sqrt(version + sqrt_offset) * staleness**controls.sigma)
+    part = slope * (1 / staleness) ** controls.sigma / _sqrt(version + sqrt_offset)
     return Controls(part, -part * controls.lambda_ * _log(staleness), slope)
 
 
@@ -218,9 +221,10 @@ def descend(controls: Controls, gradient: Controls, rates: Controls) -> Controls
     return Controls(*(x - rate * slope for x, slope, rate in zip(controls, gradient, rates, strict=True)))
 
 
-def project(controls: Controls) -> Controls:
-    """Return the nearest controls >= 0, for which 0 <= alpha < 1 (E14, A08)."""
-    return Controls(*(max(0.0, x) for x in controls))
+def project(controls: Controls, form: Form = "derived") -> Controls:
+    """Return the nearest controls >= 0, for which 0 <= alpha < 1 (E14, A08); the printed form needs sigma > 0."""
+    lambda_, sigma, iota = controls
+    return Controls(max(0.0, lambda_), max(0.0 if form == "derived" else LEAST_PRINTED_SIGMA, sigma), max(0.0, iota))
 
 
 def fresh_score(fresh_version: Any, origin_version: Any, controls: FreshControls, *, sqrt_offset: int = 0) -> Any:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fl_core.models.sizes import Width, image_shape, scaled
+from fl_core.models.units import HiddenLayer
 
 
 class ResNet(nn.Module):
@@ -50,6 +51,11 @@ class ResNet(nn.Module):
         """Map images ``[n, c, h, w]`` to logits ``[n, classes]``."""
         x = self.blocks(F.relu(self.norm(self.conv(images))))
         return self.fc(x.mean((2, 3)))
+
+    def hidden_layers(self) -> list[HiddenLayer]:
+        """Return the first convolution of each block, which nothing but the second one reads."""
+        blocks = [block for block in self.blocks if isinstance(block, Block)]
+        return [HiddenLayer(block.conv1, block.norm1, block.conv2) for block in blocks]
 
 
 class ResNet20(ResNet):

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from fl_core.models.sizes import Width, scaled, token_length
+from fl_core.models.units import HiddenLayer
 
 Vocabulary = Annotated[int, Field(ge=2, description="Number of different tokens; ids are below it, 0 is padding.")]
 
@@ -39,3 +40,11 @@ class TextCNN(nn.Module):
         embedded = self.embedding(tokens).transpose(1, 2).unsqueeze(2)
         maxima = [convolution(embedded).amax((2, 3)) for convolution in self.convolutions]
         return self.fc(F.relu(torch.cat(maxima, 1)))
+
+    def hidden_layers(self) -> list[HiddenLayer]:
+        """Return the three convolutions, whose outputs the dense layer reads side by side."""
+        filters = self.fc.in_features // 3
+        return [
+            HiddenLayer(convolution, None, self.fc, number * filters, filters)
+            for number, convolution in enumerate(self.convolutions)
+        ]

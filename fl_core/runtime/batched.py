@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -31,6 +31,8 @@ class Shape:
     regularised : bool
         Whether there is an objective.
     momentum : float
+    corrected : bool
+        Whether there is a correction.
     """
 
     kind: type
@@ -40,6 +42,7 @@ class Shape:
     weight_decay: float
     regularised: bool
     momentum: float = 0.0
+    corrected: bool = False
 
 
 def shape_of(job: object) -> Shape | None:
@@ -48,8 +51,14 @@ def shape_of(job: object) -> Shape | None:
         return None
     done = (job.cursor or 0) % -(-job.samples // job.batch_size)
     sizes = batch_sizes(job.samples, job.batch_size, job.steps, done)
-    regularised, momentum = job.objective is not None, job.momentum if isinstance(job, TrainJob) else 0.0
-    return Shape(type(job), len(job.start), job.start.dtype, sizes, job.weight_decay, regularised, momentum)
+    shape = Shape(
+        type(job), len(job.start), job.start.dtype, sizes, job.weight_decay, regularised=job.objective is not None
+    )
+    if not isinstance(job, TrainJob):
+        return shape
+    if job.contrast is not None:
+        return None
+    return replace(shape, momentum=job.momentum, corrected=job.correction is not None)
 
 
 @lru_cache(maxsize=1024)
@@ -75,6 +84,8 @@ def compute_together(
     rates = [[job.lr] for job in jobs if isinstance(job, TrainJob)]
     lr = torch.tensor(rates, dtype=models.dtype, device=place)
     velocity = _velocities(jobs, parameters) if shape.momentum else None
+    corrections = [job.correction for job in jobs if isinstance(job, TrainJob) and job.correction is not None]
+    memories = [each.begin(row) for each, row in zip(corrections, parameters, strict=False)]
     steps = len(shape.sizes)
     order = np.stack([np.concatenate(list(batches_of(job))) for job in jobs])
     noise = [noise_stream(job.key) for job in jobs] if workspace.noisy else None
@@ -83,6 +94,8 @@ def compute_together(
         gradients, losses = workspace.gradients(models, samples, noise)
         regularise(gradients, parameters, anchors, objective, shape.weight_decay)
         total = losses + total
+        for correction, row, memory in zip(corrections, gradients, memories, strict=False):
+            correction.correct(row, memory)
         if velocity is not None:
             gradients = velocity.mul_(shape.momentum).add_(gradients)
         if shape.kind is TrainJob:
@@ -91,7 +104,9 @@ def compute_together(
     means = [loss / steps for loss in total.tolist()]
     if shape.kind is TrainJob:
         last = [None] * len(jobs) if velocity is None else rows(velocity)
-        return [Trained(model, loss, steps, v) for model, loss, v in zip(rows(models), means, last, strict=True)]
+        kept = [tuple(each.cpu() for each in memory) for memory in memories] or [()] * len(jobs)
+        results = zip(rows(models), means, [steps] * len(jobs), last, kept, strict=True)
+        return [Trained(*result) for result in results]
     return [Gradient(gradient, loss) for gradient, loss in zip(rows(gradients), means, strict=True)]
 
 

@@ -15,7 +15,7 @@ from fl_core.runtime.kernel import Crashed, Kind, sleep_until
 from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
 from fl_core.runtime.settings import LocalTraining
 from fl_core.streams import stream
-from fl_core.tasks import POOLED, Objective
+from fl_core.tasks import POOLED, Contrast, Correction, Objective
 from fl_core.world import DeviceProfile
 from fl_core.world.faults import Fault, Interruption, Message
 
@@ -110,6 +110,8 @@ class DeviceHandle:
     _calls = _steps = _samples = 0
     _loss = float("nan")
     _sent = False
+    _saved_bytes = 0.0
+    _velocity: Tensor | None = None
     _struck: Sequence[tuple[Fault, np.random.Generator]] = ()
     # What a resumed run needs to bring a new coroutine to where this one waits: see fl_core.runtime.checkpoint.
     _journal: list[tuple[Any, ...]]
@@ -170,6 +172,17 @@ class DeviceHandle:
         return self._run.segments
 
     @property
+    def local_steps(self) -> int:
+        """Mini-batches of a task, as the run's settings say."""
+        settings = self._run.training
+        return settings.epochs * self.steps_per_epoch if settings.steps is None else settings.steps
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Mini-batches of a pass over the device's data."""
+        return -(-self.num_samples // self._run.training.batch_size)
+
+    @property
     def training(self) -> LocalTraining:
         """The run's settings of local training."""
         return self._run.training
@@ -202,14 +215,25 @@ class DeviceHandle:
         """Return the time to send `size` bytes."""
         return self.profile.up_seconds(size)
 
-    async def download(self) -> Snapshot:
-        """Receive the global model: the one of the trigger, and on later calls the newest one."""
+    async def download(self, *, bytes_down: float | None = None) -> Snapshot:
+        """Receive the global model: the one of the trigger, and on later calls the newest one.
+
+        Parameters
+        ----------
+        bytes_down : float, optional
+            Size on the wire if only a part of the model is sent: for the time of the transfer and for the counter of
+            bytes. The whole model is at hand all the same; the program has to keep to its part.
+        """
         snapshot = self._snapshot
         if snapshot is None:
             snapshot = await self._request()
         self._snapshot = None
+        size: float = snapshot.model.nbytes
+        if bytes_down is not None:
+            self._send_less(size - bytes_down)
+            size = bytes_down
         if self._seconds is None:
-            seconds = self.profile.down_seconds(snapshot.model.nbytes)
+            seconds = self.profile.down_seconds(size)
             if not self._run.plain:
                 await self._spend("download", seconds)
             elif seconds:
@@ -235,6 +259,9 @@ class DeviceHandle:
         epochs: int | None = None,
         lr: float | None = None,
         objective: Objective | None = None,
+        contrast: Contrast | None = None,
+        correction: Correction | None = None,
+        cost: float = 1.0,
     ) -> Trained:
         """Run local SGD from `model` ``[d]`` and return the result after the virtual time that it costs.
 
@@ -249,6 +276,17 @@ class DeviceHandle:
             Step size; by default :attr:`lr`.
         objective : Objective, optional
             A term added to the local loss.
+        contrast : Contrast, optional
+            A term of the local loss that compares representations with those under other models.
+        correction : Correction, optional
+            What is done to the gradient of each step, with a memory.
+        cost : float
+            Virtual time of a step, in steps of plain training: above 1 if it takes more, below 1 if only a part of
+            the model is trained.
+
+        Notes
+        -----
+        With momentum, a second call in the same task goes on with the velocity of the first.
 
         Raises
         ------
@@ -269,12 +307,13 @@ class DeviceHandle:
         self._calls += 1
         key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
         job = TrainJob(model, self.id, samples, steps, settings.batch_size, lr, settings.weight_decay, objective, key)
+        job.contrast, job.correction = contrast, correction
         if settings.momentum:
             job.momentum = settings.momentum
-            job.velocity = None if settings.momentum_reset else self.state.get("velocity")
+            job.velocity = self._velocity if settings.momentum_reset else self.state.get("velocity")
         if settings.order == "cyclic":
             job.cursor = self.state.get("cursor", 0)
-        seconds = self._seconds or self.profile.train_seconds(steps, per_epoch)
+        seconds = self._seconds or cost * self.profile.train_seconds(steps, per_epoch)
         run = self._run
         if run.plain:  # as _work does, with one coroutine less
             finish = run.kernel.now + seconds
@@ -283,10 +322,12 @@ class DeviceHandle:
             trained: Trained = run.executor.result(ticket)
         else:
             trained = await self._work(job, seconds)
-        self._steps += steps
-        self._loss = trained.loss
+        before, self._steps = self._steps, self._steps + steps
+        self._loss = (before * self._loss + steps * trained.loss) / self._steps if before else trained.loss
         if settings.momentum and not settings.momentum_reset:
             self.state["velocity"] = trained.velocity
+        else:
+            self._velocity = trained.velocity
         if job.cursor is not None:
             self.state["cursor"] = job.cursor + steps
         return trained
@@ -394,12 +435,21 @@ class DeviceHandle:
                 return
             payload = arrived
         self._sent = True
+        if self._seconds is not None:  # then the model that was sent is counted now
+            self._server.counters["bytes_down"] -= self._saved_bytes
         upload = Upload(
             self._server, self.id, self._task, based_on.version, run.kernel.now, self.num_samples, self._steps,
             self._loss, payload,
         )  # fmt: skip
         self._server.deliver(upload, size, sampled=self._seconds is not None, sent=sent)
         self._record()
+
+    def _send_less(self, size: float) -> None:
+        """Note that `size` bytes of the model that was counted are not sent; a task that is resumed has done so."""
+        if self._seconds is not None:
+            self._saved_bytes += size
+        elif not self._resuming:
+            self._server.counters["bytes_down"] -= size
 
     def _no_samples(self) -> RunError:
         return RunError(f"{self} has no training samples; choose a partition that gives every device some")

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fl_core.streams import stream, torch_stream
-from fl_core.tasks import Objective, Workspace
+from fl_core.tasks import Contrast, ContrastiveWorkspace, Correction, Objective, Workspace
 
 
 class Job(Protocol):
@@ -40,12 +40,15 @@ class Trained:
         Mini-batch steps done.
     velocity : Tensor or None
         ``[p]``, with momentum: that of the last step.
+    memory : tuple of Tensor
+        What the correction, if there was one, remembers.
     """
 
     model: Tensor
     loss: float
     steps: int
     velocity: Tensor | None = None
+    memory: tuple[Tensor, ...] = ()
 
 
 @dataclass(slots=True)
@@ -71,6 +74,10 @@ class TrainJob:
         ``[p]``, at the start; read only; None: 0.
     cursor : int or None
         The samples stay in order, and so many mini-batches have been done before.
+    contrast : Contrast or None
+        Added to the local loss.
+    correction : Correction or None
+        Has the last word on the gradient of each step.
     """
 
     start: Tensor
@@ -85,6 +92,8 @@ class TrainJob:
     momentum: float = 0.0
     velocity: Tensor | None = None
     cursor: int | None = None
+    contrast: Contrast | None = None
+    correction: Correction | None = None
 
     def run(self, workspace: Workspace) -> Trained:
         """Train in `workspace` and return a copy of the result."""
@@ -99,15 +108,23 @@ class TrainJob:
             anchor = self.start[: len(parameters)].to(parameters.device)
         total: Tensor | float = 0.0
         noise = noise_stream(self.key) if workspace.noisy else None
+        contrast = None if self.contrast is None else self.contrast.to(parameters.device)
+        memory = () if self.correction is None else self.correction.begin(parameters)
         for batch in batches_of(self):
-            total = workspace.backward(self.device, batch, noise) + total
+            if contrast is None:
+                total = workspace.backward(self.device, batch, noise) + total
+            else:
+                total = cast(ContrastiveWorkspace, workspace).backward(self.device, batch, noise, contrast) + total
             if anchor is not None:
                 regularise(gradient, parameters, anchor, self.objective, self.weight_decay)
+            if self.correction is not None:
+                self.correction.correct(gradient, memory)
             if velocity is not None:
                 velocity.mul_(self.momentum).add_(gradient)
             parameters.add_(step, alpha=-self.lr)
         velocity = None if velocity is None else velocity.cpu()
-        return Trained(workspace.snapshot(), float(total) / self.steps, self.steps, velocity)
+        memory = tuple(remembered.cpu() for remembered in memory)
+        return Trained(workspace.snapshot(), float(total) / self.steps, self.steps, velocity, memory)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from fl_core.tasks import POOLED
 from fl_core.world.triggers import Continuous, Sampled, Trigger
 
 if TYPE_CHECKING:
+    from fl_core.models.units import Units
     from fl_core.runtime.simulation import Simulation
 
 Select = Callable[[Any], "list[Upload] | None"]
@@ -138,6 +139,27 @@ class ServerHandle:
     def num_parameters(self) -> int:
         """How many entries at the beginning of a model are trained; those behind are statistics."""
         return self._run.lengths["gradient"]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the parameter tensors, in their order in a model; only ``(p,)`` if the task has no layers."""
+        return self._run.shapes
+
+    @property
+    def hidden_units(self) -> tuple[Units, ...]:
+        """Units of the model that a smaller one can do without, by layer.
+
+        Raises
+        ------
+        SpecError
+            If that is not known of this network.
+        """
+        return self._run.hidden_units
+
+    @property
+    def declared_seconds(self) -> np.ndarray:
+        """Return ``[n]`` seconds per local step, or epoch, of its devices, before what is drawn for each task."""
+        return self._run.devices.seconds[self.devices.start : self.devices.stop]
 
     @property
     def base_versions(self) -> dict[int, int]:

@@ -7,6 +7,8 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from fl_core.world.faults import Fault
 
 if TYPE_CHECKING:
     from fl_core.algorithms.base import Algorithm
+    from fl_core.models.units import Units
     from fl_core.runtime.checkpoint import Checkpoints
 
 MOST_FAILED = 1000
@@ -110,6 +113,11 @@ class Simulation:
         self.executor: Executor
         self.servers: list[ServerHandle] = []
 
+    @cached_property
+    def hidden_units(self) -> tuple[Units, ...]:
+        """Units of the model that a smaller one can do without, by layer."""
+        return self.task.workspace().hidden_units()  # type: ignore[attr-defined]
+
     @property
     def server(self) -> ServerHandle:
         """The first server: the only one in a world without clusters."""
@@ -147,8 +155,9 @@ class Simulation:
         whole = self.task.dimension
         space = self.task.workspace()
         self.lengths = {"model": whole, "delta": whole, "gradient": len(space.parameters)}
-        slots = [slot.shape.numel() for slot in getattr(space, "slots", ()) if slot.trainable]
-        self.segments = tuple(slots) or (len(space.parameters),)
+        slots = [tuple(slot.shape) for slot in getattr(space, "slots", ()) if slot.trainable]
+        self.shapes = tuple(slots) or ((len(space.parameters),),)
+        self.segments = tuple(map(prod, self.shapes))
         stored = checkpoints.load() if checkpoints is not None else None
         with make_executor(executor, self.task, threads) as self.executor:
             if stored is not None:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from fl_core.tasks.base import POOLED, BatchedTask, BatchedWorkspace, Objective, Proximal, Task, Workspace
+from fl_core.tasks.base import (
+    POOLED,
+    BatchedTask,
+    BatchedWorkspace,
+    Contrast,
+    ContrastiveWorkspace,
+    Correction,
+    Objective,
+    Proximal,
+    Task,
+    Workspace,
+)
 from fl_core.tasks.classification import Classification
 from fl_core.tasks.quadratic import Quadratic
 
@@ -11,6 +22,9 @@ __all__ = [
     "BatchedTask",
     "BatchedWorkspace",
     "Classification",
+    "Contrast",
+    "ContrastiveWorkspace",
+    "Correction",
     "Objective",
     "Proximal",
     "Quadratic",

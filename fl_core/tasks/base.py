@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -46,6 +46,15 @@ class Workspace(Protocol):
 
     def evaluate(self, model: Tensor, train_samples: int) -> dict[str, float]:
         """Return the metrics of `model` ``[d]``; `train_samples` bounds the training samples looked at."""
+
+
+class ContrastiveWorkspace(Workspace, Protocol):
+    """A workspace whose models have representations that a part of the loss may compare."""
+
+    def backward(
+        self, device: int, batch: np.ndarray, noise: torch.Generator | None = None, contrast: Contrast | None = None
+    ) -> Tensor:
+        """As :meth:`Workspace.backward`, of the loss plus `contrast`."""
 
 
 class BatchedWorkspace(Workspace, Protocol):
@@ -96,6 +105,40 @@ class Objective(Protocol):
 
     def gradient(self, parameters: Tensor, start: Tensor) -> Tensor:
         """Return the term's gradient ``[..., p]`` at `parameters` for a task that began at `start`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """A term of the local loss that compares the representation of a mini-batch with those under other models.
+
+    Attributes
+    ----------
+    loss : callable
+        Of the representation ``[n, k]`` under the model that is trained, and of a list of those of the same samples
+        under `references`, which are without gradient: the term, a 0-d tensor.
+    references : tuple of Tensor
+        Models ``[d]``, used as in evaluation: no dropout, and the running statistics that they hold.
+    """
+
+    loss: Callable[[Tensor, Sequence[Tensor]], Tensor]
+    references: tuple[Tensor, ...]
+
+    def to(self, place: torch.device) -> Contrast:
+        """Return the same with its references on `place`."""
+        return Contrast(self.loss, tuple(model.to(place) for model in self.references))
+
+
+class Correction(Protocol):
+    """What a device does to the gradient of each local step, with a memory of the steps before.
+
+    The gradient that it gets is complete: the loss's with that of the objective and of weight decay.
+    """
+
+    def begin(self, parameters: Tensor) -> tuple[Tensor, ...]:
+        """Return the memory that a task begins with: new tensors, where `parameters` ``[p]`` are."""
+
+    def correct(self, gradient: Tensor, memory: tuple[Tensor, ...]) -> None:
+        """Change `gradient` ``[p]`` and `memory` in place."""
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from fl_core.datasets import Dataset, Preprocessing, Samples
+from fl_core.errors import SpecError
 from fl_core.models import FlatModel, build_network, initialise, named_dropouts
+from fl_core.models.units import Units, hidden_units
 from fl_core.streams import torch_stream
-from fl_core.tasks.base import POOLED
+from fl_core.tasks.base import POOLED, Contrast
 
 EVALUATION_BATCH = 500
 
@@ -87,8 +89,10 @@ class ClassificationWorkspace(FlatModel):
         self.dropouts = named_dropouts(self.network)
         self.noisy = bool(self.dropouts) or self.train.augmentation is not None
 
-    def backward(self, device: int, batch: np.ndarray, noise: torch.Generator | None = None) -> Tensor:
-        """Fill `gradient` with that of the mean cross entropy over `batch`; return the loss."""
+    def backward(
+        self, device: int, batch: np.ndarray, noise: torch.Generator | None = None, contrast: Contrast | None = None
+    ) -> Tensor:
+        """Fill `gradient` with that of the mean cross entropy over `batch`, plus `contrast`; return the loss."""
         window = None
         if noise is not None:
             window, masks = self.draw(len(batch), noise)
@@ -96,9 +100,17 @@ class ClassificationWorkspace(FlatModel):
                 self.dropouts[name].mask = mask.to(self.place)
         inputs, labels = self.train.select(self._index(device, batch), window)
         self.gradient.zero_()
-        loss = F.cross_entropy(self.network(inputs), labels)
+        if contrast is None:
+            loss = F.cross_entropy(self.network(inputs), labels)
+        else:
+            logits, ours, theirs = self._represented(inputs, contrast.references)
+            loss = F.cross_entropy(logits, labels) + contrast.loss(ours, theirs)
         loss.backward()
         return loss.detach()
+
+    def hidden_units(self) -> tuple[Units, ...]:
+        """Return the units of the network that a smaller one can do without, by layer."""
+        return hidden_units(self.network, self.slots)
 
     def draw(self, count: int, noise: torch.Generator) -> tuple[Tensor | None, dict[str, Tensor]]:
         """Return what chance decides in a mini-batch of `count`: the augmentation, and each dropout's mask."""
@@ -125,6 +137,28 @@ class ClassificationWorkspace(FlatModel):
         accuracy, test_loss = self._measure(_slices(self.test, len(self.test)))
         _, train_loss = self._measure(_slices(self.train, min(train_samples, len(self.train))))
         return {"test_accuracy": accuracy, "test_loss": test_loss, "train_loss": train_loss}
+
+    def _represented(self, inputs: Tensor, references: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Return logits, and what the last dense layer reads ``[n, k]``: in training, and under each of `references`.
+
+        These are evaluated without gradient, and leave no trace in the network.
+        """
+        dense = [module for module in self.network.modules() if isinstance(module, nn.Linear)]
+        if not dense:
+            raise SpecError(f"model {self.task.model!r} has no dense layer, so its representations are not known")
+        seen: list[Tensor] = []
+        hook = dense[-1].register_forward_pre_hook(lambda _, given: seen.append(given[0].flatten(1)))
+        try:
+            logits = self.network(inputs)
+            self.network.eval()
+            with torch.no_grad():
+                for model in references:
+                    views = {slot.name: model[slot.start : slot.stop].view(slot.shape) for slot in self.slots}
+                    functional_call(self.network, views, (inputs,))
+        finally:
+            hook.remove()
+            self.network.train()
+        return logits, seen[0], seen[1:]
 
     def _index(self, device: int, batch: np.ndarray) -> Tensor:
         return self.task.indices(device)[torch.from_numpy(batch)]

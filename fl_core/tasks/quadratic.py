@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_core.tasks.base import POOLED
+from fl_core.models.units import Place, Units
+from fl_core.tasks.base import POOLED, Contrast
 
 
 class Quadratic:
@@ -82,11 +83,27 @@ class QuadraticWorkspace:
         """Return a copy of the vector in main memory."""
         return self.vector.to("cpu", copy=True)
 
-    def backward(self, device: int, batch: np.ndarray, noise: torch.Generator | None = None) -> Tensor:
-        """Fill `gradient` with that of F_i (of the mean F for the pooled device); return the loss."""
+    def backward(
+        self, device: int, batch: np.ndarray, noise: torch.Generator | None = None, contrast: Contrast | None = None
+    ) -> Tensor:
+        """Fill `gradient` with that of F_i (of the mean F for the pooled device); return the loss.
+
+        What `contrast` compares is the vector itself, as if every sample were represented by it.
+        """
         offset, pull = self._pull(self.vector, device)
         torch.mean(pull, 0, out=self.gradient)
-        return (0.5 * pull * offset).sum(1).mean()
+        loss = (0.5 * pull * offset).sum(1).mean()
+        if contrast is not None:
+            ours = self.vector.clone().requires_grad_()
+            term = contrast.loss(ours[None], [model[None] for model in contrast.references])
+            self.gradient += torch.autograd.grad(term, ours)[0]
+            loss = loss + term.detach()
+        return loss
+
+    def hidden_units(self) -> tuple[Units, ...]:
+        """Return one group: each number of the vector stands for a unit."""
+        size = len(self.parameters)
+        return (Units(size, (Place(0, (size, 1), 0),)),)
 
     def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
         """Return the device numbers ``[g, b]``: a device has one function, whichever sample is asked for."""

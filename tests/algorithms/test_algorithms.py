@@ -27,6 +27,12 @@ def accuracy(**spec):
         ({"name": "fedavg"}, 5),
         ({"name": "fedavg", "weighting": "samples"}, 5),
         ({"name": "sgd"}, 40),
+        ({"name": "fedprox"}, 5),
+        ({"name": "feddyn"}, 5),
+        ({"name": "moon"}, 5),
+        ({"name": "port"}, 10),
+        ({"name": "fedsa"}, 40),
+        ({"name": "asyncpart"}, 40),
     ],
 )
 def test_every_algorithm_learns_fashion_mnist(algorithm, updates):

@@ -25,6 +25,7 @@ from fl_core.algorithms.directions import on_disk
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.fedasmu import (
+    LEAST_PRINTED_SIGMA,
     Aggregation,
     Controls,
     blend,
@@ -538,6 +539,24 @@ def test_it_learns_images():
         training={"lr": 0.1, "epochs": 3, "batch_size": 64}, evaluation={"every_updates": None},
     )  # fmt: skip
     assert spec.simulation().run().evaluations["test_accuracy"][-1] > 0.7
+
+
+@pytest.mark.parametrize("form", ["derived", "printed"])
+@pytest.mark.parametrize("lr", [50.0, 1e60])
+def test_training_that_diverges_ends_as_rejected_uploads_and_nothing_else_fails(lr, form):
+    run = simulate(FedASMU(server_grad=form, **LIVELY), 3000, lr=lr)
+    assert run.history.ended == "rejected"
+    for state in run.device_state.values():
+        assert np.isfinite(state.get("controls", ())).all()
+        assert np.isfinite(state.get("q_table", ())).all()
+    assert all(np.isfinite(own["controls"]).all() for own in run.server.state["devices"].values())
+
+
+def test_printed_steps_keep_sigma_above_zero_where_its_logarithm_is_taken():
+    fields = {**LIVELY, "sigma_0": 0.05, "lr_sigma": 10.0}
+    columns = log(simulate(FedASMU(server_grad="printed", **fields), 300))
+    assert columns["sigma"].min() == LEAST_PRINTED_SIGMA
+    assert log(simulate(FedASMU(server_grad="derived", **fields), 300))["sigma"].min() == 0
 
 
 # What is refused

@@ -18,15 +18,24 @@ import torch
 
 from fl_core.algorithms import (
     ALGORITHMS,
+    MOON,
+    PORT,
     SGD,
     Algorithm,
+    ASOFed,
+    AsyncPart,
     FedASMU,
     FedAsync,
     FedAvg,
     FedAvgTopK,
     FedBuff,
+    FedDelay,
+    FedDyn,
     FedLuck,
     FedPer,
+    FedProx,
+    FedSA,
+    SyncDrop,
 )
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
@@ -159,11 +168,24 @@ PROGRAMS = {
     "everything": Everything(),
     "patient": Patient(),
 }
+BASELINES = {
+    "fedprox": FedProx(clients_per_round=3, sampling="by_share", deadline_seconds=3.0),
+    "feddyn": FedDyn(clients_per_round=3, alpha=0.5, scale_alpha_by_share=True),
+    "moon": MOON(clients_per_round=5),
+    "port": PORT(min_uploads=2, concurrency=5, staleness_bound=1),
+    "asofed": ASOFed(concurrency=4, start="own"),
+    "fedsa": FedSA(concurrency=4, initial_versions=4, initial_epochs=3),
+    "feddelay": FedDelay(concurrency=4, threshold=1, mode="drop", count_dropped=False),
+    "syncdrop": SyncDrop(concurrency=4, keep=0.5, assignment="hetero", reference="last"),
+    "asyncpart": AsyncPart(concurrency=4),
+}
+PROGRAMS |= BASELINES
 CASES = [
     (algorithm, world)
     for algorithm in PROGRAMS
     for world in WORLDS
     if world not in ("sampled", "timed", "contributors") or algorithm in ("fedasync", "everything")
+    if world == "faulty" or algorithm not in BASELINES
 ]
 
 

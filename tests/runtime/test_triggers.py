@@ -20,7 +20,7 @@ from fl_core.runtime.history import History
 from fl_core.streams import stream
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, TraceCompute, UniformCompute, World
-from fl_core.world.triggers import BlockedRounds, Contributors, Rounds, Sampled, Timed
+from fl_core.world.triggers import BlockedRounds, Contributors, Rounds, Sampled, Timed, hold
 
 TOY = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=(10, 20, 30))
 """Toy B of the baselines' specification; its tasks take 2, 3 and 5 seconds."""
@@ -172,6 +172,50 @@ def test_the_first_two_with_contributors_held_is_trace_h():
     assert rows(history) == numbered(
         [(3, [(1, 0), (2, 0)]), (5, [(3, 1), (1, 0)]), (7, [(2, 1), (1, 0)]), (10, [(1, 0), (3, 1)])]
     )
+
+
+class Replacing(Buffered):
+    """An upload keeps its place until it is used; then any idle device may take that."""
+
+    concurrency: int = 3
+
+    async def scheduler(self, server):
+        await server.keep_busy(hold.Hold(concurrency=self.concurrency))
+
+
+def test_places_that_are_held_among_as_many_devices_are_trace_h():
+    one, other = (toy(algorithm, updates=9)[1] for algorithm in (Hold(), Replacing()))
+    assert rows(one) == rows(other)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 6), st.floats(0, 0.4), st.integers(0, 10**6))
+def test_tasks_and_waiting_uploads_never_take_more_places_than_there_are(count, concurrency, lost, seed):
+    class Watched(Replacing):
+        async def updater(self, server):
+            places.append(server.in_flight + len(server.waiting))
+            await super().updater(server)
+
+        async def device(self, device):
+            assert device.id not in {upload.device for upload in run.server.waiting}
+            await super().device(device)
+
+    places: list[int] = []
+    world = World(devices=6, compute=UniformCompute(fastest=1.0, slowest=5.0), jitter=0.3,
+                  faults=[{"kind": "lost", "probability": lost}])  # fmt: skip
+    task = Quadratic([[1.0]] * 6, [[0.0]] * 6, [1.0])
+    algorithm = Watched(count=min(count, concurrency), concurrency=concurrency)
+    run = Simulation(task, world, algorithm, budget=Budget(updates=12), seed=seed)
+    run.run("sequential")
+    assert max(places) <= concurrency
+    assert len(set(run.history.updates["device"])) > 1 or concurrency == 1
+
+
+def test_a_world_that_declares_a_trigger_decides_instead():
+    timed = Timed(period_seconds=7.0, per_tick=1, concurrency=3)
+    world = fixed(1.0, 1.0, 1.0).model_copy(update={"trigger": timed})
+    _, history = simulate(Replacing(count=1), world, updates=3)
+    assert history.updates["seconds"] == [1.0, 8.0, 15.0]
 
 
 def test_all_arrivals_held_are_synchronous_rounds():

@@ -9,6 +9,7 @@ from fl_core.world.triggers.base import Server, Trigger
 from fl_core.world.triggers.blocked_rounds import BlockedRounds
 from fl_core.world.triggers.continuous import Continuous
 from fl_core.world.triggers.contributors import Contributors
+from fl_core.world.triggers.hold import Hold
 from fl_core.world.triggers.rounds import Rounds
 from fl_core.world.triggers.sampled import Sampled
 from fl_core.world.triggers.timed import Timed
@@ -21,6 +22,6 @@ else:
     AnyTrigger = union(TRIGGERS)
 
 __all__ = [
-    "TRIGGERS", "AnyTrigger", "BlockedRounds", "Continuous", "Contributors", "Rounds", "Sampled", "Server", "Timed",
-    "Trigger",
+    "TRIGGERS", "AnyTrigger", "BlockedRounds", "Continuous", "Contributors", "Hold", "Rounds", "Sampled", "Server",
+    "Timed", "Trigger",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,8 @@ class Idle(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[int]: ...
+
+    def __contains__(self, device: int) -> bool: ...
 
     def draw(self, rng: np.random.Generator) -> int:
         """Return a uniformly drawn member."""
@@ -36,6 +38,13 @@ class Server(Protocol):
 
     @property
     def devices(self) -> range: ...
+
+    @property
+    def waiting(self) -> Sequence[Any]:
+        """Uploads that have arrived and belong to no version yet."""
+
+    def share(self, device: int) -> float:
+        """Return the part of this server's training samples that `device` holds."""
 
     def stream(self, purpose: str, *index: int) -> np.random.Generator:
         """Return a named random stream of the run."""

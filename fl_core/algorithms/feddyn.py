@@ -1,0 +1,88 @@
+"""FedDyn: rounds with a dynamic regulariser that takes the devices' drift away (Acar et al., 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fl_core.algorithms.base import register
+from fl_core.algorithms.fedavg import FedAvg
+from fl_core.formulas.feddyn import added_gradient, alpha_of_share, next_correction, next_model, next_state
+
+if TYPE_CHECKING:
+    from fl_core.runtime import DeviceHandle, ServerHandle
+
+
+@register
+class FedDyn(FedAvg):
+    """Synchronous rounds in which device and server keep a correction each (BL-2.8 to BL-2.10).
+
+    Each device that has taken part keeps a vector for ever, and the server one more. The server's is the mean of the
+    devices' as long as no upload gets lost.
+
+    Attributes
+    ----------
+    weighting : str
+        ``"uniform"``: the mean of the models has no weights.
+    alpha : float
+        Regularisation. Small values trust the devices' corrections, which are divided by it, too much.
+    scale_alpha_by_share : bool
+        Whether a device regularises by alpha / (N p_k), as in the authors' code. Then the mean of the losses that is
+        minimised is weighted by samples; else it is not.
+    """
+
+    weighting: Literal["uniform"] = "uniform"
+    alpha: float = Field(0.01, gt=0, allow_inf_nan=False)
+    scale_alpha_by_share: bool = False
+
+    async def updater(self, server: ServerHandle) -> None:
+        """Update h and then the model (BL-2.10); if nobody has come back, both stay."""
+        uploads = await server.receive_round()
+        if not uploads:
+            server.commit(server.model)
+            return
+        models = torch.stack([upload.model for upload in uploads])
+        mean, moved = models.mean(0), (models - server.model).sum(0)
+        trained = slice(server.num_parameters)
+        state = next_state(server.state.get("h", 0.0), moved[trained], self.alpha, len(server.devices))
+        server.state["h"] = state
+        mean[trained] = next_model(mean[trained], state, self.alpha)
+        server.commit(mean)
+
+    async def device(self, device: DeviceHandle) -> None:
+        """Train with the dynamic regulariser (BL-2.8) and update the correction (BL-2.9)."""
+        snapshot = await device.download()
+        alpha = await device.ask("alpha") if self.scale_alpha_by_share else self.alpha
+        correction = device.state.get("correction", torch.zeros(()))
+        trained = await device.train(snapshot.model, objective=DynamicRegulariser(alpha, correction))
+        moved = (trained.model - snapshot.model)[: device.num_parameters]
+        if torch.isfinite(moved).all():  # what the server will reject leaves no trace here either
+            device.state["correction"] = next_correction(correction, moved, alpha)
+        await device.upload(model=trained.model, based_on=snapshot)
+
+    def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> float:
+        """Return the alpha of `device`."""
+        return alpha_of_share(self.alpha, server.share(device.id), len(server.devices))
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicRegulariser:
+    """The terms of BL-2.8 beside F_k.
+
+    Attributes
+    ----------
+    alpha : float
+    correction : Tensor
+        g_k ``[p]``, or a single 0.
+    """
+
+    alpha: float
+    correction: Tensor
+
+    def gradient(self, parameters: Tensor, start: Tensor) -> Tensor:
+        """Return their gradient."""
+        return added_gradient(parameters, start, self.correction.to(parameters.device), self.alpha)

@@ -1,0 +1,119 @@
+"""PORT: semi-asynchronous aggregation by age and direction, with notices to stragglers (Su & Li, 2022)."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from fl_core.algorithms.base import Algorithm, register
+from fl_core.formulas.fedluck import server_step
+from fl_core.formulas.port import agreement, update_weight
+from fl_core.world.triggers import Hold
+
+if TYPE_CHECKING:
+    from fl_core.runtime import DeviceHandle, ServerHandle, Upload
+
+
+@register
+class PORT(Algorithm):
+    """Aggregate when enough devices have reported and nobody is too late; weigh by data, age and direction (BL-3.4).
+
+    Those who have reported wait; then as many idle devices take their places, unless the world declares a trigger.
+
+    Attributes
+    ----------
+    min_uploads : int
+        Uploads K_min that are waited for.
+    staleness_bound : int
+        B: while a task in flight has missed more versions, nothing is aggregated. So no upload has missed more than
+        B + 1.
+    staleness_factor, similarity_factor : float
+        lambda_s and lambda_d: how much age counts, and how much the direction.
+    urgent : bool
+        Whether a task that the next version would put beyond the bound is told so: it uploads at the end of its
+        epoch. The notice takes the latency of a transfer, and no bytes are counted for it.
+    concurrency : int
+        Tasks in flight and uploads that wait, together.
+    """
+
+    name: ClassVar[str] = "port"
+
+    min_uploads: int = Field(5, ge=1)
+    staleness_bound: int = Field(10, ge=1)
+    staleness_factor: float = Field(3.0, gt=0, allow_inf_nan=False)
+    similarity_factor: float = Field(1.0, ge=0, allow_inf_nan=False)
+    urgent: bool = True
+    concurrency: int = Field(10, ge=1)
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> PORT:
+        if self.min_uploads > self.concurrency:
+            raise ValueError(
+                f"min_uploads = {self.min_uploads} would wait for ever with concurrency = {self.concurrency}; "
+                f"choose at most {self.concurrency}"
+            )
+        return self
+
+    async def scheduler(self, server: ServerHandle) -> None:
+        """Trigger as many idle devices as have reported."""
+        await server.keep_busy(Hold(concurrency=self.concurrency))
+
+    async def updater(self, server: ServerHandle) -> None:
+        """Apply the weighted mean (BL-3.5) of all uploads that are there, and tell who will be late."""
+        uploads = await server.receive(self.min_uploads)
+        while any(missed > self.staleness_bound for missed in _missed(server).values()):
+            uploads += await server.receive()
+        weights = [self.weigh(server, upload) for upload in uploads]
+        model = server_step(server.model, torch.stack([upload.delta for upload in uploads]), 1.0, weights)
+        server.commit(model, weight=[weight / sum(weights) for weight in weights])
+        if self.urgent:
+            told, server.state["told"] = server.state.get("told", {}), {}
+            for device, missed in _missed(server).items():
+                if missed >= self.staleness_bound:
+                    base = server.iteration - missed
+                    before = told.get(device, (None, inf))
+                    server.state["told"][device] = before if before[0] == base else (base, server.now)
+
+    async def device(self, device: DeviceHandle) -> None:
+        """Train epoch by epoch, until all is done or the server is in a hurry."""
+        snapshot = await device.download()
+        model: Tensor = snapshot.model
+        left = device.local_steps
+        while left:
+            trained = await device.train(model, steps=min(left, device.steps_per_epoch) if self.urgent else left)
+            model, left = trained.model, left - trained.steps
+            if left and await device.ask(snapshot.version):
+                break
+        # The base is a version that the server knows: named, not sent.
+        await device.upload(delta=snapshot.model - model, start=snapshot, based_on=snapshot)
+
+    def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> bool:
+        """Return whether a notice about the task from version `question` has reached `device`."""
+        base, sent = server.state.get("told", {}).get(device.id, (None, inf))
+        return base == question and device.now >= sent + device.profile.latency_seconds
+
+    def weigh(self, server: ServerHandle, upload: Upload) -> float:
+        """Return gamma_k (BL-3.4), not normalised."""
+        trained = slice(server.num_parameters)
+        moved = server.model[trained] - upload.start.model[trained]
+        return update_weight(
+            upload.num_samples,
+            upload.staleness,
+            agreement(-upload.delta[trained], moved),
+            staleness_factor=self.staleness_factor,
+            similarity_factor=self.similarity_factor,
+            staleness_bound=self.staleness_bound,
+        )
+
+    def most_in_flight(self) -> int:
+        """Return the concurrency."""
+        return self.concurrency
+
+
+def _missed(server: ServerHandle) -> dict[int, int]:
+    """Return, for each device at work, how many versions its task has missed so far."""
+    return {device: server.iteration - base for device, base in server.base_versions.items()}

@@ -1,0 +1,118 @@
+"""SyncDrop: asynchronous distributed dropout, every device trains some of the hidden units (Dun et al., 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fl_core.algorithms.base import Algorithm, register
+from fl_core.formulas.syncdrop import kept_units, mix_kept, window_start
+
+if TYPE_CHECKING:
+    from fl_core.models.units import Units
+    from fl_core.runtime import DeviceHandle, ServerHandle
+
+
+@register
+class SyncDrop(Algorithm):
+    """Send each device a part of the hidden units, and mix what it has learned into that part (BL-3.26).
+
+    Units of all layers but the first and the last are left out; a network that has no others is sent whole. Only what
+    a device has of the model is sent, either way, and counted; its computing takes the same part of the time.
+
+    Attributes
+    ----------
+    alpha : float
+        Mixing weight of what was trained, however stale.
+    keep : float
+        Part kappa of each layer's hidden units that a device gets.
+    assignment : str
+        Which units: ``"random"``, drawn for each task; or ``"hetero"``: those that have moved most go to the fastest
+        devices (BL-3.27).
+    reference : str
+        For ``"hetero"``, since when they have moved: since the ``"initial"`` model or the ``"last"`` one.
+    ranks : int
+        For ``"hetero"``, groups of devices by speed.
+    concurrency : int
+        Devices in flight.
+    """
+
+    alpha: float = Field(0.5, gt=0, le=1)
+    keep: float = Field(0.25, gt=0, le=1)
+    assignment: Literal["random", "hetero"] = "random"
+    reference: Literal["initial", "last"] = "initial"
+    ranks: int = Field(8, ge=1)
+    concurrency: int = Field(10, ge=1)
+
+    async def scheduler(self, server: ServerHandle) -> None:
+        """Trigger idle devices so that `concurrency` of them work."""
+        await server.keep_busy(self.concurrency)
+
+    async def updater(self, server: ServerHandle) -> None:
+        """Mix each arrival where the device had the model."""
+        [upload] = await server.receive()
+        if self.reference == "last" or "reference" not in server.state:
+            server.state["reference"] = server.model
+        server.commit(mix_kept(server.model, upload.model, upload.kept, self.alpha), weight=self.alpha)
+
+    async def device(self, device: DeviceHandle) -> None:
+        """Train the smaller network."""
+        kept, size = await device.ask("which units")
+        snapshot = await device.download(bytes_down=size)
+        mask = kept[: device.num_parameters]
+        part = float(mask.sum()) / len(mask)
+        start = torch.where(kept, snapshot.model, torch.zeros((), dtype=snapshot.model.dtype))
+        trained = await device.train(start, correction=Masked(mask), cost=part)
+        # Which units these are, the server knows.
+        await device.upload(model=trained.model, kept=kept, bytes_up=size, based_on=snapshot)
+
+    def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> tuple[Tensor, int]:
+        """Return the part of the model that `device` gets: the mask ``[d]``, and its size in bytes."""
+        kept = torch.ones(len(server.model), dtype=torch.bool)
+        rng = server.stream("hidden-units", device.id, device.trigger)
+        for units in server.hidden_units:
+            if self.keep < 1:
+                units.keep(kept, self.chosen(server, device.id, units, rng))
+        return kept, int(kept.sum()) * server.model.element_size()
+
+    def chosen(self, server: ServerHandle, device: int, units: Units, rng: np.random.Generator) -> list[int]:
+        """Return the units of a layer that `device` gets."""
+        count = kept_units(units.count, self.keep)
+        if self.assignment == "random":
+            return sorted(rng.choice(units.count, count, replace=False).tolist())
+        moved = units.moved(server.model, server.state.get("reference", server.model))
+        order = moved.argsort(descending=True, stable=True).tolist()
+        ranks = min(self.ranks, len(server.devices))
+        place = int((server.declared_seconds < server.declared_seconds[device - server.devices.start]).sum())
+        start = window_start(place * ranks // len(server.devices), ranks, units.count, self.keep)
+        return order[start : start + count]
+
+    def most_in_flight(self) -> int:
+        """Return the concurrency."""
+        return self.concurrency
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """The correction that keeps what a device has not got at zero.
+
+    Attributes
+    ----------
+    mask : Tensor
+        Booleans ``[p]``: what it has got.
+    """
+
+    mask: Tensor
+
+    def begin(self, parameters: Tensor) -> tuple[Tensor, ...]:
+        """Return nothing."""
+        return ()
+
+    def correct(self, gradient: Tensor, memory: tuple[Tensor, ...]) -> None:
+        """Set the gradient to zero outside the mask."""
+        gradient.mul_(self.mask.to(gradient.device))

@@ -1,0 +1,523 @@
+"""FedAsync, PORT, ASO-Fed, FedSA, FedDelay, SyncDrop and AsyncPart on simulated runs: oracles, reductions, bytes."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from fl_core.algorithms import (
+    MOON,
+    PORT,
+    Algorithm,
+    ASOFed,
+    AsyncPart,
+    FedAsync,
+    FedAvg,
+    FedBuff,
+    FedDelay,
+    FedDyn,
+    FedProx,
+    FedSA,
+    SyncDrop,
+)
+from fl_core.datasets import Dataset, Split
+from fl_core.experiments.spec import RunSpec
+from fl_core.formulas.asyncpart import fair_weight, influence
+from fl_core.formulas.staleness import polynomial
+from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
+from fl_core.tasks import Classification, Quadratic
+from fl_core.world import Network, RatioCompute, TraceCompute, World
+
+TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
+TOY_B_WORLD = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.5, 2.5)))
+"""Section 1.5 of the baselines' specification: two local steps take 2, 3 and 5 s."""
+
+TRACE_I = [(0, 0), (1, 1), (0, 1), (2, 3), (1, 2), (0, 2), (0, 0), (1, 2)]
+FEDASMU = World(
+    devices=10, compute=RatioCompute(ratio=5.0),
+    trigger={"kind": "timed", "period_seconds": 0.5, "per_tick": 2, "concurrency": 5},
+)  # fmt: skip
+
+
+def simulate(algorithm: Algorithm, task: Any = TOY_B, world: World = TOY_B_WORLD, updates: int = 6, **training: Any):
+    run = Simulation(
+        task, world, algorithm, budget=Budget(updates=updates),
+        training=LocalTraining(**{"lr": 0.1, "steps": 2, **training}), evaluation=Evaluation(every_updates=1),
+    )  # fmt: skip
+    run.run("sequential")
+    return run
+
+
+def pictures(model: str = "lenet5") -> Classification:
+    generator = torch.Generator().manual_seed(0)
+    splits = [
+        Split(torch.randn(n, 1, 28, 28, generator=generator), torch.randint(0, 3, (n,), generator=generator))
+        for n in (60, 10)
+    ]
+    return Classification(Dataset("noise", "surrogate", ("a", "b", "c"), *splits), np.split(np.arange(60), 3), model)
+
+
+def applied(run: Simulation) -> list[tuple[int, int]]:
+    table = run.history.updates
+    return list(zip(table["device"], table["staleness"], strict=True))
+
+
+def close(found, expected, rtol=1e-9):
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-12)
+
+
+# FedAsync
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, (0.35677778, 0.401222624)),
+        ({"weight": "polynomial(a=0.5)"}, (0.345171084676, 0.422172633902)),
+        ({"weight": "hinge(a=4, b=1)"}, (0.40216589328, 0.41929826432)),
+        ({"weight": "polynomial(a=0.5)", "rho": 0.5}, (0.349127610584, 0.424063823183)),
+    ],
+)
+def test_fedasync_gives_oracle_1(settings, expected):
+    run = simulate(FedAsync(alpha=0.6, concurrency=3, **settings))
+    assert applied(run) == TRACE_I[:6]
+    close(run.server.model, expected)
+
+
+def test_the_staleness_bound_of_fedasmu_is_one_more_than_what_an_upload_may_have_missed():
+    bounded = simulate(FedAsync(alpha=0.6, drop_above=2, concurrency=3), updates=20)
+    assert max(bounded.history.updates["staleness"]) == 2  # FedASMU's tau = 3 counts a fresh upload as 1
+    assert bounded.outcomes()["discarded"] > 0
+
+
+# PORT
+
+
+def test_port_gives_oracle_2_with_its_weights():
+    run = simulate(PORT(min_uploads=2, concurrency=3), updates=3)
+    assert applied(run) == [(0, 0), (1, 0), (2, 1), (0, 0), (1, 1), (0, 0)]
+    close(run.server.model, (-0.00383350973678, 0.386468997511))
+    raw = np.array([40, 80, 92.9559625984, 40, 58.9833477136, 40]).reshape(3, 2)
+    close(np.reshape(run.history.updates["weight"], (3, 2)), raw / raw.sum(1, keepdims=True))
+
+
+def test_port_that_waits_for_everybody_is_fedavg_by_samples():
+    one, other = (
+        simulate(algorithm, updates=5)
+        for algorithm in (PORT(min_uploads=3, concurrency=3), FedAvg(clients_per_round=3, weighting="samples"))
+    )
+    close(one.server.model, other.server.model, rtol=1e-12)
+    assert one.history.evaluations["seconds"] == other.history.evaluations["seconds"]
+
+
+STRAGGLER = World(devices=4, compute=TraceCompute(seconds_per_step=(1.0, 1.0, 1.0, 10.0)))
+
+
+@pytest.mark.parametrize("urgent", [True, False])
+def test_a_straggler_is_told_and_uploads_after_its_epoch_or_everybody_waits_for_it(urgent):
+    task = Quadratic(np.ones((4, 1)), np.arange(4.0)[:, None], [0.0])
+    port = PORT(min_uploads=2, concurrency=4, staleness_bound=3, urgent=urgent)
+    run = simulate(port, task, STRAGGLER, updates=8, epochs=5, steps=None)
+    table = run.history.updates
+    last = table["device"].index(3)
+    # A version every 5 s. Told at the third one, it uploads after its second epoch; else the fourth is the last one
+    # before its upload is there.
+    expected = (20.0, 2, 3) if urgent else (50.0, 5, 4)
+    assert tuple(table[column][last] for column in ("seconds", "steps", "staleness")) == expected
+    assert sorted(set(table["seconds"]))[:4] == [5.0, 10.0, 15.0, 20.0]
+    if not urgent:
+        assert sorted(d for d, s in zip(table["device"], table["seconds"], strict=True) if s == 50.0) == [0, 1, 2, 3]
+
+
+def test_the_notice_takes_the_latency_of_a_transfer():
+    task = Quadratic(np.ones((4, 1)), np.arange(4.0)[:, None], [0.0])
+    port = PORT(min_uploads=3, concurrency=4, staleness_bound=1)
+    for latency, epochs in ((0.4, 1), (0.6, 2)):
+        # The first version appears at 9 + 2 latency and the straggler is told; its first epoch ends at 10 + latency.
+        world = STRAGGLER.model_copy(update={"network": Network(latency_seconds=latency)})
+        run = simulate(port, task, world, updates=3, epochs=9, steps=None)
+        row = run.history.updates["device"].index(3)
+        assert run.history.updates["steps"][row] == epochs
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 4), st.integers(0, 3), st.integers(1, 4), st.integers(0, 10**6))
+def test_no_upload_of_port_has_missed_more_than_the_bound_and_one(count, more, bound, seed):
+    world = World(
+        devices=8, compute=RatioCompute(ratio=8.0), jitter=0.3, faults=[{"kind": "lost", "probability": 0.2}]
+    )
+    task = Quadratic(np.ones((8, 1)), np.arange(8.0)[:, None], [0.0])
+    port = PORT(min_uploads=count, concurrency=count + more, staleness_bound=bound)
+    run = Simulation(task, world, port, budget=Budget(updates=15), training=LocalTraining(epochs=3), seed=seed)
+    run.run("sequential")
+    table = run.history.updates
+    assert max(table["staleness"]) <= bound + 1
+    assert set(table["steps"]) <= {1, 2, 3}
+    assert min(np.bincount(table["version"])[1:]) >= count
+    assert run.outcomes()["in_flight"] <= count + more
+
+
+def test_port_leaves_the_choice_to_a_world_that_declares_a_trigger():
+    task = Quadratic(np.ones((10, 1)), np.arange(10.0)[:, None], [0.0])
+    run = simulate(PORT(min_uploads=3), task, FEDASMU, updates=10)
+    assert run.outcomes()["in_flight"] <= 5 + 2
+
+
+# ASO-Fed
+
+
+def test_asofed_gives_oracle_1_with_the_memory_of_the_second_device():
+    run = simulate(ASOFed(rho=1.0, beta=0.5, concurrency=3), updates=8)
+    assert applied(run) == TRACE_I
+    close(run.server.model, (0.194232027187, 0.525976654078))
+    previous, memory = run.device_state[1]["memory"]
+    close(memory, (2.42949355374, -1.37273156728))
+    close(previous, (1.69220045989, -1.18361923334))
+    assert run.device_state[1]["tasks"] == (3, 3.0)
+
+
+def test_going_on_from_the_devices_own_models_their_weighted_mean_is_the_global_one():
+    run = simulate(ASOFed(rho=1.0, beta=0.5, start="own", concurrency=3), updates=8)
+    close(run.server.model, (0.222808250358, 0.523610909981))
+    world = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.37, 2.71)))  # no two arrive at once
+    for updates in (1, 2, 7, 30):
+        run = simulate(ASOFed(rho=1.0, start="own", concurrency=2), world=world, updates=updates)
+        latest = [run.device_state.get(device, {}).get("model", TOY_B.start) for device in range(3)]
+        close(run.server.model, (latest[0] + 2 * latest[1] + 3 * latest[2]) / 6, rtol=1e-12)
+
+
+def test_attention_is_paid_to_the_rows_of_the_first_layer():
+    task = pictures()
+    plain, paper, rescaled = (
+        simulate(ASOFed(concurrency=3, feature_learning=how), task, updates=1, batch_size=8).server.model
+        for how in ("off", "paper", "rescaled")
+    )
+    assert torch.equal(plain[150:], paper[150:])
+    torch.testing.assert_close(rescaled[:150], 25 * paper[:150])
+    weights = torch.softmax(plain[:150].view(6, 25).abs(), 1)
+    torch.testing.assert_close(paper[:150].view(6, 25), weights * plain[:150].view(6, 25))
+
+
+# FedSA
+
+
+class Punctual(FedSA):
+    """Each task takes the time of two local steps, as in Trace I."""
+
+    async def device(self, device):
+        train = device.train
+
+        async def timed(model, *, steps, epochs):
+            return await train(model, steps=steps, cost=2 / steps)
+
+        device.train = timed
+        await super().device(device)
+
+
+def test_fedsa_gives_oracle_1():
+    fedsa = {"alpha_convergence": 0.6, "initial_versions": 3, "initial_epochs": 4, "convergence_epochs": 2}
+    run = simulate(Punctual(concurrency=3, **fedsa))
+    assert applied(run) == TRACE_I[:6]
+    assert run.history.updates["steps"] == [4, 4, 4, 4, 3, 2]
+    close(run.server.model, (0.271990020218, 0.410884779589))
+
+
+def test_fedsa_without_its_stages_is_fedasync_with_polynomial_weights_bit_for_bit():
+    fedsa = FedSA(alpha_convergence=0.6, convergence_epochs=2, min_epochs=2, concurrency=3)
+    fedasync = FedAsync(alpha=0.6, weight="polynomial(a=0.5)", concurrency=3)
+    one, other = (simulate(algorithm, updates=30).history for algorithm in (fedsa, fedasync))
+    assert one == other
+
+
+def test_local_work_counts_in_epochs_where_the_run_does_and_takes_its_time():
+    task = pictures()
+    fedsa = FedSA(initial_versions=1, concurrency=1)
+    run = simulate(fedsa, task, World(devices=1, compute={"kind": "constant"}), updates=3, steps=None, epochs=5)
+    assert run.history.updates["steps"] == [
+        5,
+        3,
+        3,
+    ]  # a mini-batch is an epoch; the second stage has half, rounded up
+    assert run.history.updates["seconds"] == [5.0, 8.0, 11.0]
+
+
+# FedDelay
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"threshold": 1}, (0.00826475, 0.395411)),
+        ({"threshold": 1, "mode": "drop"}, (0.13195, 0.4898)),
+        ({"threshold": 2, "mode": "inverse"}, (-0.0991705, 0.439772)),
+        ({"threshold": 10**6}, (-0.1316705, 0.162272)),
+    ],
+)
+def test_feddelay_gives_oracle_2(settings, expected):
+    run = simulate(FedDelay(concurrency=3, **settings))
+    assert applied(run) == TRACE_I[:6]
+    close(run.server.model, expected)
+
+
+def test_a_dropped_update_may_make_no_version():
+    run = simulate(FedDelay(threshold=1, mode="drop", count_dropped=False, concurrency=3), updates=20)
+    assert max(run.history.updates["staleness"]) <= 1
+    assert run.outcomes()["discarded"] > 0
+
+
+def test_a_buffer_of_one_without_weights_is_feddelay_without_a_threshold_bit_for_bit():
+    for task, world in ((TOY_B, TOY_B_WORLD), (pictures(), TOY_B_WORLD)):
+        fedbuff = FedBuff(buffer=1, weight="constant", concurrency=3)
+        one, other = (
+            simulate(algorithm, task, world, updates=20, batch_size=8).history
+            for algorithm in (fedbuff, FedDelay(threshold=10**6, concurrency=3))
+        )
+        assert one == other
+
+
+def test_with_constant_concurrency_staleness_is_the_concurrency_less_one_on_average():
+    world = World(devices=10, compute=RatioCompute(ratio=20.0))
+    task = Quadratic(np.ones((10, 1)), np.zeros((10, 1)), [0.0])
+    run = simulate(FedDelay(concurrency=5), task, world, updates=300)
+    in_flight = sum(run.version - base for base in run.server.base_versions.values())
+    assert sum(run.history.updates["staleness"]) + in_flight == 4 * 300
+
+
+# SyncDrop
+
+
+class Masks(SyncDrop):
+    """The masks of oracle 3."""
+
+    def chosen(self, server, device, units, rng):
+        return [[0], [1], [0, 1]][device]
+
+
+def test_syncdrop_gives_oracle_3():
+    world = World(
+        devices=3, compute=TraceCompute(seconds_per_step=(2.0, 3.0, 2.5))
+    )  # half a model takes half the time
+    run = simulate(Masks(concurrency=3), world=world)
+    assert applied(run) == TRACE_I[:6]
+    close(run.server.model, (0.5945818125, 0.631775))
+    kept = (1, 1, 2)
+    assert run.server.counters["bytes_up"] == 8 * sum(kept[device] for device, _ in TRACE_I[:6])
+
+
+def test_with_all_units_syncdrop_is_fedasync_with_a_constant_weight_bit_for_bit():
+    network = Network(down_bits_per_second=1e6, up_bits_per_second=5e5)
+    world = TOY_B_WORLD.model_copy(update={"network": network})
+    for task in (TOY_B, pictures()):
+        one, other = (
+            simulate(algorithm, task, world, updates=15, batch_size=8).history
+            for algorithm in (SyncDrop(keep=1.0, concurrency=3), FedAsync(alpha=0.5, concurrency=3))
+        )
+        assert one == other
+
+
+@pytest.mark.parametrize("assignment", ["random", "hetero"])
+def test_a_quarter_of_the_hidden_units_of_lenet_costs_its_bytes_and_its_time(assignment):
+    entries = 156 + (4 * 150 + 4) + (30 * 4 * 25 + 30) + (21 * 30 + 21) + (3 * 21 + 3)
+    whole = 156 + 2416 + 48120 + 10164 + 255
+    network = Network(down_bits_per_second=8e4, up_bits_per_second=4e4)
+    world = World(devices=3, compute={"kind": "constant"}, network=network)
+    run = simulate(SyncDrop(assignment=assignment, concurrency=3), pictures(), world, updates=9, batch_size=10)
+    table = run.history.evaluations
+    assert table["bytes_up"][-1] == 9 * 4 * entries
+    assert table["bytes_down"][-1] == 4 * entries * table["models_sent"][-1]
+    task = 8 * 4 * entries / 8e4 + 2 * entries / whole + 8 * 4 * entries / 4e4
+    np.testing.assert_allclose(run.history.updates["seconds"], np.repeat([1, 2, 3], 3) * task)
+
+
+def test_what_a_device_has_not_got_stays_as_it_is_and_every_unit_gets_its_turn():
+    task = pictures()
+    models, masks = [], []
+
+    class Watched(SyncDrop):
+        async def updater(self, server):
+            models.append(server.model)
+            await super().updater(server)
+
+        def answer(self, server, device, question):
+            kept, size = super().answer(server, device, question)
+            masks.append(kept)
+            return kept, size
+
+    run = simulate(Watched(concurrency=1, keep=0.5), task, updates=24, batch_size=8)
+    for before, after, kept in zip(models, [*models[1:], run.server.model], masks, strict=False):
+        assert torch.equal(before[~kept], after[~kept])
+        assert not torch.equal(before[kept], after[kept])
+        assert float(kept.float().mean()) == pytest.approx(0.25, abs=0.05)  # mostly weights between two hidden layers
+    ever = torch.stack(masks).any(0)
+    biases = [place for units in run.hidden_units for place in units.places if len(place.shape) == 1]
+    assert [place.shape for place in biases] == [(16,), (120,), (84,)]
+    assert all(ever[place.start : place.start + place.shape[0]].all() for place in biases)
+
+
+def test_hetero_gives_the_units_that_have_moved_most_to_the_fastest_devices():
+    task, world = pictures(), TOY_B_WORLD
+    run = simulate(SyncDrop(assignment="hetero", ranks=3, concurrency=3), task, world, updates=8, batch_size=8)
+    server, algorithm = run.server, run.algorithm
+    units = server.hidden_units[1]
+    moved = units.moved(server.model, server.state["reference"])
+    order = moved.argsort(descending=True, stable=True).tolist()
+    rng = np.random.default_rng(0)
+    assert [algorithm.chosen(server, device, units, rng) for device in range(3)] == [
+        order[:30], order[40:70], order[80:110],
+    ]  # fmt: skip
+
+
+# AsyncPart
+
+
+def test_asyncpart_gives_oracle_1_with_its_weights():
+    run = simulate(AsyncPart(concurrency=3))
+    assert applied(run) == TRACE_I[:6]
+    close(run.server.model, (0.253510812372, 0.478963829644))
+    close(run.history.updates["weight"], (0.266666666667, 0.389949493661, 0.173459080339,
+                                          0.443566017178, 0.328122266514, 0.146572182121))  # fmt: skip
+
+
+def test_in_the_long_run_devices_count_by_their_samples_which_is_oracle_2():
+    """The weights need no training: Trace I goes on for 20,000 arrivals. The oracle knows no bound of 1."""
+    shares, seconds = np.array([1, 2, 3]) / 6, (2, 3, 5)
+    freshness, weights, bounded, arrivals = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
+    queue = [(seconds[device], device, device, 0) for device in range(3)]
+    dispatched = 3
+    for version in range(20_000):
+        time, _, device, base = heapq.heappop(queue)
+        factor = polynomial(float(version - base), 0.5)
+        freshness[device] += factor
+        counted = influence(freshness[device], freshness.sum(), shares[device], 3)
+        weights[device] += 0.6 * factor * shares[device] / counted
+        bounded[device] += fair_weight(0.6, factor, shares[device], counted)
+        arrivals[device] += 1
+        heapq.heappush(queue, (time + seconds[device], dispatched, device, version + 1))
+        dispatched += 1
+    close(weights / weights.sum(), (0.167269888086, 0.333946501994, 0.49878360992))
+    close(arrivals / 20_000, (0.48385, 0.3226, 0.19355))
+    np.testing.assert_allclose(bounded / bounded.sum(), shares, rtol=0.012)
+
+
+def test_with_equal_shares_and_turns_asyncpart_is_fedasync_with_polynomial_weights_in_the_limit():
+    task = Quadratic(np.ones((3, 1)), np.arange(3.0)[:, None], [0.0])
+    world = World(devices=3, compute={"kind": "constant"})
+    run = simulate(AsyncPart(concurrency=3), task, world, updates=600)
+    table = run.history.updates
+    fedasync = 0.6 * (1 + np.array(table["staleness"])) ** -0.5
+    np.testing.assert_allclose(table["weight"][-30:], fedasync[-30:], rtol=0.01)
+
+
+# What holds for all
+
+ALL = {
+    "port": PORT(min_uploads=2, concurrency=3),
+    "asofed": ASOFed(concurrency=3),
+    "fedsa": FedSA(concurrency=3),
+    "feddelay": FedDelay(global_lr=0.5, concurrency=3),
+    "syncdrop": SyncDrop(keep=0.5, concurrency=3),
+    "asyncpart": AsyncPart(concurrency=3),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("trigger", [None, {"kind": "timed", "period_seconds": 0.5, "per_tick": 1, "concurrency": 3}])
+def test_where_devices_agree_on_the_optimum_it_is_found(name, trigger):
+    task = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[3.0, -1.0]] * 3, [1.0, 0.5])
+    world = TOY_B_WORLD.model_copy(update={"trigger": World(devices=3, trigger=trigger).trigger})
+    run = simulate(ALL[name], task, world, updates=150, lr=0.3)
+    assert task.loss(run.server.model) < 1e-6 * task.loss(task.start)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_upload_that_is_not_finite_is_rejected_and_the_run_goes_on(name):
+    task = Quadratic(np.ones((3, 2)), [[0, 0], [0, np.inf], [1, 1]], [1.0, 1.0])
+    run = simulate(ALL[name], task, updates=20)
+    assert run.outcomes()["rejected"] > 0
+    assert bool(torch.isfinite(run.server.model).all())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "wrong"),
+    [(PORT, {"min_uploads": 11}), (PORT, {"staleness_bound": 0}), (PORT, {"staleness_factor": 0}),
+     (ASOFed, {"beta": 1.1}), (ASOFed, {"start": "mine"}), (FedSA, {"alpha_initial": 0}), (FedSA, {"min_epochs": 0}),
+     (FedDelay, {"mode": "skip"}), (FedDelay, {"threshold": 0}), (SyncDrop, {"keep": 0}),
+     (SyncDrop, {"assignment": "fair"}), (AsyncPart, {"pseudo_uploads": 0})],
+)  # fmt: skip
+def test_a_parameter_out_of_range_is_refused(algorithm, wrong):
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        algorithm(**wrong)
+
+
+# One clock for all
+
+WORK = {"lr": 0.03, "lr_decay": 0.998, "batch_size": 64, "steps": None, "epochs": 5, "momentum": 0.0}
+"""FedASMU's Tables 5 and 6, with what they leave open (A05, A06)."""
+
+PER_ARRIVAL = [
+    FedAsync(alpha=0.6, weight="polynomial(a=0.5)", drop_above=98), ASOFed(), FedDelay(), AsyncPart(),
+    FedSA(convergence_epochs=5, min_epochs=5), FedBuff(buffer=1), SyncDrop(keep=1.0),
+]  # fmt: skip
+ROUNDS = [FedAvg(weighting="samples"), FedProx(), MOON(), FedDyn()]
+
+
+@pytest.mark.parametrize("algorithms", [PER_ARRIVAL, ROUNDS], ids=["per arrival", "rounds"])
+def test_in_the_world_of_fedasmu_methods_with_the_same_work_have_the_same_times_and_bytes(algorithms):
+    """A model takes 1 s each way, training 100 to 500 s: whatever a method computes, the world decides when."""
+    network = {"down_bits_per_second": 128.0, "up_bits_per_second": 128.0}
+    world = World.named("fedasmu", devices=100, network=network)
+    task = Quadratic(np.ones((100, 2)), np.arange(200.0).reshape(100, 2), [0.0, 0.0], samples=range(100, 200))
+    runs = [simulate(algorithm, task, world, updates=15, **WORK) for algorithm in algorithms]
+    first = runs[0].history
+    for run in runs[1:]:
+        for column in ("seconds", "device", "staleness", "steps"):
+            assert run.history.updates[column] == first.updates[column]
+        for column in ("seconds", "bytes_up", "bytes_down", "gradients"):
+            assert run.history.evaluations[column] == first.evaluations[column]
+    durations = np.array(first.updates["seconds"])
+    assert 102 <= durations[0] <= 502 if algorithms is ROUNDS else 102 <= durations[0] < durations[-1]
+    assert runs[0].history.evaluations["bytes_up"][-1] == 16 * len(first.updates["device"])
+
+
+CELLS = {
+    "lenet-cifar10": ("lenet5", "cifar10", 0.03), "lenet-cifar100": ("lenet5", "cifar100", 0.03),
+    "cnn-cifar10": ("fedasmu_cnn", "cifar10", 0.028), "cnn-cifar100": ("fedasmu_cnn", "cifar100", 0.013),
+    "resnet-cifar100": ("resnet20", "cifar100", 0.03), "resnet-tiny-imagenet": ("resnet20", "tiny-imagenet", 0.03),
+    "alexnet-cifar10": ("alexnet", "cifar10", 0.03), "alexnet-cifar100": ("alexnet", "cifar100", 0.03),
+    "vgg-cifar10": ("vgg11", "cifar10", 0.03), "vgg-cifar100": ("vgg11", "cifar100", 0.03),
+    "textcnn-imdb": ("textcnn", "imdb", 0.001), "lenet-fmnist": ("lenet5", "fashion-mnist", 0.005),
+}  # fmt: skip
+"""FedASMU's twelve columns with the step sizes of Tables 5 and 6."""
+
+
+@pytest.mark.parametrize("algorithm", [*ROUNDS, *PER_ARRIVAL[:5], SyncDrop(), FedBuff(buffer=5), PORT()],
+                         ids=lambda algorithm: algorithm.name)  # fmt: skip
+def test_the_settings_of_tables_5_and_6_are_those_of_a_run(algorithm):
+    rounds = any(algorithm is each for each in ROUNDS)
+    for cell, (model, dataset, lr) in CELLS.items():
+        spec = RunSpec(
+            algorithm=algorithm, model=model, dataset=dataset, world={"name": "fedasmu", "cell": cell},
+            partition="dirichlet(alpha=0.5)", training={**WORK, "lr": lr, "lr_decay_versions": 1 if rounds else 10},
+            budget={"updates": 500 if rounds else 5000},
+        )  # fmt: skip
+        assert (spec.world.devices, spec.world.trigger.per_tick, spec.world.trigger.period_seconds) == (100, 10, 10.0)
+        assert RunSpec.from_json(spec.to_json()) == spec
+
+
+def test_a_smaller_model_and_less_work_take_less_of_the_same_clock():
+    network = {"down_bits_per_second": 128.0, "up_bits_per_second": 128.0}
+    world = World.named("fedasmu", devices=10, network=network)
+    task = Quadratic(np.ones((10, 2)), np.arange(20.0).reshape(10, 2), [0.0, 0.0])
+    whole, half, fewer = (
+        simulate(algorithm, task, world, updates=1, **WORK).history.updates["seconds"][0]
+        for algorithm in (FedAsync(), SyncDrop(keep=0.5), FedSA(initial_epochs=1))
+    )
+    assert half == pytest.approx(whole / 2)
+    assert fewer == pytest.approx(2 + (whole - 2) / 5)
