@@ -166,14 +166,14 @@ def work(spec: RunSpec) -> float:
     steps = spec.training.steps or spec.training.epochs * ceil(share / batch)
     steps = getattr(algorithm, "block", steps * getattr(algorithm, "clients_per_round", 1))
     steps = getattr(algorithm, "num_aggregated", steps)  # K single gradients
-    gradients = budget.gradients or 1000 * steps
+    gradients: float = budget.gradients or 1000 * steps
     if budget.seconds is not None:
         known = algorithm.mini_batches(spec.world.realise(spec.seed), budget.seconds)
-        gradients = ceil(_mini_batches(spec, share) if known is None else known)
-    updates = budget.updates or budget.uploads or ceil(gradients / steps)
-    evaluations = updates // evaluation.every_updates + 2 if evaluation.every_updates else 2
+        gradients = _mini_batches(spec, share) if known is None else known
+    updates = budget.updates or budget.uploads or gradients / steps
+    evaluations = 2 + (updates // evaluation.every_updates if evaluation.every_updates else 0)
     if evaluation.every_seconds and budget.seconds:
-        evaluations += int(budget.seconds / evaluation.every_seconds)
+        evaluations += ceil(budget.seconds / evaluation.every_seconds) - 1  # the last one is that of the end
     images = min(evaluation.test_samples or test, test) + min(evaluation.train_samples, train)
     return updates * steps * min(batch, share) + evaluations * images * EVALUATION_COST
 

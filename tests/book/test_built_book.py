@@ -159,7 +159,7 @@ def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
         options.add_experimental_option("mobileEmulation", {"deviceMetrics": metrics})
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     chrome = webdriver.Chrome(options=options, service=Service(driver))
-    chrome.set_script_timeout(60)
+    chrome.set_script_timeout(240)  # a long derivation has six hundred equations, and the machine may be busy
     if dark:
         scheme = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
         chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme)

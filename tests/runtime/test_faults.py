@@ -689,7 +689,7 @@ def test_every_trigger_ends_in_exactly_one_way(data):
 
 def test_the_kinds_of_faults_and_triggers():
     assert sorted(FAULTS) == KINDS
-    assert sorted(TRIGGERS) == ["blocked_rounds", "continuous", "contributors", "rounds", "sampled", "timed"]
+    assert sorted(TRIGGERS) == ["blocked_rounds", "continuous", "contributors", "hold", "rounds", "sampled", "timed"]
 
 
 DECLARED = [
