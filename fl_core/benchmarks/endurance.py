@@ -89,7 +89,7 @@ def specification(algorithm: str) -> RunSpec:
         model="linear",
         world=WORLD,
         partition={"kind": "iid", "samples_per_device": 50},
-        training={"steps": 2, "batch_size": 10},
+        training={"epochs": 3, "batch_size": 50},
         budget={"updates": 12},
         evaluation={"every_updates": 4},
     )
