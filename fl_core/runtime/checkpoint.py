@@ -191,7 +191,8 @@ class Checkpoints:
                 )
             if header["identity"] != self.identity:
                 raise _Unusable("belongs to another run")
-            state, *tensors = (file.get_tensor(str(place)) for place in range(len(file.keys()) - 1))
+            # Copies start where PyTorch lets tensors start: the last bits of a dot product depend on the address.
+            state, *tensors = (file.get_tensor(str(place)).clone() for place in range(len(file.keys()) - 1))
         if header["torch"] != torch.__version__:
             warnings.warn(
                 f"{path} was written with PyTorch {header['torch']}, this is {torch.__version__}: "
