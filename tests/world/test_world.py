@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import tracemalloc
 import warnings
 
@@ -19,12 +21,16 @@ def test_every_published_run_keeps_its_name_and_its_world():
     folder = data_folder() / "results"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = list(Store(folder, folder))
-    assert len(found) == len(list(folder.glob("*.json.gz"))) >= 69
-    for result in found:
-        world = result.spec.world
+        found = {result.spec.hash: result for result in Store(folder, folder)}
+    stored = {path: json.loads(gzip.decompress(path.read_bytes()))["content"]["spec"] for path in folder.glob("*.gz")}
+    assert len(found) == len(stored) >= 69
+    older = [spec for spec in stored.values() if "availability" not in spec["world"]]
+    assert len(older) >= 69, "the runs from before these fields existed"
+    for spec in older:
+        world = RunSpec.model_validate(spec).world
         assert (world.availability, world.clusters, world.trigger, world.faults) == (None, None, None, ())
         assert world.compute.per == "step"
+        assert RunSpec.model_validate(spec).hash in found
 
 
 def test_the_default_world_is_the_one_it_was():
