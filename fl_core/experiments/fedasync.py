@@ -29,11 +29,11 @@ from fl_core.experiments.fedasync_grid import (
     SAMPLES,
     STEPS,
     WEIGHT_DECAY,
+    Options,
     alpha_sweep,
     convergence,
     learning_rates,
     network,
-    options,
     staleness_sweep,
 )
 from fl_core.experiments.profiles import CONVERGENCE
@@ -44,7 +44,7 @@ def paper_setting(
     profile: str, dataset: str = "fashion-mnist", seeds: Sequence[int] | None = None, **overrides: Any
 ) -> pd.DataFrame:
     """Return the paper's setting beside ours, one row per quantity; "not stated" is the paper's silence."""
-    chosen, scale = options(**overrides), CONVERGENCE[profile]
+    chosen, scale = Options.of(**overrides), CONVERGENCE[profile]
     data = load_dataset(dataset)
     model, preprocessing = network(dataset, profile)
     pixels = (24, 24) if preprocessing == "fedasync" else data.shape[1:]

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from fl_core.algorithms import SGD, FedAsync, FedAvg
 from fl_core.datasets import IID
-from fl_core.errors import SpecError, nearest, unknown
-from fl_core.experiments.explain import explain
+from fl_core.errors import unknown
+from fl_core.experiments.overrides import Overrides
 from fl_core.experiments.profiles import CONVERGENCE, ConvergenceScale
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
@@ -60,7 +60,7 @@ SETUPS = {"fashion-mnist": _LENET, "cifar10": _CNN, "cifar10-surrogate": _CNN}
 ADAPTIVE = ("FedAsync", "FedAsync+Poly", "FedAsync+Hinge")
 
 
-class Options(BaseModel):
+class Options(Overrides):
     """What a reader may change besides profile, data set and seeds.
 
     Attributes
@@ -84,8 +84,6 @@ class Options(BaseModel):
     sweep_hinge_a : float
         The hinge's a in Figures 9 and 10, where the paper prints another one (specification, E19).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     alphas: tuple[Annotated[float, Field(gt=0, le=1)], ...] | None = Field(None, min_length=1)
     max_staleness: tuple[int, int] = (4, 16)
@@ -114,29 +112,6 @@ class Options(BaseModel):
         return value
 
 
-def options(**overrides: Any) -> Options:
-    """Return validated options.
-
-    Raises
-    ------
-    SpecError
-        If a name is unknown or a value not valid.
-    """
-    for name in overrides:
-        if name not in Options.model_fields:
-            valid = ", ".join(Options.model_fields)
-            raise SpecError(f"unknown override {name!r}{nearest(name, Options.model_fields)} (valid: {valid})")
-    try:
-        return Options(**overrides)
-    except ValidationError as error:
-        raise SpecError(explain(error, Options)) from None
-
-
-def changed(**overrides: Any) -> dict[str, Any]:
-    """Return those of `overrides` that differ from the defaults, so that a study names only what was changed."""
-    return {name: value for name, value in overrides.items() if options(**{name: value}) != Options()}
-
-
 def convergence(
     axis: str, which: int, profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any
 ) -> list[Entry]:
@@ -151,7 +126,7 @@ def convergence(
     profile, dataset, seeds, **overrides
         As in :meth:`fl_core.experiments.artifacts.Artifact.grid`.
     """
-    make = _Maker(profile, dataset, seeds, options(**overrides))
+    make = _Maker(profile, dataset, seeds, Options.of(**overrides))
     chosen, scale = make.options, make.scale
     entries = []
     for seed in make.seeds:
@@ -172,7 +147,7 @@ def convergence(
 
 def staleness_sweep(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return the runs of Figure 8: one for each maximum staleness, method and seed."""
-    make = _Maker(profile, dataset, seeds, options(**overrides))
+    make = _Maker(profile, dataset, seeds, Options.of(**overrides))
     return [
         make.swept("staleness sweep", method, make.options.sweep_alpha, staleness, seed)
         for seed in make.seeds
@@ -183,7 +158,7 @@ def staleness_sweep(profile: str, dataset: str, seeds: Sequence[int] | None, **o
 
 def alpha_sweep(which: int, profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return the runs of Figure 9 (`which` 0, small maximum staleness) or 10 (1): by alpha, method and seed."""
-    make = _Maker(profile, dataset, seeds, options(**overrides))
+    make = _Maker(profile, dataset, seeds, Options.of(**overrides))
     return [
         make.swept("alpha sweep", method, alpha, make.options.max_staleness[which], seed)
         for seed in make.seeds

@@ -19,7 +19,16 @@ from fl_core.algorithms import Algorithm, FedAsync, FedAvg
 from fl_core.datasets import IID
 from fl_core.experiments.claims import Check, Claim, Comparison, register
 from fl_core.experiments.fedasync_curves import METRICS
-from fl_core.experiments.fedasync_grid import BATCH, DEVICES, LOCAL_LR, ROUND, SAMPLES, WEIGHT_DECAY, network, options
+from fl_core.experiments.fedasync_grid import (
+    BATCH,
+    DEVICES,
+    LOCAL_LR,
+    ROUND,
+    SAMPLES,
+    WEIGHT_DECAY,
+    Options,
+    network,
+)
 from fl_core.experiments.profiles import CONVERGENCE
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
@@ -156,7 +165,7 @@ def event_grid(profile: str, dataset: str, seeds: Sequence[int] | None, **overri
     profile, dataset, seeds, **overrides
         As in :meth:`fl_core.experiments.artifacts.Artifact.grid`; of the overrides `alphas` and `rho` matter here.
     """
-    chosen, scale = options(**overrides), CONVERGENCE[profile]
+    chosen, scale = Options.of(**overrides), CONVERGENCE[profile]
     model, preprocessing = network(dataset, profile)
     seconds, every = EVENT_SECONDS[profile]
     per_step = (SECONDS_PER_STEP,) * (DEVICES - 1) + (SLOWER * SECONDS_PER_STEP,)
@@ -189,7 +198,7 @@ def event_setting(
     profile: str, dataset: str = "fashion-mnist", seeds: Sequence[int] | None = None, **overrides: Any
 ) -> pd.DataFrame:
     """Return what the runs of :func:`event_grid` are, one row per quantity; the paper has no such experiment."""
-    chosen, scale, (seconds, every) = options(**overrides), CONVERGENCE[profile], EVENT_SECONDS[profile]
+    chosen, scale, (seconds, every) = Options.of(**overrides), CONVERGENCE[profile], EVENT_SECONDS[profile]
     alphas = ", ".join(f"{alpha:g}" for alpha in chosen.alphas or scale.alphas)
     rows = [
         ("data, network", f"{dataset}, {network(dataset, profile)[0]}"),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fl_core.experiments.claims import Check, Claim, register
-from fl_core.experiments.fedasync_grid import Options, options
+from fl_core.experiments.fedasync_grid import Options
 from fl_core.experiments.fedasync_trials import (
     WEIGHTS,
     largest_mixing_root,
@@ -92,7 +92,7 @@ def remaining_error(alphas: Sequence[float] | np.ndarray, max_staleness: int, st
 
 def no_runs(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return the grid of these figures, which is empty, after checking the overrides."""
-    options(**overrides)
+    Options.of(**overrides)
     return []
 
 
@@ -122,7 +122,7 @@ def reduce_remaining_error(study: Study) -> pd.DataFrame:
 
 
 def _options(study: Study) -> Options:
-    return options(**{name: value for name, value in study.options.items() if name != "seeds"})
+    return Options.of(**{name: value for name, value in study.options.items() if name != "seeds"})
 
 
 def _curve(method: str, x: Any, column: str, values: Any, alpha: float = np.nan) -> pd.DataFrame:

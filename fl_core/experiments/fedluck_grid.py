@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer
 from fl_core.datasets import IID, Dirichlet
-from fl_core.errors import SpecError, nearest, unknown
-from fl_core.experiments.explain import explain
+from fl_core.errors import unknown
+from fl_core.experiments.overrides import Overrides
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
 from fl_core.formulas.compression import Identity, TopK
@@ -169,7 +169,7 @@ PERIODS_PER_EVALUATION, HEAT_PERIODS_PER_EVALUATION = 2, 4
 """Periods T~ from one evaluation to the next (A16); FedBuff and FedAvg+TopK are measured at each version instead."""
 
 
-class Options(BaseModel):
+class Options(Overrides):
     """What a reader may change besides profile, data set and seeds; None leaves the paper's or the profile's value.
 
     Attributes
@@ -196,8 +196,6 @@ class Options(BaseModel):
         Its longest run.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     steps: int | None = Field(None, ge=1)
     delta: float | None = Field(None, gt=0, le=1)
     dirichlet: float = Field(1.0, gt=0, allow_inf_nan=False)
@@ -217,29 +215,6 @@ class Options(BaseModel):
         if value is not None and list(value) != sorted(set(value)):
             raise ValueError(f"{list(value)} must ascend, without repetitions")
         return value
-
-
-def options(**overrides: Any) -> Options:
-    """Return validated options.
-
-    Raises
-    ------
-    SpecError
-        If a name is unknown or a value not valid.
-    """
-    for name in overrides:
-        if name not in Options.model_fields:
-            valid = ", ".join(Options.model_fields)
-            raise SpecError(f"unknown override {name!r}{nearest(name, Options.model_fields)} (valid: {valid})")
-    try:
-        return Options(**overrides)
-    except ValidationError as error:
-        raise SpecError(explain(error, Options)) from None
-
-
-def changed(**overrides: Any) -> dict[str, Any]:
-    """Return those of `overrides` that differ from the defaults, so that a study names only what was changed."""
-    return {name: value for name, value in overrides.items() if options(**{name: value}) != Options()}
 
 
 def setup_of(dataset: str) -> Setup:
@@ -271,7 +246,7 @@ def comparison(
     profile, dataset, seeds, **overrides
         As in :meth:`fl_core.experiments.artifacts.Artifact.grid`.
     """
-    make = Maker(profile, dataset, seeds, options(**overrides))
+    make = Maker(profile, dataset, seeds, Options.of(**overrides))
     return [
         make.compared(method, partition, seed)
         for seed in make.seeds
@@ -282,7 +257,7 @@ def comparison(
 
 def heat_map(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return the runs of Figure 1, seed after seed; each ends when its target is reached."""
-    make = Maker(profile, dataset, seeds, options(**overrides))
+    make = Maker(profile, dataset, seeds, Options.of(**overrides))
     steps = make.options.heat_steps or make.scale.heat_steps
     deltas = make.options.heat_deltas or make.scale.heat_deltas
     return [make.heat(k, delta, seed) for seed in make.seeds for k in steps for delta in deltas]
@@ -290,14 +265,14 @@ def heat_map(profile: str, dataset: str, seeds: Sequence[int] | None, **override
 
 def periods(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return FedLuck's runs with other periods, seed after seed, with independent labels."""
-    make = Maker(profile, dataset, seeds, options(**overrides))
+    make = Maker(profile, dataset, seeds, Options.of(**overrides))
     lengths = [make.period * factor for factor in make.scale.periods]
     return [make.with_period(length, seed) for seed in make.seeds for length in lengths]
 
 
 def variants(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return FedLuck's runs in the variants of :data:`VARIANTS`, seed after seed, with Dirichlet labels."""
-    make = Maker(profile, dataset, seeds, options(**overrides))
+    make = Maker(profile, dataset, seeds, Options.of(**overrides))
     return [make.variant(name, seed) for seed in make.seeds for name in VARIANTS]
 
 

@@ -23,8 +23,8 @@ from fl_core.experiments.fedluck_grid import (
     SINGLE,
     VARIANTS,
     Maker,
+    Options,
     num_parameters,
-    options,
     setup_of,
 )
 from fl_core.experiments.fedluck_printed import ROWS, SWAPPED, number, printed
@@ -167,7 +167,7 @@ def paper_setting(
     profile: str, dataset: str = "fashion-mnist", seeds: Sequence[int] | None = None, **overrides: Any
 ) -> pd.DataFrame:
     """Return the paper's setting beside ours, one row per quantity; "code": stated by the authors' code only."""
-    chosen, scale, setup = options(**overrides), SCALES[profile], setup_of(dataset)
+    chosen, scale, setup = Options.of(**overrides), SCALES[profile], setup_of(dataset)
     make, data = Maker(profile, dataset, seeds, chosen), load_dataset(dataset)
     title = TASKS[setup.cell][0]
     parameters = num_parameters(make.model, setup.shape)

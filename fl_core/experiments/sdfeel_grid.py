@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from fl_core.algorithms import Algorithm, AsyncSDFeel, HierarchicalFedAvg, SyncSDFeel
 from fl_core.datasets import Dirichlet
-from fl_core.errors import SpecError, nearest, unknown
-from fl_core.experiments.explain import explain
+from fl_core.errors import unknown
+from fl_core.experiments.overrides import Overrides
 from fl_core.experiments.profiles import CLUSTERS
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
@@ -68,7 +68,7 @@ SETUPS = {"fashion-mnist": Setup("lenet5", "lenet5", (1, 28, 28)), "cifar10": _R
 """By data set. CIFAR-10's is the paper's; at the smaller profiles its channels are an eighth."""
 
 
-class Options(BaseModel):
+class Options(Overrides):
     """What a reader may change besides profile, data set and seeds.
 
     Attributes
@@ -83,30 +83,10 @@ class Options(BaseModel):
         Horizon, in synchronous rounds at H = 10; None: the profile's.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     gaps: tuple[Annotated[float, Field(ge=1, allow_inf_nan=False)], ...] = Field((5.0, 10.0, 30.0), min_length=1)
     alpha: float = Field(0.5, gt=0, allow_inf_nan=False)
     lr: float | None = Field(None, gt=0, allow_inf_nan=False)
     rounds: float | None = Field(None, gt=0, allow_inf_nan=False)
-
-
-def options(**overrides: Any) -> Options:
-    """Return validated options.
-
-    Raises
-    ------
-    SpecError
-        If a name is unknown or a value not valid.
-    """
-    for name in overrides:
-        if name not in Options.model_fields:
-            valid = ", ".join(Options.model_fields)
-            raise SpecError(f"unknown override {name!r}{nearest(name, Options.model_fields)} (valid: {valid})")
-    try:
-        return Options(**overrides)
-    except ValidationError as error:
-        raise SpecError(explain(error, Options)) from None
 
 
 def figure2(profile: str, dataset: str, seeds: Sequence[int] | None = None, **overrides: Any) -> list[Entry]:
@@ -117,7 +97,7 @@ def figure2(profile: str, dataset: str, seeds: Sequence[int] | None = None, **ov
     profile, dataset, seeds, **overrides
         As in :meth:`fl_core.experiments.artifacts.Artifact.grid`.
     """
-    make = _Maker(profile, dataset, options(**overrides))
+    make = _Maker(profile, dataset, Options.of(**overrides))
     return [
         make.entry(method, algorithm, gap, seed)
         for seed in make.chosen_seeds(seeds)
@@ -128,7 +108,7 @@ def figure2(profile: str, dataset: str, seeds: Sequence[int] | None = None, **ov
 
 def reference(profile: str, dataset: str, seeds: Sequence[int] | None = None, **overrides: Any) -> list[Entry]:
     """Return hierarchical FedAvg at every gap: what synchronous SD-FEEL would be with a cloud."""
-    make = _Maker(profile, dataset, options(**overrides))
+    make = _Maker(profile, dataset, Options.of(**overrides))
     return [
         make.entry(CLOUD, HierarchicalFedAvg(local_steps=make.min_batches), gap, seed, role="reference")
         for seed in make.chosen_seeds(seeds)
@@ -138,7 +118,7 @@ def reference(profile: str, dataset: str, seeds: Sequence[int] | None = None, **
 
 def variants(profile: str, dataset: str, seeds: Sequence[int] | None = None, **overrides: Any) -> list[Entry]:
     """Return asynchronous SD-FEEL with each of :data:`VARIANTS` at the middle gap."""
-    make = _Maker(profile, dataset, options(**overrides))
+    make = _Maker(profile, dataset, Options.of(**overrides))
     return [
         make.entry(f"{ASYNC}, {name}", make.asynchronous(**parameters), make.middle, seed, role="variant")
         for seed in make.chosen_seeds(seeds)
@@ -148,7 +128,7 @@ def variants(profile: str, dataset: str, seeds: Sequence[int] | None = None, **o
 
 def non_iid(profile: str, dataset: str, seeds: Sequence[int] | None = None, **overrides: Any) -> list[Entry]:
     """Return both methods at the middle gap with fewer classes on each device (C17)."""
-    make = _Maker(profile, dataset, options(**overrides))
+    make = _Maker(profile, dataset, Options.of(**overrides))
     return [
         make.entry(method, algorithm, make.middle, seed, role="non-IID", alpha=NON_IID)
         for seed in make.chosen_seeds(seeds)
@@ -158,7 +138,7 @@ def non_iid(profile: str, dataset: str, seeds: Sequence[int] | None = None, **ov
 
 def long_runs(profile: str, dataset: str, seeds: Sequence[int] | None = None, **overrides: Any) -> list[Entry]:
     """Return both methods with a linear model on a horizon of :data:`LONG_ROUNDS` synchronous rounds (C05)."""
-    make = _Maker(profile, dataset, options(**overrides))
+    make = _Maker(profile, dataset, Options.of(**overrides))
     rounds = LONG_ROUNDS * (make.rounds / CLUSTERS["paper"].rounds) * ROUND_SECONDS[30] / ROUND_SECONDS[10]
     return [
         make.entry(method, algorithm, LONG_GAP, seed, role="long", model="linear", rounds=rounds)

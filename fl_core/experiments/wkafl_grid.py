@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
 from fl_core.datasets import Natural, WKAFLPartition
-from fl_core.errors import SpecError, nearest, unknown
-from fl_core.experiments.explain import explain
+from fl_core.errors import unknown
+from fl_core.experiments.overrides import Overrides
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
 from fl_core.runtime import Budget, Evaluation, LocalTraining
@@ -138,7 +138,7 @@ SCALES = {
 }
 
 
-class Options(BaseModel):
+class Options(Overrides):
     """What a reader may change besides profile, data set and seeds.
 
     Attributes
@@ -155,8 +155,6 @@ class Options(BaseModel):
         Another network.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     snapshots: tuple[Literal["copy", "aliased"], ...] = Field(("copy", "aliased"), min_length=1)
     labels: tuple[int, ...] = Field((1, 5, 10), min_length=1)
     lr_factors: tuple[float, ...] = Field((1.0,), min_length=1)
@@ -164,30 +162,12 @@ class Options(BaseModel):
     model: str | None = None
 
 
-def options(**overrides: Any) -> Options:
-    """Return validated options.
-
-    Raises
-    ------
-    SpecError
-        If a name is unknown or a value not valid.
-    """
-    for name in overrides:
-        if name not in Options.model_fields:
-            valid = ", ".join(Options.model_fields)
-            raise SpecError(f"unknown override {name!r}{nearest(name, Options.model_fields)} (valid: {valid})")
-    try:
-        return Options(**overrides)
-    except ValidationError as error:
-        raise SpecError(explain(error, Options)) from None
-
-
 def comparison(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return the runs of Tables 2 and 3 and Figures 7 to 10: by level, by labels per device, in both modes.
 
     Where devices are owners of data (EMNIST ByClass, CelebA) there is one cell, that of Figure 6.
     """
-    make = _Maker(profile, dataset, seeds, options(**overrides))
+    make = _Maker(profile, dataset, seeds, Options.of(**overrides))
     return [
         make.entry(method, level, labels, snapshot, factor, seed)
         for seed in make.seeds
@@ -201,7 +181,7 @@ def comparison(profile: str, dataset: str, seeds: Sequence[int] | None, **overri
 
 def ablations(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return the runs of Figure 5: WKAFL and, one by one, without its three components."""
-    make = _Maker(profile, dataset, seeds, options(**overrides))
+    make = _Maker(profile, dataset, seeds, Options.of(**overrides))
     return [
         make.entry(method, make.setup.skew_level, make.options.labels[0], snapshot, 1.0, seed)
         for seed in make.seeds
@@ -212,7 +192,7 @@ def ablations(profile: str, dataset: str, seeds: Sequence[int] | None, **overrid
 
 def motivation(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return the runs of Figure 2 a: staleness weights and momentum alone, at a constant learning rate (A13)."""
-    make = _Maker(profile, dataset, seeds, options(**overrides))
+    make = _Maker(profile, dataset, seeds, Options.of(**overrides))
     level = make.setup.levels[0]
     return [
         make.entry("No Grad-Sel", level, 1, "copy", 1.0, seed, role="motivation", lr_staleness_factor=0.0)
@@ -222,7 +202,7 @@ def motivation(profile: str, dataset: str, seeds: Sequence[int] | None, **overri
 
 def byzantine(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return the runs of Appendix A (WKAFL and Zeno++, P = 100, one label), without and with Byzantine uploads."""
-    make = _Maker(profile, dataset, seeds, options(**overrides))
+    make = _Maker(profile, dataset, seeds, Options.of(**overrides))
     return [
         make.entry(method, (100, 10 if method == "WKAFL" else 1), 1, "copy", 1.0, seed, role="byzantine", share=share)
         for seed in make.seeds

@@ -24,10 +24,10 @@ from fl_core.experiments.fedluck_grid import (
     SETUPS,
     VARIANTS,
     Maker,
+    Options,
     comparison,
     heat_map,
     num_parameters,
-    options,
 )
 from fl_core.experiments.fedluck_heat import rounds
 from fl_core.experiments.fedluck_printed import number, printed
@@ -93,7 +93,7 @@ def test_seed_after_seed_so_that_the_first_can_be_run_first() -> None:
 @pytest.mark.parametrize("dataset", ["fashion-mnist", "cifar10", "speech-commands"])
 @pytest.mark.parametrize("profile", SCALES)
 def test_a_smaller_network_takes_as_long_to_send_as_the_papers(dataset: str, profile: str) -> None:
-    make = Maker(profile, dataset, (0,), options())
+    make = Maker(profile, dataset, (0,), Options())
     [entry] = comparison(("iid",), ("FedLuck",), profile, dataset, (0,))
     jobs = {"fashion-mnist": [2, 2, 2, 2, 2, 2, 7, 6, 6, 5], "cifar10": [2] * 10,
             "speech-commands": [2, 2, 2, 2, 2, 7, 6, 6, 5, 5]}  # fmt: skip
