@@ -133,7 +133,7 @@ class Scale:
 
 SCALES = {
     "smoke": Scale(30, 10, 3, (0,), 30),
-    "laptop": Scale(1500, 1, 30, (0, 1, 2), 1500),
+    "laptop": Scale(1500, 1, 60, (0, 1, 2), 1500),
     "paper": Scale(None, 1, 100, (0, 1, 2), 1500),
 }
 
