@@ -78,7 +78,7 @@ def test_appendix_a_with_and_without_byzantine_uploads():
 
 def test_the_size_of_a_run_counts_its_gradients():
     [entry] = motivation("laptop", "fashion-mnist", [0])
-    assert work(entry.spec) == pytest.approx(1500 * 10 * 4 + 32 * 10_000 / 3)
+    assert work(entry.spec) == pytest.approx(1500 * 10 * 4 + 62 * 10_000 / 3)
 
 
 def test_what_is_not_laid_out_is_refused():
