@@ -117,7 +117,11 @@ def reinforce(parameters: Tensor, slot: int, slots: int, advantage: float, lr: f
 def pretrain_meta(
     parameters: Tensor, records: Sequence[tuple[int, float]], slots: int, epochs: int = 200, lr: float = 0.01
 ) -> Tensor:
-    """Return theta after maximising the sum of (R - mean R) ln P(k) over `records` (k, R) with Adam (A10).
+    """Return theta after maximising the sum of (R - mean R) P(k) over `records` (k, R) with Adam (A10).
+
+    Where the slots k were drawn uniformly, the sum estimates the expected reward but for a constant factor and a
+    constant. With ln P for P, as A10 has it, it would have no maximum: the slots below the mean are driven to
+    probability zero, whichever slot gains by that.
 
     Raises
     ------
@@ -134,7 +138,7 @@ def pretrain_meta(
     adam = torch.optim.Adam([theta], lr=lr, maximize=True)
     for _ in range(epochs if slots > 1 else 0):
         adam.zero_grad()
-        (advantages * log_probabilities(meta_logits(theta, slots))[places]).sum().backward()
+        (advantages * log_probabilities(meta_logits(theta, slots)).exp()[places]).sum().backward()
         adam.step()
     return theta.detach()
 

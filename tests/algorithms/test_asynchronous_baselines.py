@@ -386,7 +386,12 @@ def test_asyncpart_gives_oracle_1_with_its_weights():
 
 
 def test_in_the_long_run_devices_count_by_their_samples_which_is_oracle_2():
-    """The weights need no training: Trace I goes on for 20,000 arrivals. The oracle knows no bound of 1."""
+    """The weights need no training: Trace I goes on for 20,000 arrivals.
+
+    Below the bound of 1 they are proportional to alpha, so that shares do not depend on it. With 0.3 the bound is
+    never met, and the shares are the oracle's; with 0.6, which the oracle was computed for without the bound, the
+    slow device with the most samples meets it at every sixth of its uploads.
+    """
     shares, seconds = np.array([1, 2, 3]) / 6, (2, 3, 5)
     freshness, weights, bounded, arrivals = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
     queue = [(seconds[device], device, device, 0) for device in range(3)]
@@ -396,14 +401,14 @@ def test_in_the_long_run_devices_count_by_their_samples_which_is_oracle_2():
         factor = polynomial(float(version - base), 0.5)
         freshness[device] += factor
         counted = influence(freshness[device], freshness.sum(), shares[device], 3)
-        weights[device] += 0.6 * factor * shares[device] / counted
+        weights[device] += fair_weight(0.3, factor, shares[device], counted)
         bounded[device] += fair_weight(0.6, factor, shares[device], counted)
         arrivals[device] += 1
         heapq.heappush(queue, (time + seconds[device], dispatched, device, version + 1))
         dispatched += 1
     close(weights / weights.sum(), (0.167269888086, 0.333946501994, 0.49878360992))
     close(arrivals / 20_000, (0.48385, 0.3226, 0.19355))
-    np.testing.assert_allclose(bounded / bounded.sum(), shares, rtol=0.012)
+    np.testing.assert_allclose(bounded / bounded.sum(), (0.168597, 0.336596, 0.494807), rtol=1e-5)
 
 
 def test_with_equal_shares_and_turns_asyncpart_is_fedasync_with_polynomial_weights_in_the_limit():

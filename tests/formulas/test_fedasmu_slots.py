@@ -109,6 +109,14 @@ def test_training_on_records_finds_the_best_slot() -> None:
     assert probabilities[2] > 0.5
 
 
+def test_training_on_records_prefers_the_best_slot_to_one_that_takes_from_the_worst() -> None:
+    """With (R - mean R) ln P all probability goes to slot 1, which is below the mean: that sum has no maximum."""
+    records = list(enumerate((0.211, 0.244, 0.220, 0.186), start=1))
+    theta = pretrain_meta(initial_meta(np.random.default_rng(0)), records, 4)
+    probabilities = log_probabilities(meta_logits(theta, 4)).exp()
+    assert probabilities[1] > 0.9
+
+
 def test_repeated_q_updates_find_the_best_slot_of_a_toy() -> None:
     """Rewards by slot; without exploration a device would stay where it began."""
     rng, rewards = np.random.default_rng(0), (0.0, 0.02, 0.3, 0.05)

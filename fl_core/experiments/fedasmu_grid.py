@@ -1,0 +1,424 @@
+"""The runs behind FedASMU's Tables 1 and 2, Figures 2 to 7, and what its text reports (specification, section 6).
+
+A column of the tables is a network on a data set; an experiment on a data set has that data set's columns. All
+methods begin with the same model in the same world and get as many uploads: 500 rounds of 10, or 5,000 single ones
+(E20).
+
+The smaller profiles have fewer uploads and use a part of each device's samples; the virtual time of a local epoch,
+and with it the order of events, stays. Large networks are narrower there, on a link as much slower, so that a
+transfer takes the same time. Step size 0.03 on Fashion-MNIST, instead of 0.005, is that of the specification's
+reduced setting (A02).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from fl_core.algorithms import (
+    MOON,
+    PORT,
+    Algorithm,
+    ASOFed,
+    AsyncPart,
+    FedASMU,
+    FedASMU0,
+    FedASMUDA,
+    FedASMUFA,
+    FedASMUH1,
+    FedASMUH2,
+    FedASMUH3,
+    FedAsync,
+    FedAvg,
+    FedBuff,
+    FedDelay,
+    FedDyn,
+    FedProx,
+    FedSA,
+    SyncDrop,
+)
+from fl_core.datasets import Dirichlet
+from fl_core.experiments.fedasmu_columns import COLUMNS, Column, columns_of, num_parameters
+from fl_core.experiments.overrides import Overrides
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.study import Entry
+from fl_core.formulas.fedasmu import matched_lambda
+from fl_core.formulas.staleness import Polynomial
+from fl_core.runtime import Budget, Evaluation, LocalTraining
+from fl_core.world import Network, World
+from fl_core.world.triggers import Timed
+
+SYNCHRONOUS = ("FedAvg", "FedProx", "MOON", "FedDyn")
+ASYNCHRONOUS = ("FedAsync", "PORT", "ASO-Fed", "FedBuff", "FedSA")
+METHODS = ("FedASMU", *SYNCHRONOUS, *ASYNCHRONOUS)
+"""Rows of Tables 1 and 2."""
+EXTRA = ("FedDelay", "SyncDrop", "AsyncPart")
+"""Further baselines, which only the paper's text reports."""
+ABLATIONS = ("FedASMU-DA", "FedASMU-FA", "FedASMU-0")
+HEURISTICS = ("H1", "H2", "slot 3", "H3")
+"""Fixed slots 1 to 4; the paper has no name for the third (C44)."""
+
+BATCH, MIN_SAMPLES = 64, 10
+LR_DECAY = 0.998
+"""Factor of the step size after ten uploads, a round of the synchronous methods (A06)."""
+IN_FLIGHT = 10
+"""One of so many devices trains at a time; ten uploads are a round, and from one evaluation to the next (A18)."""
+BUFFER = 5
+"""Uploads that FedBuff collects, and that PORT waits for."""
+FASTEST_SECONDS, TRANSFER_SECONDS, TRIGGER_SECONDS = 100.0, 1.0, 10.0
+CONDITION_TARGET = 0.60
+"""Accuracy of Figure 7."""
+FEDASMU: dict[str, type[FedASMU]] = {
+    "FedASMU": FedASMU,
+    "FedASMU-DA": FedASMUDA,
+    "FedASMU-FA": FedASMUFA,
+    "FedASMU-0": FedASMU0,
+    "H1": FedASMUH1,
+    "H2": FedASMUH2,
+    "H3": FedASMUH3,
+}
+RATES = ("lr_lambda", "lr_sigma", "lr_iota", "lr_gamma", "lr_upsilon")
+CONDITIONS = ("bandwidth", "heterogeneity", "devices")
+"""What Figure 7 varies."""
+VARIANTS: dict[str, dict[str, Any]] = {
+    "staleness bound 12": {"staleness_bound": 12},
+    "printed gradients": {"server_grad": "printed"},
+    "exact propagation": {"propagation": "exact"},
+    "producer's aggregation": {"history": "producer"},
+    "merge correction": {"merge_correction": True},
+    "frozen weights": {"server_weight": "frozen_xi"},
+    "initial values 1": {"lambda_0": 1.0, "gamma_0": 1.0},
+    "largest rates": {"lr_lambda": 1e-3, "lr_sigma": 1e-3, "lr_iota": 0.1, "lr_gamma": 0.1, "lr_upsilon": 1e-3},
+}
+"""What differs from FedASMU as the tables have it: E17, E01, E06, A07, E09, 2.8, A02, and the rates of the first
+column of Table 5 (E16)."""
+TUNED: dict[str, tuple[str, tuple[float, ...]]] = {
+    "FedProx": ("mu", (0.001, 0.1)),
+    "MOON": ("mu", (0.1, 5.0)),
+    "FedDyn": ("alpha", (0.1,)),
+    "FedAsync": ("alpha", (0.3, 0.9)),
+    "FedBuff": ("buffer", (3, 10)),
+}
+"""Baselines with a value that the paper tunes without printing it: its name, and others than that of the tables."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a profile decides.
+
+    Attributes
+    ----------
+    uploads : int
+        T on Fashion-MNIST, in single uploads; 5,000 in the paper.
+    other_uploads : int
+        On the other data sets.
+    samples : int or None
+        At most so many samples of a device, on average; None: all.
+    test_samples : int
+        Of the periodic evaluations; 0: all.
+    seeds, other_seeds : tuple of int
+        On Fashion-MNIST, and on the other data sets; the latter also for what is varied on one column only, Figure 7
+        above all.
+    conditions : dict
+        What Figure 7 varies, and its values beside the standard one.
+    condition_methods : tuple of str
+        The curves of Figure 7.
+    periods, factors : tuple of float
+        Trigger periods, and factors of the learning rates of lambda, sigma and iota, beside the standard one.
+    whole : bool
+        Whether networks, images and step sizes are the paper's.
+    """
+
+    uploads: int
+    other_uploads: int
+    samples: int | None
+    test_samples: int
+    seeds: tuple[int, ...]
+    other_seeds: tuple[int, ...]
+    conditions: dict[str, tuple[float, ...]]
+    condition_methods: tuple[str, ...] = METHODS
+    periods: tuple[float, ...] = (5.0, 20.0)
+    factors: tuple[float, ...] = (0.1, 10.0)
+    whole: bool = False
+
+
+_ENDS = {"bandwidth": (50.0, 100.0), "heterogeneity": (110.0, 440.0), "devices": (200.0,)}
+_ALL = {**_ENDS, "heterogeneity": (110.0, 220.0, 330.0, 440.0)}
+SCALES = {
+    "smoke": Scale(
+        30, 30, 20, 500, (0,), (0,), {"bandwidth": (50.0,)}, ("FedASMU", "FedAvg", "FedAsync"), (20.0,), (10.0,)
+    ),
+    "laptop": Scale(600, 300, 200, 2_000, (0, 1, 2), (0,), _ENDS),
+    "paper": Scale(5_000, 5_000, None, 0, (0, 1, 2), (0, 1, 2), _ALL, whole=True),
+}
+
+
+class Options(Overrides):
+    """What a reader may change besides profile, data set and seeds; None leaves the paper's or the profile's value.
+
+    Attributes
+    ----------
+    columns : tuple of str or None
+        Columns of the tables, of any data set; None: those of the data set.
+    uploads : int or None
+        T, in single uploads; a multiple of ten, a round of the synchronous methods.
+    epochs : int
+        E.
+    dirichlet : float
+        Concentration of the labels.
+    lr : float or None
+        eta_i.
+    ratio : float
+        Slowest to fastest device.
+    slower_network : float
+        How many times lower the bandwidth is.
+    ticks : str
+        Who is triggered when: ``"tables"``, up to ten every 10 s, or ``"text"``, one every 5 s (E20).
+    lambda_0 : float or None
+        Of FedASMU; gamma_0 is the same. None: from T and the devices in flight (A02).
+    staleness_bound : int
+        tau of FedASMU.
+    """
+
+    columns: tuple[str, ...] | None = Field(None, min_length=1)
+    uploads: int | None = Field(None, ge=10, multiple_of=10)
+    epochs: int = Field(5, ge=1)
+    dirichlet: float = Field(0.5, gt=0, allow_inf_nan=False)
+    lr: float | None = Field(None, gt=0, allow_inf_nan=False)
+    ratio: float = Field(5.0, ge=1, allow_inf_nan=False)
+    slower_network: float = Field(1.0, gt=0, allow_inf_nan=False)
+    ticks: Literal["tables", "text"] = "tables"
+    lambda_0: float | None = Field(None, ge=0, allow_inf_nan=False)
+    staleness_bound: int = Field(99, ge=1)
+
+    @field_validator("columns")
+    @classmethod
+    def _known(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for name in names or ():
+            if name not in COLUMNS:
+                raise ValueError(f"there is no column {name!r} (valid: {', '.join(COLUMNS)})")
+        return names
+
+
+def comparison(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of Tables 1 and 2 and of Figures 3 to 6 on the columns of a data set, seed after seed.
+
+    Parameters
+    ----------
+    profile, dataset, seeds, **overrides
+        As in :meth:`fl_core.experiments.artifacts.Artifact.grid`.
+    """
+    make = Maker(profile, dataset, seeds, Options.of(**overrides))
+    return make.entries(make.columns, METHODS)
+
+
+def others(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of FedASMU and of the baselines that only the text reports, on the data set's first column."""
+    make = Maker(profile, dataset, seeds, Options.of(**overrides))
+    return make.entries(make.columns[:1], ("FedASMU", *EXTRA))
+
+
+def ablations(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of Figure 2: LeNet and CNN, if the data set has columns with them, else the first one."""
+    make = Maker(profile, dataset, seeds, Options.of(**overrides))
+    columns = [name for name in make.columns if COLUMNS[name].model in ("LeNet", "CNN")] or make.columns[:1]
+    return make.entries(columns, ("FedASMU", *ABLATIONS, "FedAvg"))
+
+
+def heuristics(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of FedASMU and of its fixed slots, on the data set's first column."""
+    make = Maker(profile, dataset, seeds, Options.of(**overrides))
+    return make.entries(make.columns[:1], ("FedASMU", *HEURISTICS))
+
+
+def sensitivity(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return FedASMU's runs with other trigger periods and learning rates, one changed at a time."""
+    make = Maker(profile, dataset, seeds, Options.of(**overrides))
+    name = make.columns[0]
+    changes: list[tuple[str | None, Any]] = [(None, None)]
+    changes += [("trigger_period", period) for period in make.scale.periods]
+    for rate, standard in zip(RATES[:3], COLUMNS[name].rates, strict=False):
+        changes += [(rate, standard * factor) for factor in make.scale.factors]
+    return [make.entry("FedASMU", name, seed, *change) for seed in make.seeds for change in changes]
+
+
+def conditions(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return the runs of Figure 7: other bandwidths, speeds and numbers of devices, beside the standard ones."""
+    make = Maker(profile, dataset, seeds, Options.of(**overrides), varied=True)
+    changes = [(None, None), *((what, value) for what, values in make.scale.conditions.items() for value in values)]
+    return [
+        make.entry(method, make.columns[0], seed, *change)
+        for seed in make.seeds
+        for change in changes
+        for method in make.scale.condition_methods
+    ]
+
+
+def variants(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return FedASMU's runs in the variants of :data:`VARIANTS`, beside the standard one."""
+    make = Maker(profile, dataset, seeds, Options.of(**overrides), varied=True)
+    changes = [(None, None), *(("variant", name) for name in VARIANTS)]
+    return [make.entry("FedASMU", make.columns[0], seed, *change) for seed in make.seeds for change in changes]
+
+
+def tuning(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return baselines with the values of :data:`TUNED`, beside the standard ones."""
+    make = Maker(profile, dataset, seeds, Options.of(**overrides), varied=True)
+    return [
+        make.entry(method, make.columns[0], seed, *change)
+        for seed in make.seeds
+        for method, (what, values) in TUNED.items()
+        for change in [(None, None), *((what, value) for value in values)]
+    ]
+
+
+GRIDS: dict[str, Callable[..., list[Entry]]] = {
+    each.__name__: each
+    for each in (comparison, others, ablations, heuristics, sensitivity, conditions, variants, tuning)
+}
+
+
+class Maker:
+    """Builds the entries of one profile, data set and choice of options."""
+
+    def __init__(
+        self, profile: str, dataset: str, seeds: Sequence[int] | None, chosen: Options, *, varied: bool = False
+    ) -> None:
+        self.dataset, self.options, self.scale = dataset, chosen, SCALES[profile]
+        self.columns = chosen.columns or columns_of(dataset)
+        few = varied or any(COLUMNS[name].dataset != "fashion-mnist" for name in self.columns)
+        self.seeds = tuple((self.scale.other_seeds if few else self.scale.seeds) if seeds is None else seeds)
+
+    def entries(self, columns: Sequence[str], methods: Sequence[str]) -> list[Entry]:
+        """Return standard runs, seed after seed."""
+        return [self.entry(method, name, seed) for seed in self.seeds for name in columns for method in methods]
+
+    def uploads(self, name: str) -> int:
+        """Return T of a column, in single uploads."""
+        own = self.scale.uploads if COLUMNS[name].dataset == "fashion-mnist" else self.scale.other_uploads
+        return self.options.uploads or own
+
+    def network(self, name: str) -> str:
+        """Return the network that is trained."""
+        column = COLUMNS[name]
+        whole = self.scale.whole or column.width == 1
+        return column.network if whole else f"{column.network}(width={column.width})"
+
+    def entry(self, method: str, name: str, seed: int, varied: str | None = None, value: Any = None) -> Entry:
+        """Return a run, in the standard setting or with a value that is varied."""
+        column, chosen = COLUMNS[name], self.options
+        devices = int(value) if varied == "devices" else 100
+        in_flight, uploads = devices // IN_FLIGHT, self.uploads(name)
+        settings: dict[str, Any] = {}
+        if varied == "variant":
+            settings = VARIANTS[value]
+        elif varied in RATES or varied in ("mu", "alpha", "buffer"):
+            settings = {varied: value}
+        algorithm, per_version = self.algorithm(method, column, uploads, in_flight, settings)
+        counted = "updates" if per_version == 1 else "uploads"
+        if method in SYNCHRONOUS:
+            counted, uploads = "updates", max(1, uploads // in_flight)
+        samples = column.samples * 100 / devices
+        most = min(self.scale.samples or samples, samples, samples if self.scale.whole else column.most_samples)
+        every = max(1, 10 // per_version)
+        whole = self.scale.whole
+        spec = RunSpec(
+            dataset=column.dataset if chosen.columns else self.dataset,
+            partition=Dirichlet(
+                alpha=chosen.dirichlet,
+                min_samples=MIN_SAMPLES,
+                below_minimum="top_up" if column.classes == 2 else "redraw",
+                train_fraction=most / samples,
+            ),
+            model=self.network(name),
+            initialisation="pytorch",
+            preprocessing={"resize": column.small_side} if column.small_side and not whole else {},
+            world=self.world(name, devices, varied, value),
+            algorithm=algorithm,
+            training=LocalTraining(
+                lr=chosen.lr or (column.lr if whole else column.small_lr or column.lr),
+                lr_decay=LR_DECAY ** (every * per_version / 10),
+                lr_decay_versions=every,
+                batch_size=BATCH,
+                epochs=chosen.epochs,
+            ),
+            budget=Budget(**{counted: uploads}),
+            evaluation=Evaluation(every_updates=every, test_samples=self.scale.test_samples),
+            seed=seed,
+        )
+        return Entry(spec, {"method": method, "column": name, "varied": varied, "value": value, "seed": seed})
+
+    def world(self, name: str, devices: int, varied: str | None, value: Any) -> World:
+        """Return the paper's world; a smaller network gets a link as much slower."""
+        column, chosen = COLUMNS[name], self.options
+        slower = value if varied == "bandwidth" else chosen.slower_network
+        given: dict[str, Any] = {}
+        network = self.network(name)
+        if network != column.network:
+            side = column.small_side
+            shape = (column.shape[0], side, side) if side else column.shape
+            bits = 32 * num_parameters(network, shape, column.classes) / (TRANSFER_SECONDS * slower)
+            given["network"] = Network(down_bits_per_second=bits, up_bits_per_second=bits)
+        if varied == "trigger_period":
+            given["trigger"] = Timed(period_seconds=value, per_tick=10, concurrency=devices // IN_FLIGHT)
+        return World.named(
+            "fedasmu",
+            devices=devices,
+            ratio=value if varied == "heterogeneity" else chosen.ratio,
+            slower_network=slower,
+            ticks=chosen.ticks,
+            epochs=chosen.epochs,
+            cell=name,
+            **given,
+        )
+
+    def algorithm(
+        self, method: str, column: Column, uploads: int, in_flight: int, changed: dict[str, Any]
+    ) -> tuple[Algorithm, int]:
+        """Return a method with its settings, and how many uploads make a version."""
+        rounds = {"clients_per_round": in_flight, **changed}
+        single = {"concurrency": in_flight, **changed}
+        match method:
+            case "FedAvg":
+                return FedAvg(**rounds, weighting="samples"), in_flight
+            case "FedProx":
+                return FedProx(**rounds), in_flight
+            case "MOON":
+                return MOON(**rounds), in_flight
+            case "FedDyn":
+                return FedDyn(**rounds), in_flight
+            case "FedAsync":
+                return FedAsync(**single, weight=Polynomial(a=0.5)), 1
+            case "ASO-Fed":
+                return ASOFed(**single), 1
+            case "FedSA":
+                return FedSA(**single, initial_versions=uploads // 5), 1
+            case "FedDelay":
+                return FedDelay(**single), 1
+            case "SyncDrop":
+                return SyncDrop(**single), 1
+            case "AsyncPart":
+                return AsyncPart(**single), 1
+            case "PORT":
+                return PORT(**single, min_uploads=BUFFER), BUFFER
+            case "FedBuff":
+                buffer = changed.get("buffer", BUFFER)
+                return FedBuff(**{**single, "buffer": buffer}), buffer
+        chosen = self.options
+        start = chosen.lambda_0
+        if start is None:
+            start = matched_lambda(uploads, in_flight)
+        settings: dict[str, Any] = {
+            "lambda_0": start,
+            "gamma_0": start,
+            "staleness_bound": chosen.staleness_bound,
+            "concurrency": in_flight,
+            **dict(zip(RATES, column.rates, strict=True)),
+            **changed,
+        }
+        if method == "slot 3":
+            return FedASMU(**settings, slot=3), 1
+        return FEDASMU[method](**settings), 1
