@@ -29,11 +29,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from fl_core.errors import RunError
-from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
+from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.history import TABLES
 from fl_core.runtime.kernel import Event, Kind, Process
+from fl_core.runtime.messages import Snapshot, Upload
 from fl_core.runtime.plain import DTYPES, Owned, Reader, Writer
-from fl_core.runtime.server import Program, ServerHandle
+from fl_core.runtime.programs import Program
+from fl_core.runtime.server import ServerHandle
 
 if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -14,6 +14,7 @@ from fl_core.errors import RunError
 from fl_core.runtime.executors import Ticket
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
 from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
+from fl_core.runtime.messages import Snapshot, Upload
 from fl_core.runtime.settings import LocalTraining
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Contrast, Correction, Objective
@@ -28,71 +29,6 @@ if TYPE_CHECKING:
 
 MOST_WINDOWS = 10_000
 """So many windows of availability may a device need for one activity."""
-
-
-class Snapshot(NamedTuple):
-    """A global model as it was handed to a device; nothing may change it.
-
-    Attributes
-    ----------
-    model : Tensor
-        ``[d]``, read only.
-    version : int
-        How many commits had happened.
-    """
-
-    model: Tensor
-    version: int
-
-
-class Upload:
-    """What has arrived at the server.
-
-    Attributes
-    ----------
-    device, task : int
-        Sender, and dispatch sequence number.
-    base_version : int
-        Version that the content was made from.
-    arrived_seconds : float
-        Virtual time of arrival.
-    num_samples, steps : int
-        The device's data size, and its local steps in this task.
-    loss : float
-        Mean local training loss.
-    payload : dict
-        The content by name; also reachable as attributes (``upload.model``).
-    """
-
-    __slots__ = (
-        "arrived_seconds", "base_version", "device", "loss", "num_samples", "payload", "server", "steps", "task",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        server: ServerHandle,
-        device: int,
-        task: int,
-        base_version: int,
-        arrived_seconds: float,
-        num_samples: int,
-        steps: int,
-        loss: float,
-        payload: dict[str, Any],
-    ) -> None:
-        self.server, self.device, self.task, self.base_version = server, device, task, base_version
-        self.arrived_seconds, self.num_samples, self.steps, self.loss = arrived_seconds, num_samples, steps, loss
-        self.payload = payload
-
-    @property
-    def staleness(self) -> int:
-        """Commits since the model it is based on was sent: 0 for a fresh upload, if used now."""
-        return self.server.iteration - self.base_version
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "payload" and name in self.payload:
-            return self.payload[name]
-        raise AttributeError(f"the upload of device {self.device} has no {name!r}; it has {sorted(self.payload)}")
 
 
 class DeviceHandle:
@@ -447,13 +383,16 @@ class DeviceHandle:
                 return
             payload = arrived
         self._sent = True
-        if self._seconds is not None:  # then the model that was sent is counted now
+        if self._seconds is not None:
+            # In a sampled timeline the dispatch is only a way of writing it down, so the model that was sent is
+            # counted now, together with the one that is received: two transfers per global epoch.
             self._server.counters["bytes_down"] -= self._saved_bytes
+            self._server.count_download()
         upload = Upload(
             self._server, self.id, self._task, based_on.version, run.kernel.now, self.num_samples, self._steps,
             self._loss, payload,
         )  # fmt: skip
-        self._server.deliver(upload, size, sampled=self._seconds is not None, sent=sent)
+        self._server.deliver(upload, size, sent)
         self._record()
 
     def _send_less(self, size: float) -> None:
@@ -566,11 +505,11 @@ class DeviceHandle:
         if crash is not None:
             self._log(crash[1], run.kernel.now)
             self._server.lose(self)
-            if self._reserved:
-                self._server.keep_away(self.id, crash[0].seconds)
-            if run.tracing and self._reserved and crash[0].seconds:
-                until = run.kernel.now + crash[0].seconds
-                run.trace(self._task, self.id, "down", run.kernel.now, until, self._trigger_snapshot.version)
+            if self._reserved and crash[0].seconds > 0:
+                run.keep_away(self.id, crash[0].seconds)
+                if run.tracing:
+                    until = run.kernel.now + crash[0].seconds
+                    run.trace(self._task, self.id, "down", run.kernel.now, until, self._trigger_snapshot.version)
             raise Crashed
         return run.executor.result(ticket or self._on_newest(job))
 

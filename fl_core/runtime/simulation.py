@@ -22,7 +22,8 @@ from fl_core.runtime.executors import Executor, Ticket, make_executor
 from fl_core.runtime.history import History, append
 from fl_core.runtime.kernel import Event, Kernel, Kind, Process, StopRun
 from fl_core.runtime.local import EvaluateJob, TrainJob
-from fl_core.runtime.server import Program, ServerHandle
+from fl_core.runtime.programs import Program
+from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.settings import Budget, Evaluation, LocalTraining, Warmup
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Task
