@@ -467,7 +467,7 @@ class Stored:
         handle = DeviceHandle(run, run.servers[server], device, trigger, task, snapshot, seconds, reserved)
         handle._journal = list(map(tuple, journal))
         # Results belong to the program, which may change them; global models are everybody's.
-        replay: Any = (tuple(v if type(v) is Snapshot else copy.deepcopy(v) for v in entry) for entry in journal)
+        replay = (tuple(v if type(v) is Snapshot else copy.deepcopy(v) for v in entry) for entry in journal)
         handle._replay, handle._resuming = deque(replay), True
         process = run.launch(handle)
         kernel._ready.pop()
