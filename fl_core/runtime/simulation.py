@@ -25,6 +25,7 @@ from fl_core.runtime.local import EvaluateJob, TrainJob
 from fl_core.runtime.programs import Program
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.settings import Budget, Evaluation, LocalTraining, Warmup
+from fl_core.runtime.state import restore
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Task
 from fl_core.world import World
@@ -169,7 +170,7 @@ class Simulation:
         stored = checkpoints.load() if checkpoints is not None else None
         with make_executor(executor, self.task, threads) as self.executor:
             if stored is not None:
-                stored.restore(self)
+                restore(self, stored)
             else:
                 self._begin()
             if checkpoints is not None:
