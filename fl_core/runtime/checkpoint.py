@@ -105,7 +105,7 @@ class Checkpoints:
         RunError
             If the state holds something that cannot be stored, or if the file cannot be written.
         """
-        run.collect()
+        run.measurements.collect()
         writer = Writer()
         text = writer.text(state_of(run))
         metadata = {"format": str(FORMAT), "identity": self.identity, "torch": torch.__version__}

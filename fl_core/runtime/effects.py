@@ -189,7 +189,7 @@ class Effects:
             self._log(crash[1], run.kernel.now)
             self._server.lose(self)
             if self._reserved and crash[0].seconds > 0:
-                run.keep_away(self.id, crash[0].seconds)
+                run.timers.keep_away(self.id, crash[0].seconds)
                 if run.tracing:
                     until = run.kernel.now + crash[0].seconds
                     run.trace(self._task, self.id, "down", run.kernel.now, until, self._trigger_snapshot.version)
@@ -274,4 +274,4 @@ class Effects:
     def _send_again(self, seconds: float, size: float, number: int) -> None:
         if not self._replay and not self._resuming:
             arguments = (self._server.number, self._task, self.id, size, number)
-            self._run.timer(seconds, Kind.ARRIVAL, self._task, "duplicate", *arguments)
+            self._run.timers.add(seconds, Kind.ARRIVAL, self._task, "duplicate", *arguments)

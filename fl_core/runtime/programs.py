@@ -122,7 +122,7 @@ class Waiting:
             if self._down:
                 self._wake_at(self.up_at, program, tolerance)
             else:
-                self._run.idle_tick()
+                self._run.timers.idle_tick()
                 if tolerance:
                     self._run.kernel.bring_forward(time + tolerance)
                 self._run.kernel.resume(program)

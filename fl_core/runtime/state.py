@@ -23,12 +23,13 @@ from fl_core.runtime.turns import alive, fingerprint
 
 if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
+    from fl_core.runtime.timers import Timers
 
 SERVER_FIELDS = (
     "version", "in_flight", "up_at", "failed_in_a_row", "changes", "_answered", "_committed_at", "_failed",
     "_missed", "_down",
 )  # fmt: skip
-RUN_FIELDS = ("version", "dispatched", "waits", "quiet", "ticks")
+RUN_FIELDS, TIMERS_FIELDS = ("version", "dispatched", "waits"), ("quiet", "ticks")
 UPLOAD_FIELDS = ("device", "task", "base_version", "arrived_seconds", "num_samples", "steps", "loss", "payload")
 
 
@@ -37,11 +38,11 @@ def state_of(run: Simulation) -> dict[str, Any]:
     kernel, history = run.kernel, run.history
     return {
         "clock": [kernel.now, kernel.events, kernel.scheduled],
-        "run": {name: getattr(run, name) for name in RUN_FIELDS},
+        "run": {name: getattr(_owner(run, name), name) for name in (*RUN_FIELDS, *TIMERS_FIELDS)},
         "wall_seconds": run.wall_before + time.perf_counter() - run.wall_start,
         "history": {name: getattr(history, name) for name in TABLES},
         "away": sorted(run.away),
-        "timers": [[*key, *_event(event)] for key, event in run.timers.items()],
+        "timers": [[*key, *_event(event)] for key, event in run.timers.events.items()],
         "servers": [_server(server) for server in run.servers],
         "devices": {
             device: Owned("device.state", state, f" of device {device}")
@@ -67,7 +68,7 @@ def restore(run: Simulation, state: dict[str, Any]) -> None:
     """
     kernel = run.kernel
     for name, value in state["run"].items():
-        setattr(run, name, value)
+        setattr(_owner(run, name), name, value)
     run.wall_before = state["wall_seconds"]
     for name, table in state["history"].items():
         setattr(run.history, name, table)
@@ -77,7 +78,7 @@ def restore(run: Simulation, state: dict[str, Any]) -> None:
     run.device_state = {device: kept for device, kept in state["devices"].items() if device not in shared}
     run.servers = [_restored_server(run, number, stored) for number, stored in enumerate(state["servers"])]
     for *key, when, kind, order, place in state["timers"]:
-        run.put_timer(tuple(key), (when, Kind(kind), order, place))
+        run.timers.put(tuple(key), (when, Kind(kind), order, place))
     for record in state["programs"]:
         _revive_program(run, *record)
     for record in state["tasks"]:
@@ -86,6 +87,10 @@ def restore(run: Simulation, state: dict[str, Any]) -> None:
         _refill(run, device, state["devices"].get(device))
     kernel.now, kernel.events, kernel.scheduled = state["clock"]
     kernel.current = None
+
+
+def _owner(run: Simulation, field: str) -> Simulation | Timers:
+    return run.timers if field in TIMERS_FIELDS else run
 
 
 def _server(server: ServerHandle) -> dict[str, Any]:
