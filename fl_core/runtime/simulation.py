@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fl_core.errors import SpecError
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.edge import Cluster
 from fl_core.runtime.executors import Executor, make_executor
@@ -28,7 +29,7 @@ from fl_core.runtime.settings import Budget, Evaluation, LocalTraining, Warmup
 from fl_core.runtime.state import restore
 from fl_core.runtime.timers import Timers
 from fl_core.streams import stream
-from fl_core.tasks import POOLED, Task
+from fl_core.tasks import POOLED, LayeredWorkspace, Task
 from fl_core.world import World
 from fl_core.world.faults import Fault
 
@@ -116,7 +117,10 @@ class Simulation:
     @cached_property
     def hidden_units(self) -> tuple[Units, ...]:
         """Units of the model that a smaller one can do without, by layer."""
-        return self.task.workspace().hidden_units()  # type: ignore[attr-defined]
+        space = self.task.workspace()
+        if not isinstance(space, LayeredWorkspace):
+            raise SpecError(f"{type(self.task).__name__} does not say which hidden units its models have")
+        return space.hidden_units()
 
     @property
     def server(self) -> ServerHandle:
