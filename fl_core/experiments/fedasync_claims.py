@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from fl_core.algorithms import FedAsync
-from fl_core.experiments.claims import Check, Claim, Comparison, register
+from fl_core.experiments.claims import Check, Comparison, add_claim
 from fl_core.experiments.fedasync_curves import alphas, area, oscillation, sweep_values
 from fl_core.experiments.fedasync_grid import ADAPTIVE
 from fl_core.experiments.study import Study
@@ -231,18 +232,7 @@ def _both(axis: str) -> Callable[[Study], list[Comparison]]:
     ]
 
 
-def _add(
-    number: str,
-    source: str,
-    statement: str,
-    test: str,
-    judge: Callable[[Study], Sequence[Comparison | Check]],
-    fragile: bool = False,
-    exact: bool = False,
-) -> None:
-    register(Claim(f"FEDASYNC-{number}", statement, source, test, judge, fragile, exact))
-
-
+_add = partial(add_claim, "FEDASYNC")
 _add("C01", "Fig. 2", "With little staleness FedAsync converges as fast as SGD per gradient.",
      "area(FedAsync, small K, best α) ≤ 1.15 area(SGD)", as_fast_as_sgd)  # fmt: skip
 _add("C02", "Fig. 2", "With little staleness FedAsync converges faster than FedAvg per gradient.",

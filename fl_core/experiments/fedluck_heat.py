@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from fl_core.algorithms import FedPer
-from fl_core.experiments.fedluck_grid import setup_of
+from fl_core.experiments.fedluck_setups import setup_of
 from fl_core.experiments.fedluck_theory import mean_factor
 from fl_core.experiments.study import Study
 
