@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from fl_core.errors import unknown
+from fl_core.errors import SpecError, unknown
 
 if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle, ServerHandle
@@ -34,7 +34,7 @@ class Algorithm(BaseModel):
 
     async def updater(self, server: ServerHandle) -> None:
         """Turn uploads into a new global model, once; repeated until the run ends."""
-        raise NotImplementedError
+        raise self._lacks("updater(self, server)", "it is what makes new global models")
 
     async def device(self, device: DeviceHandle) -> None:
         """Do what a triggered device does: by default download, train, upload the model (FA-4)."""
@@ -44,7 +44,7 @@ class Algorithm(BaseModel):
 
     def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> Any:
         """Return what the server says when `device` asks (``device.ask(question)``); it may read ``server.state``."""
-        raise NotImplementedError
+        raise self._lacks("answer(self, server, device, question)", "its device program asks the server")
 
     def most_in_flight(self) -> int | None:
         """Return how many devices the algorithm needs at once, so that a world that is too small is refused."""
@@ -53,6 +53,9 @@ class Algorithm(BaseModel):
     def mini_batches(self, devices: Devices, seconds: float) -> float | None:
         """Return about how many are trained on in `seconds` of virtual time, for estimates of cost; None: unknown."""
         return None
+
+    def _lacks(self, method: str, why: str) -> SpecError:
+        return SpecError(f"algorithm {type(self).__name__} must define {method}: {why}")
 
 
 ALGORITHMS: dict[str, type[Algorithm]] = {}

@@ -34,6 +34,8 @@ def dress(nb: Any, name: str, parameters: Mapping[str, Parameter], given: Mappin
         cell.metadata.pop("execution", None)
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.metadata["tags"] = ["injected-parameters", "remove-cell"]
+        if cell.get("outputs"):
+            cell.outputs = _joined(cell.outputs)
     nb.cells = [part for cell in nb.cells for part in _only_the_figure(cell)]
     nb.cells.insert(_behind_title(nb, name), _cell(run_box(name, parameters, given)))
 
@@ -89,6 +91,18 @@ def _shown(parameter: Parameter) -> str:
 
 def _escape(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Join what a cell printed in several goes; a piece of nothing but blanks would be an empty block on the page."""
+    found: list[Any] = []
+    for out in outputs:
+        before = found[-1] if found else None
+        if before is not None and out.output_type == before.output_type == "stream" and out.name == before.name:
+            before.text += out.text
+        else:
+            found.append(out)
+    return [out for out in found if out.output_type != "stream" or out.text.strip()]
 
 
 def _only_the_figure(cell: Any) -> list[Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fl_core.experiments.claims import Check, Claim, Comparison, register
+from fl_core.algorithms import FedAsync
+from fl_core.experiments.claims import Check, Comparison, add_claim
 from fl_core.experiments.fedasync_curves import alphas, area, oscillation, sweep_values
 from fl_core.experiments.fedasync_grid import ADAPTIVE
 from fl_core.experiments.study import Study
@@ -74,17 +76,18 @@ def hinge_is_plain(study: Study) -> list[Check]:
     small, found = staleness(study, SMALL), []
     others = study.select(role="identity") + study.select(role="curve", method=f"{PLAIN}+Hinge", max_staleness=small)
     for entry, result in others:
-        if small > entry.spec.algorithm.weight.b:  # type: ignore[attr-defined]
+        method = entry.spec.algorithm
+        assert isinstance(method, FedAsync)
+        assert isinstance(method.weight, Hinge)
+        if small > method.weight.b:
             continue  # the hinge bends inside the pool, so nothing needs to be equal
         labels = {name: entry.labels[name] for name in ("alpha", "max_staleness", "seed")}
         for _, plain in study.select(role="curve", method=PLAIN, **labels):
             equal = result.history.evaluations == plain.history.evaluations and (
                 result.provenance["model_sha256"] == plain.provenance["model_sha256"]
             )
-            weight: Hinge = entry.spec.algorithm.weight  # type: ignore[attr-defined]
-            convention = entry.spec.algorithm.convention  # type: ignore[attr-defined]
             where = f"α = {labels['alpha']:g}, seed {labels['seed']}"
-            name = f"a = {weight.a:g}, {convention.replace('_', ' ')}, {where}"
+            name = f"a = {method.weight.a:g}, {method.convention.replace('_', ' ')}, {where}"
             found.append(Check(name, equal, "bitwise equal"))
     return found
 
@@ -229,18 +232,7 @@ def _both(axis: str) -> Callable[[Study], list[Comparison]]:
     ]
 
 
-def _add(
-    number: str,
-    source: str,
-    statement: str,
-    test: str,
-    judge: Callable[[Study], Sequence[Comparison | Check]],
-    fragile: bool = False,
-    exact: bool = False,
-) -> None:
-    register(Claim(f"FEDASYNC-{number}", statement, source, test, judge, fragile, exact))
-
-
+_add = partial(add_claim, "FEDASYNC")
 _add("C01", "Fig. 2", "With little staleness FedAsync converges as fast as SGD per gradient.",
      "area(FedAsync, small K, best α) ≤ 1.15 area(SGD)", as_fast_as_sgd)  # fmt: skip
 _add("C02", "Fig. 2", "With little staleness FedAsync converges faster than FedAvg per gradient.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from fl_core.algorithms import FedAsync
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 
@@ -169,9 +170,10 @@ def oscillation(study: Study, method: str, **labels: object) -> dict[int, float]
     """Return by seed the mean absolute change of test accuracy between evaluations, before alpha decays."""
     found = {}
     for seed, runs in runs_by_seed(study, method, **labels).items():
-        before = runs[0][0].spec.algorithm.step_epoch  # type: ignore[attr-defined]
+        algorithm = runs[0][0].spec.algorithm
+        assert isinstance(algorithm, FedAsync)
         curve = seed_curve(runs)
-        accuracy = curve.loc[curve["version"] <= before, "test_accuracy"]
+        accuracy = curve.loc[curve["version"] <= algorithm.step_epoch, "test_accuracy"]
         found[seed] = float(accuracy.diff().abs().mean())
     return found
 

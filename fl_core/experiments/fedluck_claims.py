@@ -1,97 +1,29 @@
-"""FedLuck's claims about runs, with the specification's rule: a 95 % bootstrap interval over seeds.
+"""FedLuck's claims, and the tests of those about runs.
 
-A study is one task, so statements about the paper's three tasks are judged on the targets of one of them. A target
-that a baseline does not reach counts with the length of its run, which can only favour the baseline; a pair of which
-too little is known is left out.
+A study is one task, so statements about the paper's three tasks are judged on the targets of one of them. What
+formulas decide is in :mod:`fl_core.experiments.fedluck_theory_claims`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
-import pandas as pd
 
-from fl_core.experiments.claims import CONFIDENCE, Check, Claim, Comparison, register
-from fl_core.experiments.fedluck_curves import Reached, compared, final_accuracy, planned_rounds, reach
-from fl_core.experiments.fedluck_grid import BASELINES, SINGLE, setup_of
+from fl_core.experiments import fedluck_theory_claims as theory
+from fl_core.experiments.claims import Check, Comparison, add_claim
+from fl_core.experiments.fedluck_curves import compared, planned_rounds
+from fl_core.experiments.fedluck_grid import BASELINES, SINGLE
 from fl_core.experiments.fedluck_heat import edge_share, factor_correlation, spread_of_rounds
+from fl_core.experiments.fedluck_margins import Bootstrapped, final, mean, pairs, reached, reductions
 from fl_core.experiments.fedluck_printed import number
-from fl_core.experiments.fedluck_theory import TASKS, alpha_moves_steps_only, bounds_on_toys, decoded_topk, speeds
+from fl_core.experiments.fedluck_setups import setup_of
 from fl_core.experiments.study import Study
-from fl_core.formulas.fedluck_optimum import joint_optimum
-from fl_core.formulas.fedluck_theory import Moments, corollary1_rates, printed_corollary1_terms, q_local
 
-EXACT_UP_TO = 5
-"""Seeds up to which all resamples are enumerated; of more, 20,000 are drawn."""
 POINT = 0.01
 """Of accuracy."""
-
-
-@dataclass(frozen=True)
-class Bootstrapped(Comparison):
-    """A comparison whose interval is the bootstrap's, over the seeds' paired margins."""
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The percentile interval of the mean margin, shifted and scaled to the ratio as in the base class."""
-        left, right = self._pairs()
-        if len(left) < 2 or not right.mean():
-            return float("nan"), float("nan")
-        low, high = bootstrap(left - self.bound * right)
-        return self.bound + low / float(right.mean()), self.bound + high / float(right.mean())
-
-
-def bootstrap(values: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % percentile interval of the mean of `values` ``[n]`` under resampling with replacement."""
-    n = len(values)
-    if n <= EXACT_UP_TO:
-        rows = np.array(list(itertools.product(range(n), repeat=n)))
-    else:
-        rows = np.random.default_rng(0).integers(n, size=(20_000, n))
-    means, tail = values[rows].mean(axis=1), (1 - CONFIDENCE) / 2
-    return float(np.quantile(means, tail, method="lower")), float(np.quantile(means, 1 - tail, method="higher"))
-
-
-def reached(study: Study, method: str, partition: str, target: float) -> dict[int, Reached]:
-    """Return by seed when a method first has an accuracy."""
-    return {seed: reach(*run, target) for seed, run in compared(study, method, partition).items()}
-
-
-def pairs(
-    study: Study, left: str, right: str, partition: str, target: float, what: str
-) -> tuple[dict[int, float], dict[int, float]]:
-    """Return `what` ("seconds" or "gigabytes") that two methods need to a target, by seed, where it can be compared.
-
-    A method that does not reach it counts with the end of its run, unless the other one may have needed more.
-    """
-    ours, theirs = (reached(study, method, partition, target) for method in (left, right))
-    found: tuple[dict[int, float], dict[int, float]] = ({}, {})
-    for seed in ours.keys() & theirs.keys():
-        a, b = ours[seed], theirs[seed]
-        known = (a.reached or b.reached) and (a.reached or getattr(b, what) <= getattr(a, what))
-        known &= b.reached or getattr(a, what) <= getattr(b, what)
-        if known:
-            found[0][seed], found[1][seed] = getattr(a, what), getattr(b, what)
-    return found
-
-
-def reductions(study: Study, partition: str, what: str) -> pd.DataFrame:
-    """Return 1 - FedLuck / baseline by target, baseline and seed: the part that FedLuck saves of `what`."""
-    rows = []
-    for target in setup_of(study.dataset).targets[partition]:
-        for method in BASELINES:
-            ours, theirs = pairs(study, "FedLuck", method, partition, target, what)
-            rows += [(target, method, seed, 1 - ours[seed] / theirs[seed]) for seed in ours if theirs[seed]]
-    return pd.DataFrame(rows, columns=["target", "method", "seed", "saved"])
-
-
-def final(study: Study, method: str, partition: str = "iid") -> dict[int, float]:
-    """Return a method's accuracy at the horizon by seed."""
-    return {seed: final_accuracy(study, *run) for seed, run in compared(study, method, partition).items()}
 
 
 def first_at_every_target(what: str, partition: str) -> Callable[[Study], list[Comparison]]:
@@ -103,7 +35,7 @@ def first_at_every_target(what: str, partition: str) -> Callable[[Study], list[C
             rivals = {m: pairs(study, "FedLuck", m, partition, target, what) for m in BASELINES}
             rivals = {m: sides for m, sides in rivals.items() if sides[0]}
             if rivals:
-                best = min(rivals, key=lambda m: _mean(rivals[m][1]))
+                best = min(rivals, key=lambda m: mean(rivals[m][1]))
                 found.append(Bootstrapped(f"{100 * target:.0f} %, best baseline {best}", *rivals[best]))
         return found
 
@@ -166,7 +98,7 @@ def often_least_traffic(study: Study) -> list[Comparison]:
         rivals = {m: sides for m, sides in rivals.items() if sides[0]}
         if not rivals:
             continue
-        best = min(rivals, key=lambda m: _mean(rivals[m][1]))
+        best = min(rivals, key=lambda m: mean(rivals[m][1]))
         found.append(Bootstrapped(f"{100 * target:.0f} %, least of the others {best}", *rivals[best], bound=1.5))
         for seed in compared(study, "FedLuck", "iid"):
             won = all(ours[seed] <= theirs[seed] for ours, theirs in rivals.values() if seed in ours)
@@ -213,7 +145,7 @@ def competitive_at_the_end(study: Study) -> list[Comparison]:
     ours = {seed: accuracy + POINT for seed, accuracy in final(study, "FedLuck").items()}
     if not ours or not rivals:
         return []
-    best = max(rivals, key=lambda m: _mean(rivals[m]))
+    best = max(rivals, key=lambda m: mean(rivals[m]))
     return [Bootstrapped(f"best baseline {best}", ours, rivals[best], above=True)]
 
 
@@ -265,123 +197,16 @@ def _less(
     return list(found)
 
 
-def _mean(values: Mapping[int, float]) -> float:
-    return float(np.mean(list(values.values())))
-
-
-# What formulas decide
-
-
-def theorem_1_bounds(study: Study) -> list[Check]:
-    """FEDLUCK-C01."""
-    found = []
-    for bound, own in bounds_on_toys().groupby("bound", sort=False)["ratio"]:
-        where = "0.6 ≤ η k ≤ 1.4" if bound == "Theorem 1" else "η k ≤ 0.3, where Theorem 1 is void"
-        detail = f"{len(own)} problems, {where}: measured at most {own.max():.2g} of the bound"
-        found.append(Check(str(bound), bool((own <= 1).all()), detail))
-    return found
-
-
-def corollary_stays_in_the_window(study: Study) -> list[Check]:
-    """FEDLUCK-C02."""
-    rounds, delta, found = np.geomspace(1, 1e6, 601), 0.1, []
-    for k in (1, 5, 10, 20):
-        q = q_local(corollary1_rates(k, rounds, delta).local_lr, k)
-        inside = rounds[q > 0]
-        last = f"up to T = {inside.max():.0f}" if len(inside) else "for no T"
-        found.append(Check(f"k = {k}", bool((q > 0).all()), f"Q > 0 {last} of 1,000,000"))
-    return found
-
-
-def third_term_dominates(study: Study) -> list[Check]:
-    """FEDLUCK-C03: the exponents of T and k in the three terms of (13), with τ fixed."""
-    moments = Moments(0.3, 0.2, 0.5)
-
-    def slopes(**longer: tuple[float, float]) -> list[float]:
-        """Return the exponents of the three terms in the quantity that is given as a range."""
-        [(name, ends)] = longer.items()
-        settings: dict[str, Any] = {"local_steps": 10, "num_rounds": 1e6, "compression_rate": 0.1, "max_staleness": 2}
-        before, after = (np.array(printed_corollary1_terms(2.0, moments, **{**settings, name: end})) for end in ends)
-        return (np.log(after / before) / np.log(ends[1] / ends[0])).round(6).tolist()
-
-    found = []
-    for name, ends in (("num_rounds", (1e6, 1e8)), ("local_steps", (10, 100))):
-        exponents = slopes(**{name: ends})
-        letter = {"num_rounds": "T", "local_steps": "k"}[name]
-        holds = exponents[2] > max(exponents[:2])
-        found.append(Check(f"in {letter}", holds, f"exponents of {letter} in the terms: {_listed(exponents)}"))
-    return found
-
-
-def transfer_over_step(study: Study) -> list[Check]:
-    """FEDLUCK-C19."""
-    found = []
-    for cell, (title, _) in TASKS.items():
-        alpha, beta = speeds(cell)
-        ratio = beta / alpha
-        inside = int(((ratio >= 10) & (ratio <= 100)).sum())
-        detail = (
-            f"β/α from {ratio.min():.1f} to {ratio.max():.1f}; {inside} of {len(ratio)} devices between 10 and 100"
-        )
-        found.append(Check(title, inside == len(ratio), detail))
-    return found
-
-
-def both_resources_decide(study: Study) -> list[Check]:
-    """FEDLUCK-C20."""
-    alpha, steps, delta = alpha_moves_steps_only()
-    ratios = np.array([4.0, 6.0, 8.0])
-    by_link = joint_optimum(ratios).compression_rate
-    return [
-        Check(
-            "k* depends on both",
-            bool((np.diff(steps) < 0).all()),
-            f"steps {_listed(steps.tolist())} at α = {_listed(alpha.tolist())} s",
-        ),
-        Check(
-            "δ* does not depend on α",
-            float(np.ptp(delta)) < 1e-3 * float(delta.mean()),
-            f"δ from {delta.min():.5f} to {delta.max():.5f}",
-        ),
-        Check("δ* depends on β/T̃", bool((np.diff(by_link) < 0).all()), f"δ {_listed(np.round(by_link, 4).tolist())}"),
-    ]
-
-
-def table_1_follows_from_the_world(study: Study) -> list[Check]:
-    """FEDLUCK-C21."""
-    table = decoded_topk()
-    found = []
-    for task, own in table.groupby("task", sort=False):
-        same = sum(int((own[f"printed {unit}"] == own[f"computed {unit}"]).sum()) for unit in ("seconds", "GB"))
-        found.append(Check(str(task), same == 2 * len(own), f"{same} of {2 * len(own)} numbers equal as printed"))
-    return found
-
-
-def _listed(numbers: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in numbers)
-
-
-def _add(
-    number: str,
-    source: str,
-    statement: str,
-    test: str,
-    judge: Callable[[Study], Sequence[Comparison | Check]],
-    fragile: bool = False,
-    exact: bool = False,
-    computed: bool = False,
-) -> None:
-    register(Claim(f"FEDLUCK-{number}", statement, source, test, judge, fragile, exact, computed))
-
-
+_add = partial(add_claim, "FEDLUCK")
 _add("C01", "Theorem 1", "The theorem bounds the mean squared gradient.",
      "measured ≤ (12) inside its window, and ≤ (L-b) for small steps, on random log-cosh problems",
-     theorem_1_bounds, exact=True, computed=True)  # fmt: skip
+     theory.theorem_1_bounds, exact=True, computed=True)  # fmt: skip
 _add("C02", "Corollary 1", "With its learning rates the bound falls as 1/√T.",
-     "Q > 0, which Theorem 1 needs, for all T up to 1,000,000", corollary_stays_in_the_window,
+     "Q > 0, which Theorem 1 needs, for all T up to 1,000,000", theory.corollary_stays_in_the_window,
      exact=True, computed=True)  # fmt: skip
 _add("C03", "(13)", "The third term has the highest order of influence.",
-     "its exponents of T and of k are the largest", third_term_dominates, exact=True, computed=True)  # fmt: skip
+     "its exponents of T and of k are the largest", theory.third_term_dominates,
+     exact=True, computed=True)  # fmt: skip
 _add("C04", "(7)", "A device's staleness is constant: its job's length in periods, rounded up.",
      "every recorded staleness equals ⌈d/T̃⌉", staleness_is_the_ceiling, exact=True)  # fmt: skip
 _add("C05", "Fig. 1", "Too large and too small k and δ both hurt; an efficient setting lies between.",
@@ -423,10 +248,10 @@ _add("C17b", "Table 2 (ours)", "Opt. CR is the row that fixes the compression ra
 _add("C18", "Fig. 2", "Final accuracy stays competitive.",
      "accuracy(FedLuck) + 0.01 ≥ accuracy(best baseline) at the horizon", competitive_at_the_end)  # fmt: skip
 _add("C19", "introduction", "Sending a model takes 10 to 100 times a local step.",
-     "10 ≤ β/α ≤ 100 for every device of the three worlds", transfer_over_step,
+     "10 ≤ β/α ≤ 100 for every device of the three worlds", theory.transfer_over_step,
      exact=True, computed=True)  # fmt: skip
 _add("C20", "(15)", "A device's best (k, δ) follows from computing and network together.",
-     "k* changes with α, δ* does not, and changes with β/T̃", both_resources_decide,
+     "k* changes with α, δ* does not, and changes with β/T̃", theory.both_resources_decide,
      exact=True, computed=True)  # fmt: skip
 _add("C21", "Table 1 (ours)", "FedAvg+Topk's numbers follow from the world alone.",
-     "18 of 18 equal after rounding", table_1_follows_from_the_world, exact=True, computed=True)  # fmt: skip
+     "18 of 18 equal after rounding", theory.table_1_follows_from_the_world, exact=True, computed=True)  # fmt: skip

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fl_core.experiments.fedluck_grid import setup_of
+from fl_core.algorithms import FedPer
+from fl_core.experiments.fedluck_setups import setup_of
 from fl_core.experiments.fedluck_theory import mean_factor
 from fl_core.experiments.study import Study
 
@@ -28,8 +29,9 @@ def rounds(study: Study) -> pd.DataFrame:
     for entry, result in study.select(role="heat map"):
         labels, table = entry.labels, result.history.evaluations
         at = np.flatnonzero(np.array(table["test_accuracy"]) >= labels["target"])
-        period = entry.spec.algorithm.period_seconds  # type: ignore[attr-defined]
-        factor = _factor(setup_of(study.dataset).cell, labels["steps"], labels["delta"], period)
+        method = entry.spec.algorithm
+        assert isinstance(method, FedPer)
+        factor = _factor(setup_of(study.dataset).cell, labels["steps"], labels["delta"], method.period_seconds)
         found = {name: labels[name] for name in ("seed", "steps", "delta", "target")}
         rows.append(found | {"rounds": float(table["version"][at[0]]) if len(at) else np.nan, "factor": factor})
     return pd.DataFrame(rows)
@@ -64,7 +66,8 @@ def edge_share(study: Study, axis: str) -> dict[int, float]:
 def spread_of_rounds(study: Study) -> tuple[dict[int, float], dict[int, float]]:
     """Return most and fewest rounds by seed, over the cells that get there."""
     reached = {seed: t.to_numpy()[np.isfinite(t.to_numpy())] for seed, t in _by_seed(study).items()}
-    return tuple({s: float(end(v)) for s, v in reached.items() if len(v)} for end in (np.max, np.min))  # type: ignore[return-value]
+    most, fewest = ({s: float(end(v)) for s, v in reached.items() if len(v)} for end in (np.max, np.min))
+    return most, fewest
 
 
 def factor_correlation(study: Study) -> dict[int, float]:

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from fl_core.datasets import load_dataset
-from fl_core.experiments.fedluck_claims import bootstrap, final, reached, reductions
 from fl_core.experiments.fedluck_curves import compared, size_factor
 from fl_core.experiments.fedluck_grid import (
     BASELINES,
@@ -25,9 +24,10 @@ from fl_core.experiments.fedluck_grid import (
     Maker,
     Options,
     num_parameters,
-    setup_of,
 )
+from fl_core.experiments.fedluck_margins import bootstrap, final, reached, reductions
 from fl_core.experiments.fedluck_printed import ROWS, SWAPPED, number, printed
+from fl_core.experiments.fedluck_setups import setup_of
 from fl_core.experiments.fedluck_theory import TASKS, speeds
 from fl_core.experiments.study import Study
 from fl_core.formulas.fedluck_accounting import BYTES_PER_GB

@@ -10,8 +10,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from fl_core.experiments.fedluck_grid import SETUPS, Setup
 from fl_core.experiments.fedluck_printed import number
+from fl_core.experiments.fedluck_setups import SETUPS, Setup
 from fl_core.formulas.compression import kept_count, top_k_indices
 from fl_core.formulas.fedluck import job_seconds, key_convergence_factor, rounds_per_job
 from fl_core.formulas.fedluck_accounting import (

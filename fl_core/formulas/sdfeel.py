@@ -2,8 +2,8 @@
 
 Source: Sun, Shao, Mao & Zhang, "Asynchronous Semi-Decentralized Federated Edge Learning for Heterogeneous Clients"
 (IEEE ICC 2022); (n) are its equations, E-n, D-n and section numbers those of this project's specification. Graphs,
-constant matrices and the consensus phase are in `sdfeel_graphs`, clocks and latency in `sdfeel_system`, the theorem
-in `sdfeel_theory`, test problems in `sdfeel_toys`.
+constant matrices and the consensus phase are in `sdfeel_graphs`, clocks and latency in `sdfeel_system`, Lemma 2 in
+`sdfeel_lemmas`, the theorem in `sdfeel_theory`, test problems in `sdfeel_toys`.
 
 Symbols: m-hat_i `weights` (share of a client in its cluster), m-tilde_d `cluster_weight` (share of a cluster in all
 data), tau_i `steps`, y^(d) `server_model`, delta^(j) `staleness`, psi `discount`. A mixing matrix P has a row for

@@ -1,8 +1,9 @@
-"""Lemmas 2 and 3 and Theorem 1 of asynchronous SD-FEEL as numbers, as printed and as they follow; what replaces them.
+"""Lemma 3 and Theorem 1 of asynchronous SD-FEEL as numbers, as printed and as they follow, and what replaces them.
 
-Source: Sun et al. (IEEE ICC 2022), Eqs. 12 to 16; E-n and D-n are those of this project's specification. "derived"
+Source: Sun et al. (IEEE ICC 2022), Eqs. 13 to 16; E-n and D-n are those of this project's specification. "derived"
 constants follow the steps of the paper's own sketch; Lemma 2 and Theorem 1 hold only for the objective that the
-algorithm really minimises (E-10, E-11, D11), with :func:`lemma2_bound` and :func:`surrogate_bound`.
+algorithm really minimises (E-10, E-11, D11), with :func:`~fl_core.formulas.sdfeel_lemmas.lemma2_bound` and
+:func:`surrogate_bound`.
 
 Symbols: eta `lr`, L `smoothness`, tau_max and tau_min `tau_max`, `tau_min` (their ratio `gap` stands for H, E-09),
 x = eta^2 L^2 U_2, sigma^2 `noise`, kappa^2 `dissimilarity`, sum_i m_i^2 `square_weights`, rho_{s,k-1} the distance
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fl_core.formulas.checks import require
+from fl_core.formulas.sdfeel_lemmas import step_ratio
 
 Variant = Literal["derived", "printed"]
 
@@ -253,7 +255,7 @@ def theorem1_bound(
     ValueError
         tau_min or K is out of range.
     """
-    gap = _ratio(tau_max, tau_min)
+    gap = step_ratio(tau_max, tau_min)
     return surrogate_bound(
         found,
         lr=lr,
@@ -293,7 +295,7 @@ def surrogate_bound(
     ValueError
         As there.
     """
-    gap = _ratio(tau_max, tau_min)
+    gap = step_ratio(tau_max, tau_min)
     require(num_iterations >= 1, "num_iterations", num_iterations, ">= 1")
     require(effective_steps > 0, "effective_steps", effective_steps, "> 0")
     return BoundTerms(
@@ -302,98 +304,6 @@ def surrogate_bound(
         found.A * noise / found.U1,
         found.B * dissimilarity / found.U1,
     )
-
-
-def printed_lemma2_bound(
-    *,
-    lr: Any,
-    smoothness: Any,
-    tau_max: Any,
-    tau_min: Any,
-    gradient: Any,
-    delayed: Any,
-    error: Any,
-    noise: Any = 0.0,
-    square_weights: Any = 0.0,
-) -> Any:
-    """Return the right side of Lemma 2, Eq. 12, as printed; false if effective step counts differ (E-10).
-
-    Parameters
-    ----------
-    lr, smoothness, tau_max, tau_min : float
-    gradient : float
-        E ‖grad F(y-bar_k)‖².
-    delayed : float
-        J_k, the mean square of the delayed gradients' data-weighted mean.
-    error : float
-        The mean squared distance of the two.
-    noise, square_weights : float, optional
-        sigma^2 and sum_i m_i^2.
-    """
-    gap = _ratio(tau_max, tau_min)
-    return (
-        -lr * tau_min * gradient / 2
-        - lr / 2 * (tau_min - lr * smoothness * tau_max**2) * delayed
-        + lr**2 * smoothness * tau_max * gap * square_weights * noise / 2
-        + lr * tau_min * error / 2
-    )
-
-
-def lemma2_bound(
-    *,
-    lr: Any,
-    smoothness: Any,
-    tau_max: Any,
-    tau_min: Any,
-    effective_steps: Any,
-    gradient: Any,
-    delayed: Any,
-    error: Any,
-    noise: Any = 0.0,
-    square_weights: Any = 0.0,
-) -> Any:
-    """Return the bound on the change of the surrogate objective that replaces Lemma 2 (D11).
-
-    Parameters
-    ----------
-    lr, smoothness, tau_max, tau_min : float
-    effective_steps : float
-        tau_eff = sum_d m-tilde_d tau-bar_d.
-    gradient, delayed, error : float
-        As in :func:`printed_lemma2_bound`, of the surrogate objective: means weighted by m-tilde_d tau-bar_d.
-    noise, square_weights : float, optional
-    """
-    gap = _ratio(tau_max, tau_min)
-    return (
-        -lr * effective_steps * gradient / 2
-        - lr * effective_steps * (1 - lr * smoothness * effective_steps) * delayed / 2
-        + lr**2 * smoothness * tau_max * gap * square_weights * noise / 2
-        + lr * effective_steps * error / 2
-    )
-
-
-def local_drift_bound(lr: Any, smoothness: Any, steps: Any, noise: Any, gradient: Any) -> Any:
-    """Return a bound on the mean of E ‖y - w_l‖² over the tau local steps of one client (D6).
-
-    Parameters
-    ----------
-    lr, smoothness : float
-    steps : int
-        tau >= 1, with eta² L² tau (tau - 1) < 1/2.
-    noise : float
-        sigma^2.
-    gradient : float
-        ‖grad F_i(y)‖² at the start.
-
-    Raises
-    ------
-    ValueError
-        The step size is too large for that many steps.
-    """
-    U2 = steps * (steps - 1)
-    x = lr**2 * smoothness**2 * U2
-    require(1 - 2 * x > 0, "lr", lr, "small enough: eta² L² tau (tau - 1) < 1/2")
-    return (lr**2 * noise * (steps - 1) + 2 * lr**2 * U2 * gradient) / (1 - 2 * x)
 
 
 def surrogate_weights(
@@ -412,9 +322,3 @@ def surrogate_weights(
     if cluster_weight is not None:
         pace = pace * np.asarray(cluster_weight, dtype=float)
     return pace / pace.sum()
-
-
-def _ratio(tau_max: Any, tau_min: Any) -> Any:
-    require(tau_min > 0, "tau_min", tau_min, "> 0")
-    require(tau_max >= tau_min, "tau_max", tau_max, f">= tau_min = {tau_min}")
-    return tau_max / tau_min

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fl_core.errors import RunError
-from fl_core.runtime.device import Snapshot
 from fl_core.runtime.local import Gradient, Peek, Trained
+from fl_core.runtime.messages import Snapshot
 
 LONG = 32
 """A list with at least so many numbers of one type is stored as a tensor."""

@@ -7,78 +7,36 @@ every server program waits at the beginning of a turn.)
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import cache
-from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fl_core.errors import RunError
-from fl_core.runtime.device import DeviceHandle, Snapshot, Upload
-from fl_core.runtime.edge import Cluster
-from fl_core.runtime.history import COUNTERS, OUTCOMES
-from fl_core.runtime.idle import IdleSet
-from fl_core.runtime.kernel import Kind, Process, park
+from fl_core.runtime.device import DeviceHandle
+from fl_core.runtime.facts import Facts
+from fl_core.runtime.inbox import Inbox
+from fl_core.runtime.kernel import park
 from fl_core.runtime.local import Gradient, ServerGradientJob
+from fl_core.runtime.messages import Snapshot
 from fl_core.streams import stream
 from fl_core.tasks import POOLED
 from fl_core.world.triggers import Continuous, Sampled, Trigger
 
 if TYPE_CHECKING:
-    from fl_core.models.units import Units
     from fl_core.runtime.simulation import Simulation
 
-Select = Callable[[Any], "list[Upload] | None"]
 T = TypeVar("T")
 
 
-class Program(Process):
-    """A server program: its coroutine is begun again whenever a turn has ended.
-
-    Attributes
-    ----------
-    began : float
-        When the present turn began, virtual seconds.
-    waits : int
-        Waits of the present turn so far; `acted` too is about the present turn.
-    wait : tuple
-        What it waits for, and with which arguments.
-    place : int
-        Grows with every wait of the run: the order in which programs came to wait.
-    seen : dict
-        What it has been told already: versions, changes of the idle set, ticks.
-    """
-
-    __slots__ = ("began", "begin", "kernel", "place", "seen", "wait", "waits")
-
-    def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]], name: str, order: int, kernel: Any) -> None:
-        super().__init__(begin(), name, order)
-        self.begin, self.kernel = begin, kernel
-        self.began, self.waits, self.place = 0.0, 0, 0
-        self.wait: tuple[Any, ...] = ()
-        self.seen: dict[str, int] = {}
-
-    def next(self) -> bool:
-        """Begin the next turn; a program that did not wait for anything is over."""
-        if not self.waits:
-            return False
-        self.coroutine = self.begin()
-        self.send = self.coroutine.send
-        self.began, self.waits, self.acted = self.kernel.now, 0, False
-        return True
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether the present turn has done nothing but come to its first wait."""
-        return self.waits == 1 and not self.acted
-
-
-class ServerHandle:
+class ServerHandle(Facts, Inbox):
     """The server as an algorithm sees it; in a world with clusters there is one for each.
+
+    What it knows of its world is in :class:`~fl_core.runtime.facts.Facts`, how it receives uploads in
+    :class:`~fl_core.runtime.inbox.Inbox`, how it waits for its devices in :class:`~fl_core.runtime.idle.Fleet`, and
+    for a time in :class:`~fl_core.runtime.programs.Waiting`.
 
     Attributes
     ----------
@@ -101,38 +59,20 @@ class ServerHandle:
     """
 
     def __init__(self, run: Simulation, model: Tensor, number: int = 0) -> None:
-        self._run = run
-        self.number = number
-        self.devices: range = run.devices.members(number)
+        super().__init__(run, number)
         self._model = model
         self._frozen = model._version
         self._snapshot: Snapshot | None = None
         self._bytes = model.numel() * model.element_size()
         self.version = 0
-        self.idle = IdleSet(self.devices)
         self.state: dict[str, Any] = {}
         self.rng = stream(run.seed, "server", *([number] if number else []))
-        self.in_flight = 0
-        self.up_at = 0.0
-        self.counters: dict[str, Any] = dict.fromkeys(COUNTERS, 0)
-        self.outcomes = dict.fromkeys(OUTCOMES, 0)
-        self.failed_in_a_row = 0
-        self.changes = 1
         self._triggers: dict[int, int] = {}
-        self._inbox: deque[Upload] = deque()
-        self._taken: list[Upload] = []
-        self._receiver: tuple[Program, Select, Any] | None = None
-        self._waiters: dict[str, list[Program]] = {"idle": [], "version": [], "released": []}
-        self._released: dict[int, None] | None = None
-        self._missed: set[str] = set()
-        self._answered = self._committed_at = 0
+        self._committed_at = 0
         self._met: int | None = None
-        self._failed: set[int] = set()
-        self._down = False
         world = run.devices.world
         sampled = world.max_staleness is not None
         self._declared = Sampled(max_staleness=world.max_staleness) if sampled else world.trigger
-        self._samples = 0
 
     @property
     def model(self) -> Tensor:
@@ -143,32 +83,6 @@ class ServerHandle:
     def snapshot(self) -> Snapshot:
         """The present global model with its version; it may be kept, and handed out later by :meth:`dispatch`."""
         return self._current()
-
-    @property
-    def num_parameters(self) -> int:
-        """How many entries at the beginning of a model are trained; those behind are statistics."""
-        return self._run.lengths["gradient"]
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the parameter tensors, in their order in a model; only ``(p,)`` if the task has no layers."""
-        return self._run.shapes
-
-    @property
-    def hidden_units(self) -> tuple[Units, ...]:
-        """Units of the model that a smaller one can do without, by layer.
-
-        Raises
-        ------
-        SpecError
-            If that is not known of this network.
-        """
-        return self._run.hidden_units
-
-    @property
-    def declared_seconds(self) -> np.ndarray:
-        """Return ``[n]`` seconds per local step, or epoch, of its devices, before what is drawn for each task."""
-        return self._run.devices.seconds[self.devices.start : self.devices.stop]
 
     @property
     def base_versions(self) -> dict[int, int]:
@@ -185,34 +99,9 @@ class ServerHandle:
         return isinstance(self._declared, Sampled)
 
     @property
-    def now(self) -> float:
-        """Virtual time, seconds."""
-        return self._run.kernel.now
-
-    @property
     def iteration(self) -> int:
         """Commits of all servers together (SD-FEEL's global iteration k)."""
         return self._run.version
-
-    @property
-    def neighbours(self) -> tuple[int, ...]:
-        """Numbers of the servers that this one exchanges models with."""
-        return self._run.devices.neighbours(self.number)
-
-    @property
-    def clusters(self) -> tuple[Cluster, ...]:
-        """What is known about the devices of every server, by its number."""
-        return self._run.clusters
-
-    @property
-    def backhaul_seconds(self) -> float:
-        """Time to send a model to a neighbour, as the world says; see :meth:`exchange` for who has to count it."""
-        return self._run.devices.backhaul_seconds
-
-    @property
-    def num_samples(self) -> int:
-        """Training samples of all devices together."""
-        return self._run.task.num_samples(POOLED)
 
     def gradient(self, batch: np.ndarray) -> Gradient:
         """Return the gradient ``[p]`` of the mean loss at the present model over the server's own samples.
@@ -230,18 +119,6 @@ class ServerHandle:
             run.executor.submit(ServerGradientJob(self.checked_model(), batch, key), self.now)
         )
         return found
-
-    def share(self, device: int) -> float:
-        """Return the part of this server's training samples that `device` holds."""
-        task = self._run.task
-        if not self._samples:
-            alone = self._run.devices.num_servers == 1
-            self._samples = task.num_samples(POOLED) if alone else sum(map(task.num_samples, self.devices))
-        return task.num_samples(device) / self._samples
-
-    def stream(self, purpose: str, *index: int) -> np.random.Generator:
-        """Return the run's random stream of that name."""
-        return stream(self._run.seed, purpose, *index)
 
     def dispatch(
         self, devices: Iterable[int], *, seconds: float | None = None, snapshot: Snapshot | None = None
@@ -284,103 +161,9 @@ class ServerHandle:
             self.in_flight += 1
             self.outcomes["dispatched"] += 1
             if seconds is None:
-                self._count_download()
+                self.count_download()
             run.dispatched += 1
             run.launch(DeviceHandle(run, self, device, trigger, run.dispatched, snapshot, seconds, reserved))
-
-    async def receive(
-        self,
-        count: int = 1,
-        *,
-        until: float | None = None,
-        tolerance: float = 0.0,
-        from_: Sequence[int] | None = None,
-    ) -> list[Upload]:
-        """Wait for uploads and take them.
-
-        Parameters
-        ----------
-        count : int
-            Take the first `count` uploads in order of arrival.
-        until : float, optional
-            Instead: wait until this virtual time and take all that have arrived, possibly none. An arrival exactly
-            then is included.
-        tolerance : float
-            With `until`: what devices do within so many seconds after it counts as done then. Tasks that should fill
-            a period exactly may end after it because of rounding.
-        from_ : sequence of int, optional
-            Instead: wait for one upload of each of these devices, and return them in this order. A device whose
-            last upload was lost or rejected, and that has not been triggered since, is not waited for.
-        """
-        if until is not None:
-            await self._sleep("until", float(until), tolerance)
-            uploads, self._inbox = list(self._inbox), deque()
-            self._taken.extend(uploads)
-        elif from_ is not None:
-            wanted = tuple(from_)
-            ready = self._select("from", self._from, wanted)
-            uploads = await park() if ready is None else ready
-        else:
-            if count < 1:
-                raise RunError(f"receive(count={count}) is not valid: wait for at least 1 upload")
-            ready = self._select("count", self._first, count)
-            uploads = await park() if ready is None else ready
-        return uploads
-
-    async def receive_round(self, most: int | None = None) -> list[Upload]:
-        """Wait until every triggered device has answered or failed; take the answers, in order of dispatch.
-
-        Parameters
-        ----------
-        most : int, optional
-            Take the first `most` answers in order of arrival as soon as they are there, and fewer only when nobody
-            else can answer (blocked rounds).
-        """
-        uploads = self._select("round", self._round, (most,))
-        if uploads is None:
-            uploads = await park()
-        if not self.in_flight:
-            self._answered = self.outcomes["dispatched"]
-        return uploads
-
-    def discard(self, upload: Upload) -> None:
-        """Drop an upload that was received, e.g. because it is too stale; it counts as discarded.
-
-        Raises
-        ------
-        RunError
-            If this server has not received it since its last commit, or has discarded it already.
-        """
-        self._run.kernel.current.acted = True  # type: ignore[union-attr]
-        if upload not in self._taken:
-            raise RunError(
-                f"cannot discard the upload of device {upload.device} (task {upload.task}): it was discarded or "
-                "committed already, or not received here"
-            )
-        self._taken.remove(upload)
-        self.outcomes["discarded"] += 1
-        self._release(upload.device)
-        self._run.dealt_with()
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait for `seconds` of virtual time (a trigger tick)."""
-        await self._sleep("until", self.now + seconds)
-
-    async def every(self, seconds: float) -> None:
-        """Wait for the next of the times 0, `seconds`, 2 `seconds`, ... (a trigger tick)."""
-        program = self._program()
-        program.waits -= 1  # counted again by the sleep
-        count = max(program.seen.get("ticks", 0), ceil(self.now / seconds))
-        await self._sleep("until", count * seconds)
-        program.seen["ticks"] = count + 1
-
-    async def idle_changed(self) -> None:
-        """Wait until a device has become free that this program has not seen yet: at the start all are new."""
-        program = self._program()
-        if program.seen.get("idle") == self.changes or self._down:
-            self._enlist(program, "idle")
-            await park()
-        program.seen["idle"] = self.changes
 
     async def new_version(self) -> None:
         """Wait until there is a version that this program has not seen yet: at the start version 0 is new."""
@@ -389,20 +172,6 @@ class ServerHandle:
             self._enlist(program, "version")
             await park()
         program.seen["version"] = self.version
-
-    async def released(self) -> list[int]:
-        """Wait for devices whose last upload has been dealt with, and take them: at the start all devices.
-
-        Those whose uploads were committed come in the order in which these were taken.
-        """
-        if self._released is None:
-            self._released = dict.fromkeys(self.idle)
-        program = self._program()
-        if not self._released or self._down:
-            self._enlist(program, "released")
-            await park()
-        released, self._released = list(self._released), {}
-        return released
 
     def keep_busy(self, concurrency: int | Trigger) -> Coroutine[Any, Any, None]:
         """Keep `concurrency` tasks in flight: idle devices are triggered, drawn uniformly; one turn of that.
@@ -514,100 +283,8 @@ class ServerHandle:
         """Hand out the present model to a device that asks for one newer than `than`, and count the transfer."""
         if self._committed_at <= than:
             return None
-        self._count_download()
+        self.count_download()
         return self._current()
-
-    def deliver(self, upload: Upload, size: float, *, sampled: bool, sent: dict[str, Any] | None = None) -> None:
-        """Take in `upload` of `size` bytes (called by the device that sent it, with what it sent).
-
-        In a sampled timeline the dispatch is only a way of writing it down, so the model that was sent is counted
-        here, together with the one that is received: two transfers per global epoch.
-        """
-        if sampled:
-            self._count_download()
-        if self._down:
-            self._drop("lost", upload.device)
-            return
-        self.counters["models_received"] += 1
-        self.counters["bytes_up"] += size
-        problem = self._problem(upload.payload)
-        if sent is not None and not problem:
-            problem = _misshapen(upload.payload, sent)
-        if problem:
-            self._run.log_fault(upload.device, upload.task, f"rejected: {problem}")
-            self._drop("rejected", upload.device)
-            return
-        self.failed_in_a_row = 0
-        self._inbox.append(upload)
-        self._offer()
-
-    def lose(self, handle: DeviceHandle) -> None:
-        """Note that the task of `handle` will bring no upload."""
-        handle._sent = True
-        self._drop("lost", handle.id)
-
-    def duplicate(self, task: int, device: int, size: float) -> None:
-        """Take in a second copy of an upload: it costs its bytes and changes nothing."""
-        if not self._down:
-            self.counters["bytes_up"] += size
-            self.outcomes["duplicates"] += 1
-
-    def keep_away(self, device: int, seconds: float) -> None:
-        """Let `device` be free only after `seconds`."""
-        if seconds > 0 and device != POOLED:
-            self._run.keep_away(device, seconds)
-
-    def ended(self, handle: DeviceHandle) -> None:
-        """Note that a device program is over."""
-        self.in_flight -= 1
-        if not handle._sent:
-            self.lose(handle)
-        if handle._reserved:
-            self.free(handle.id)
-        else:
-            self._changed()
-            self._look()
-
-    def free(self, device: int) -> None:
-        """Put `device` back among the idle ones, unless it is away, and tell who waits for that."""
-        if device not in self._run.away:
-            self.idle.add(device)
-            if self._released is not None and not self._waits_here(device):
-                self._release(device)
-        self._changed()
-        self._look()
-
-    def leave(self, device: int) -> None:
-        """Take an idle `device` away."""
-        if device in self.idle:
-            self.idle.remove(device)
-            if self._released:
-                self._released.pop(device, None)
-
-    def go_down(self, until: float) -> None:
-        """Lose what has not been applied and answer nobody before virtual time `until`."""
-        self.up_at = max(self.up_at, until)
-        self._down = self.up_at > self.now
-        lost, self._inbox = self._inbox, deque()
-        for upload in lost:
-            self._give_up("lost", upload.device)
-        self._offer()
-
-    def come_up(self) -> None:
-        """Let the programs that wait for what has happened in the meantime go on."""
-        self._down = self.up_at > self.now
-        if not self._down:
-            missed, self._missed = self._missed, set()
-            if "idle" in missed:
-                self.changes += 1
-            for signal in sorted(missed):
-                self._wake(signal)
-            self._offer()
-
-    @property
-    def waiting(self) -> list[Upload]:
-        """Uploads that have arrived and belong to no version yet."""
-        return [*self._inbox, *self._taken]
 
     def checked_model(self) -> Tensor:
         """Return the global model, having made sure that nobody has changed it."""
@@ -637,161 +314,10 @@ class ServerHandle:
             return f"it does not exist ({self.devices.start}..{self.devices.stop - 1})"
         return "it is away" if device in self._run.away else "it is already working"
 
-    def _count_download(self) -> None:
+    def count_download(self) -> None:
+        """Count a model that a device is sent."""
         self.counters["models_sent"] += 1
         self.counters["bytes_down"] += self._bytes
-
-    def _problem(self, payload: dict[str, Any]) -> str:
-        """Say why an upload is not usable; empty if it is."""
-        for name, value in payload.items():
-            if (value.__class__ is Tensor or isinstance(value, Tensor)) and value.is_floating_point():
-                expected = self._run.lengths.get(name)
-                if expected is not None and value.numel() != expected:
-                    return f"length {value.numel()} instead of {expected}"
-                # The cheapest test; the squares may overflow although every entry is finite.
-                plain = value.dtype in (torch.float32, torch.float64) and not value.requires_grad
-                entries = (value if plain else value.detach().double()).numpy().ravel()
-                with np.errstate(over="ignore", invalid="ignore"):
-                    square = entries.dot(entries)
-                if not isfinite(square) and not bool(torch.isfinite(value).all()):
-                    return "not finite"
-        return ""
-
-    def _drop(self, outcome: str, device: int) -> None:
-        """Note that a task has failed, and count it if that was not this server's doing."""
-        if not self._down:
-            self.failed_in_a_row += 1
-        self._give_up(outcome, device)
-        if not self._down:
-            self._run.failed(outcome, self.failed_in_a_row)
-
-    def _give_up(self, outcome: str, device: int) -> None:
-        """Note that a task has failed."""
-        self.outcomes[outcome] += 1
-        self._failed.add(device)
-        if self._released is not None and device in self.idle:
-            self._release(device)
-
-    def _waits_here(self, device: int) -> bool:
-        return any(upload.device == device for upload in self.waiting)
-
-    def _release(self, device: int) -> None:
-        if self._released is not None and device in self.idle:
-            self._released[device] = None
-            self._wake("released")
-
-    def _changed(self) -> None:
-        if not self._down:
-            self.changes += 1
-        self._wake("idle")
-
-    def _wake(self, signal: str) -> None:
-        if self._down:
-            self._missed.add(signal)
-        elif waiters := self._waiters[signal]:
-            self._waiters[signal] = []
-            for program in waiters:
-                self._run.kernel.resume(program)
-
-    def _program(self) -> Program:
-        program = self._run.kernel.current
-        if program.__class__ is not Program:
-            raise RunError("only the scheduler and the updater may wait for the server")
-        program.waits += 1
-        return program
-
-    def _register(self, program: Program, wait: tuple[Any, ...]) -> None:
-        program.wait = wait
-        self._run.waits += 1
-        program.place = self._run.waits
-
-    def _enlist(self, program: Program, signal: str) -> None:
-        self._register(program, (signal,))
-        self._waiters[signal].append(program)
-
-    async def _sleep(self, name: str, until: float, tolerance: float = 0.0) -> None:
-        program = self._program()
-        until = max(until, self.now)
-        self._register(program, (name, until))
-        self._wake_at(max(until, self.up_at), program, tolerance)
-        await park()
-
-    def _wake_at(self, time: float, program: Program, tolerance: float) -> None:
-        """Resume `program` at a tick, or, if the server is down then, when it is up again."""
-
-        def wake() -> None:
-            if self._down:
-                self._wake_at(self.up_at, program, tolerance)
-            else:
-                self._run.idle_tick()
-                if tolerance:
-                    self._run.kernel.bring_forward(time + tolerance)
-                self._run.kernel.resume(program)
-
-        program.pending = self._run.kernel.at(time, Kind.TICK, self.number, wake)
-
-    def _select(self, name: str, select: Select, wanted: Any) -> list[Upload] | None:
-        """Return what is there already, or None: then the calling program is resumed with what it wants."""
-        program = self._program()
-        ready = None if self._down else select(wanted)
-        if ready is None:
-            self._register(program, (name, wanted))
-            if self._receiver is not None:
-                raise RunError(f"{program.name} and {self._receiver[0].name} both wait for uploads")
-            self._receiver = (program, select, wanted)
-        else:
-            self._taken.extend(ready)
-        return ready
-
-    def _look(self) -> None:
-        """Let who waits for certain devices see that one of them may no longer be waited for."""
-        if self._receiver is not None and self._receiver[2].__class__ is not int:
-            self._offer()
-
-    def _offer(self) -> None:
-        """Let who waits for uploads see what there is."""
-        if self._receiver is not None and not self._down:
-            program, select, wanted = self._receiver
-            ready = select(wanted)
-            if ready is not None:
-                self._receiver = None
-                self._taken.extend(ready)  # now: their devices end before the program goes on
-                self._run.kernel.resume(program, ready)
-
-    def _first(self, count: int) -> list[Upload] | None:
-        if len(self._inbox) < count:
-            return None
-        return [self._inbox.popleft()] if count == 1 else [self._inbox.popleft() for _ in range(count)]
-
-    def _from(self, devices: Sequence[int]) -> list[Upload] | None:
-        found: dict[int, Upload] = {}
-        for upload in self._inbox:
-            found.setdefault(upload.device, upload)
-        if any(device not in found and device not in self._failed for device in devices):
-            return None
-        uploads = [found[device] for device in devices if device in found]
-        for upload in uploads:
-            self._inbox.remove(upload)
-        return uploads
-
-    def _round(self, wanted: tuple[int | None]) -> list[Upload] | None:
-        if wanted[0] is not None and len(self._inbox) >= wanted[0]:
-            return self._first(wanted[0])
-        if self.in_flight or self.outcomes["dispatched"] == self._answered:
-            return None
-        uploads, self._inbox = sorted(self._inbox, key=lambda upload: upload.task), deque()
-        return uploads
-
-
-def _misshapen(payload: dict[str, Any], sent: dict[str, Any]) -> str:
-    """Say in which other shape than it was sent in a tensor has arrived; empty if there is none."""
-    for name, value in payload.items():
-        before = sent.get(name)
-        if isinstance(value, Tensor) and isinstance(before, Tensor) and value.shape != before.shape:
-            if value.dim() == before.dim() == 1:
-                return f"length {len(value)} instead of {len(before)}"
-            return f"shape {list(value.shape)} instead of {list(before.shape)}"
-    return ""
 
 
 @cache

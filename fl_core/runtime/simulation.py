@@ -15,17 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_core.errors import RunError
+from fl_core.errors import SpecError
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.edge import Cluster
-from fl_core.runtime.executors import Executor, Ticket, make_executor
+from fl_core.runtime.executors import Executor, make_executor
 from fl_core.runtime.history import History, append
-from fl_core.runtime.kernel import Event, Kernel, Kind, Process, StopRun
-from fl_core.runtime.local import EvaluateJob, TrainJob
-from fl_core.runtime.server import Program, ServerHandle
+from fl_core.runtime.kernel import Kernel, Process, StopRun
+from fl_core.runtime.local import TrainJob
+from fl_core.runtime.measurements import Measurements
+from fl_core.runtime.programs import Program
+from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.settings import Budget, Evaluation, LocalTraining, Warmup
+from fl_core.runtime.state import restore
+from fl_core.runtime.timers import Timers
 from fl_core.streams import stream
-from fl_core.tasks import POOLED, Task
+from fl_core.tasks import POOLED, LayeredWorkspace, Task
 from fl_core.world import World
 from fl_core.world.faults import Fault
 
@@ -37,12 +41,6 @@ if TYPE_CHECKING:
 MOST_FAILED = 1000
 """So many tasks in a row that bring no usable upload, although the server is up, end a run; in a world of more than
 half as many devices, two for each device."""
-
-MOST_TICKS = 10_000
-"""So many ticks of server programs in a row that nothing follows from, with nobody at work, end a run."""
-
-CLOCKS = ("evaluate", "measure", "leaves", "available")
-"""Timers that go on, whatever happens."""
 
 YOUNG_OBJECTS = 50_000
 """Objects that are made between two searches for cyclic garbage."""
@@ -101,15 +99,11 @@ class Simulation:
         self.checkpointing = self.plain = False
         self.version = self.dispatched = self.waits = 0
         self.wall_before = 0.0
-        self.quiet = [0, 0]
-        # Ticks since the last progress, how much of that there had been, and when it was noticed.
-        self.ticks: list[Any] = [0, 0, 0.0]
         self.device_state: dict[int, dict[str, Any]] = {}
         self.running: dict[int, Process] = {}
         self.programs: dict[tuple[int, str], Program] = {}
-        self.timers: dict[tuple[Any, ...], Event] = {}
+        self.timers, self.measurements = Timers(self), Measurements(self)
         self.away: set[int] = set()
-        self._tickets: list[tuple[int, Ticket]] = []
         self._progress: Callable[[float], None] | None = None
         self.executor: Executor
         self.servers: list[ServerHandle] = []
@@ -123,7 +117,10 @@ class Simulation:
     @cached_property
     def hidden_units(self) -> tuple[Units, ...]:
         """Units of the model that a smaller one can do without, by layer."""
-        return self.task.workspace().hidden_units()  # type: ignore[attr-defined]
+        space = self.task.workspace()
+        if not isinstance(space, LayeredWorkspace):
+            raise SpecError(f"{type(self.task).__name__} does not say which hidden units its models have")
+        return space.hidden_units()
 
     @property
     def server(self) -> ServerHandle:
@@ -168,15 +165,15 @@ class Simulation:
         stored = checkpoints.load() if checkpoints is not None else None
         with make_executor(executor, self.task, threads) as self.executor:
             if stored is not None:
-                stored.restore(self)
+                restore(self, stored)
             else:
                 self._begin()
             if checkpoints is not None:
                 checkpoints.watch(self)
             with rare_garbage_collection():
                 self.kernel.run()
-            self._evaluate()
-            self.collect()
+            self.measurements.measure()
+            self.measurements.collect()
         self.history.model = self.global_model()
         self.history.outcomes = self.outcomes()
         return self.history
@@ -217,7 +214,7 @@ class Simulation:
             raise StopRun
         period = self._period
         if period and version % period == 0:
-            self._evaluate_periodically()
+            self.measurements.periodic()
         self.dealt_with()
 
     def dealt_with(self) -> None:
@@ -279,71 +276,14 @@ class Simulation:
         state = self.device_state.get(device)
         return copy.deepcopy(state) if state else None
 
-    def keep_away(self, device: int, seconds: float) -> None:
-        """Let `device` be free again only after `seconds`."""
-        self.away.add(device)
-        self.timer(self.kernel.now + seconds, Kind.PROGRESS, self.dispatched, "back", device)
-
-    def timer(self, time: float, kind: Kind, order: int, name: str, *arguments: Any) -> None:
-        """Have ``_on_name(*arguments)`` called at virtual `time`; unlike a bare event it is part of a checkpoint."""
-        if time < float("inf"):
-            key = (name, *arguments)
-            self.timers[key] = self.kernel.at(time, kind, order, lambda: self._fire(key))
-
-    def put_timer(self, key: tuple[Any, ...], event: tuple[Any, ...]) -> None:
-        """Put back the timer `key` of a resumed run."""
-        self.timers[key] = (*event, lambda: self._fire(key))
-        self.kernel.put(self.timers[key])
-
-    def collect(self) -> None:
-        """Fill in the results of all evaluations."""
-        tickets, self._tickets = self._tickets, []
-        for row, ticket in tickets:
-            try:
-                metrics = self.executor.result(ticket)
-            except Exception as error:
-                version = self.history.evaluations["version"][row]
-                raise RunError(f"evaluation of version {version} failed: {type(error).__name__}: {error}") from error
-            for name, value in metrics.items():
-                self.history.evaluations[name][row] = value
-
-    def _fire(self, key: tuple[Any, ...]) -> None:
-        del self.timers[key]
-        getattr(self, f"_on_{key[0]}")(*key[1:])
-
     def _begin(self) -> None:
         model = self._initial_model()
         self.servers = [ServerHandle(self, model, number) for number in range(self.devices.num_servers)]
-        self._evaluate()
-        if self.budget.seconds is not None:
-            self.timer(self.budget.seconds, Kind.EVALUATION, 1, "stop")
-        if self.evaluation.every_seconds is not None:
-            self.timer(self.evaluation.every_seconds, Kind.EVALUATION, 0, "evaluate", 1)
-        for place, when in enumerate(self.evaluation.at_seconds):
-            self.timer(when, Kind.EVALUATION, 0, "measure", place)
-        for number, (start, down) in enumerate(o for fault in self.faults for o in fault.outages()):
-            self.timer(start, Kind.PROGRESS, 0, "outage", number, down)
-        if not self.devices.always_available:
-            for server in self.servers:
-                for device in server.devices:
-                    self._watch_availability(device)
+        self.measurements.measure()
+        self.timers.begin()
         for number in range(len(self.servers)):
             for name in ("updater", "scheduler"):
                 self.kernel.spawn(self.program(number, name))
-
-    def _watch_availability(self, device: int) -> None:
-        """Set the timer of the next coming or going of `device`; if it is away now, note that."""
-        now = self.kernel.now
-        back = self.devices.resume_at(device, now)
-        if back > now:
-            self.away.add(device)
-            self._server_of(device).leave(device)
-            self.timer(back, Kind.PROGRESS, self.dispatched, "available", device)
-        else:
-            self.timer(self.devices.leaves_at(device, now), Kind.PROGRESS, self.dispatched, "leaves", device)
-
-    def _server_of(self, device: int) -> ServerHandle:
-        return self.servers[self.devices.server_of(device)]
 
     def _cluster(self, number: int) -> Cluster:
         members = self.devices.members(number)
@@ -352,91 +292,6 @@ class Simulation:
         batch = self.training.batch_size
         seconds = tuple(p.train_seconds(1, -(-n // batch)) for p, n in zip(profiles, samples, strict=True))
         return Cluster(members, self.devices.neighbours(number), sum(samples), seconds, profiles)
-
-    def _on_stop(self) -> None:
-        raise StopRun
-
-    def idle_tick(self) -> None:
-        """Note that a server program goes on because of the time alone; end a run in which only that happens.
-
-        Progress is a task that is under way or dispatched, or a version where versions are the budget. A device that
-        may come back keeps a run alive until it has been there once in vain.
-        """
-        progress, now = self.dispatched + (self.version if self._updates else 0), self.kernel.now
-        if self.running or progress != self.ticks[1]:
-            self.ticks = [0, progress, now]
-        self.ticks[0] += 1
-        if self.ticks[0] > MOST_TICKS:
-            self.ticks[0] = 0
-            away = (key[1] for key in self.timers if key[0] == "available")
-            back = all(self.devices.resume_at(device, self.ticks[2]) < now for device in away)
-            if back and all(key[0] in CLOCKS for key in self.timers):
-                raise self._nothing_left()
-
-    def _stand_still(self) -> None:
-        """End a run in which only clocks go on and nobody reacts to them: evaluations, devices that come and go."""
-        if self.running or self.dispatched != self.quiet[1]:
-            self.quiet = [0, self.dispatched]
-        self.quiet[0] += 1
-        if self.quiet[0] > (0 if self.devices.always_available else 100 * (1 + len(self.devices))):
-            self.quiet[0] = 0
-            if len(self.kernel._queue) <= sum(key[0] in CLOCKS for key in self.timers):
-                raise self._nothing_left()
-
-    def _nothing_left(self) -> RunError:
-        return RunError(
-            f"nothing is left to happen at t = {self.kernel.now:g} s, but the run has not reached its budget"
-        )
-
-    def _on_evaluate(self, count: int) -> None:
-        self._stand_still()
-        self._evaluate_periodically()
-        assert self.evaluation.every_seconds is not None
-        self.timer((count + 1) * self.evaluation.every_seconds, Kind.EVALUATION, 0, "evaluate", count + 1)
-
-    def _on_measure(self, place: int) -> None:
-        self._evaluate()
-
-    def _on_outage(self, number: int, down: float) -> None:
-        self.log_fault(-1, -1, "server_restart")
-        for server in self.servers:
-            server.go_down(self.kernel.now + down)
-        if down:
-            self.timer(self.kernel.now + down, Kind.PROGRESS, 0, "up", number)
-
-    def _on_up(self, number: int) -> None:
-        for server in self.servers:
-            server.come_up()
-
-    def _on_duplicate(self, server: int, task: int, device: int, size: float, number: int) -> None:
-        self.servers[server].duplicate(task, device, size)
-
-    def _on_back(self, device: int) -> None:
-        """A device has recovered; it is free unless its window of availability has closed meanwhile."""
-        self.away.discard(device)
-        if self.devices.resume_at(device, self.kernel.now) > self.kernel.now:
-            self.away.add(device)
-        elif not self._busy(device):
-            self._server_of(device).free(device)
-
-    def _on_leaves(self, device: int) -> None:
-        self._stand_still()
-        self.away.add(device)
-        self._server_of(device).leave(device)
-        self.timer(
-            self.devices.resume_at(device, self.kernel.now), Kind.PROGRESS, self.dispatched, "available", device
-        )
-
-    def _on_available(self, device: int) -> None:
-        self._stand_still()
-        if device in self.away and ("back", device) not in self.timers:  # it may have recovered at this very instant
-            self.away.discard(device)
-            if not self._busy(device):
-                self._server_of(device).free(device)
-        self.timer(self.devices.leaves_at(device, self.kernel.now), Kind.PROGRESS, self.dispatched, "leaves", device)
-
-    def _busy(self, device: int) -> bool:
-        return any(handle.id == device for handle in self.handles)
 
     def _initial_model(self) -> Any:
         model = self.task.initial_model(self.seed)
@@ -455,28 +310,6 @@ class Simulation:
             key=(self.seed, "warm-up", 0, 0, 0),
         )
         return self.executor.result(self.executor.submit(job, 0.0)).model
-
-    def _evaluate_periodically(self) -> None:
-        """Measure on the test samples of a periodic evaluation, and end the run if that is as good as asked for."""
-        self._evaluate(self.evaluation.test_samples)
-        if self.budget.accuracy is not None:
-            self.collect()
-            if self.history.evaluations["test_accuracy"][-1] >= self.budget.accuracy:
-                raise StopRun
-
-    def _evaluate(self, test_samples: int = 0) -> None:
-        """Measure the global model on `test_samples` test samples or on all, unless the last row says the same."""
-        table, row = self.history.evaluations, len(self.history.evaluations["version"])
-        alike = row and test_samples == self.evaluation.test_samples
-        if alike and table["version"][-1] == self.version and not self.evaluation.every_seconds:
-            return
-        counters = {name: sum(server.counters[name] for server in self.servers) for name in self.servers[0].counters}
-        found = {"seconds": self.kernel.now, "version": self.version, **counters}
-        if alike and all(table[name][-1] == value for name, value in found.items()):
-            return
-        append(table, **found)
-        job = EvaluateJob(self.global_model(), self.evaluation.train_samples, test_samples)
-        self._tickets.append((row, self.executor.submit(job, self.kernel.now)))
 
 
 @contextmanager

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from fl_core.models.units import Units
 
 POOLED = -1
 """Device number of the imaginary machine that holds all data (single-machine SGD)."""
@@ -58,6 +61,14 @@ class ContrastiveWorkspace(Workspace, Protocol):
         self, device: int, batch: np.ndarray, noise: torch.Generator | None = None, contrast: Contrast | None = None
     ) -> Tensor:
         """As :meth:`Workspace.backward`, of the loss plus `contrast`."""
+
+
+@runtime_checkable
+class LayeredWorkspace(Workspace, Protocol):
+    """A workspace whose network has hidden units that a smaller one can do without."""
+
+    def hidden_units(self) -> tuple[Units, ...]:
+        """Return them by layer."""
 
 
 class BatchedWorkspace(Workspace, Protocol):

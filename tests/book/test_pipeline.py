@@ -257,6 +257,28 @@ def test_what_a_figure_cell_says_moves_below_the_figure():
     nbformat.validate(nb)
 
 
+def test_what_was_printed_in_several_goes_is_one_block_and_nothing_is_none():
+    def printed(text: str, name: str = "stdout") -> nbformat.NotebookNode:
+        return new_output("stream", name=name, text=text)
+
+    cell, blank = new_code_cell("print()"), new_code_cell("print()")
+    table = new_output("display_data", {"text/plain": "a table"})
+    cell.outputs = [
+        printed("one\n"), printed("\n"), printed("two\n"), printed("care\n", "stderr"), printed("three\n"), table,
+        printed("four\n"),
+    ]  # fmt: skip
+    blank.outputs = [printed(" \n"), printed("\n")]
+    nb = new_notebook(cells=[new_markdown_cell("# Title"), cell, blank])
+    dress(nb, "notebooks/x.ipynb", {}, {})
+    shown, nothing = nb.cells[2:]
+    texts = [(out.name, out.text) if out.output_type == "stream" else "a table" for out in shown.outputs]
+    assert texts == [
+        ("stdout", "one\n\ntwo\n"), ("stderr", "care\n"), ("stdout", "three\n"), "a table", ("stdout", "four\n"),
+    ]  # fmt: skip
+    assert nothing.outputs == []
+    nbformat.validate(nb)
+
+
 def test_the_reference_covers_every_public_module():
     found = modules(ROOT / "fl_core")
     assert {"fl_core", "fl_core.formulas.staleness", "fl_core.bookbuild.pipeline"} <= set(found)

@@ -12,16 +12,13 @@ import pandas as pd
 import pytest
 
 from fl_core.errors import RunError, SpecError
-from fl_core.experiments import fedluck_grid
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study, stored_seeds
 from fl_core.experiments.claims import CLAIMS, Judgement, judge
-from fl_core.experiments.fedluck_claims import Bootstrapped, bootstrap, pairs
 from fl_core.experiments.fedluck_curves import accuracy_curves, compared, curve, final_accuracy, planned_rounds, reach
 from fl_core.experiments.fedluck_grid import (
     BASELINES,
     METHODS,
     SCALES,
-    SETUPS,
     VARIANTS,
     Maker,
     Options,
@@ -30,7 +27,9 @@ from fl_core.experiments.fedluck_grid import (
     num_parameters,
 )
 from fl_core.experiments.fedluck_heat import rounds
+from fl_core.experiments.fedluck_margins import Bootstrapped, bootstrap, pairs
 from fl_core.experiments.fedluck_printed import number, printed
+from fl_core.experiments.fedluck_setups import SETUPS
 from fl_core.experiments.fedluck_tables import five_devices
 from fl_core.experiments.fedluck_theory import decoded_fedluck, decoded_topk
 from fl_core.experiments.grid import execute, work
@@ -408,9 +407,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Stor
     )
     scale = replace(SCALES["smoke"], full=("cnn",), test_samples=200)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(fedluck_grid.SETUPS, "fashion-mnist", small)
-        patch.setitem(fedluck_grid.SCALES, "smoke", scale)
-        patch.setitem(fedluck_grid.SCALES, "laptop", replace(scale, seeds=(0, 1)))
+        patch.setitem(SETUPS, "fashion-mnist", small)
+        patch.setitem(SCALES, "smoke", scale)
+        patch.setitem(SCALES, "laptop", replace(scale, seeds=(0, 1)))
         for name in list(VARIANTS)[3:]:
             patch.delitem(VARIANTS, name)
         study = make_study(find_artifacts(RUNS + EXTRA), "smoke")

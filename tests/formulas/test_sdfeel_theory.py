@@ -11,17 +11,15 @@ import sympy as sp
 
 from fl_core.formulas.sdfeel import staleness_aware_mixing_matrix
 from fl_core.formulas.sdfeel_graphs import synchronous_mixing_matrix, zeta
+from fl_core.formulas.sdfeel_lemmas import lemma2_bound, local_drift_bound, printed_lemma2_bound
 from fl_core.formulas.sdfeel_system import cluster_event_clock
 from fl_core.formulas.sdfeel_theory import (
     MixingSums,
     conditions,
     constant_mixing_errors,
     constants,
-    lemma2_bound,
-    local_drift_bound,
     mixing_error_sums,
     mixing_errors,
-    printed_lemma2_bound,
     printed_sum_bound,
     surrogate_bound,
     surrogate_weights,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -49,8 +50,17 @@ from fl_core.algorithms import (
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.fedasync import mix
-from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation, plain
-from fl_core.runtime import checkpoint as checkpoint_module
+from fl_core.runtime import (
+    Budget,
+    Checkpoints,
+    Evaluation,
+    History,
+    LocalTraining,
+    Simulation,
+    checkpoint_file,
+    plain,
+)
+from fl_core.runtime.checkpoint import CURRENT, PREVIOUS
 from fl_core.streams import stream, torch_stream
 from fl_core.tasks import Quadratic
 from fl_core.world import World
@@ -338,11 +348,11 @@ def test_the_wall_time_of_all_parts_is_added_up(tmp_path):
 
 
 def current(folder: Path) -> Path:
-    return folder / checkpoint_module.CURRENT
+    return folder / CURRENT
 
 
 def previous(folder: Path) -> Path:
-    return folder / checkpoint_module.PREVIOUS
+    return folder / PREVIOUS
 
 
 def resumed(folder: Path, **options: Any) -> History:
@@ -417,11 +427,11 @@ def test_a_write_that_was_interrupted_is_ignored_and_cleared_away(tmp_path):
 
 def rewritten(path: Path, old: bytes, new: bytes) -> None:
     """Change a whole checkpoint into another whole one."""
-    content = path.read_bytes()[: -checkpoint_module.CHECKSUM_BYTES]
+    content = path.read_bytes()[: -checkpoint_file.CHECKSUM_BYTES]
     assert content.count(old) == 1
     assert len(old) == len(new)
     content = content.replace(old, new)
-    digest = checkpoint_module.hashlib.blake2b(content, digest_size=checkpoint_module.CHECKSUM_BYTES)
+    digest = hashlib.blake2b(content, digest_size=checkpoint_file.CHECKSUM_BYTES)
     path.write_bytes(content + digest.digest())
 
 
@@ -473,14 +483,14 @@ def test_a_folder_that_cannot_be_made_ends_the_run_with_a_clear_error(tmp_path):
 def test_a_full_disk_ends_the_run_and_what_was_stored_before_is_used(tmp_path, monkeypatch):
     reference = start(tmp_path)
     before = current(tmp_path).read_bytes()
-    write = checkpoint_module._write
+    write = checkpoint_file.write
 
-    def full(file, metadata, tensors):
-        write(file, metadata, tensors[:3])
+    def full(file, metadata, text, tensors):
+        write(file, metadata, text, tensors[:2])
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_module, "_write", full)
+        patch.setattr(checkpoint_file, "write", full)
         with pytest.raises(RunError, match=r"cannot write a checkpoint to .* \(No space left on device\); what was"):
             simulation(FedAsync(concurrency=4)).run(checkpoints=Checkpoints(tmp_path, 0.0))
     assert current(tmp_path).read_bytes() == before
@@ -597,10 +607,9 @@ def test_plain_data_comes_back_with_its_types_and_bits(name, tmp_path):
     text = writer.text([KEPT[name](), KEPT[name]()])
     stored = tmp_path / "file"
     with stored.open("wb") as file:
-        checkpoint_module._write(file, {}, writer.tensors)
-    checkpoint_module._verify(stored)
-    with checkpoint_module.safe_open(stored, "pt") as file:
-        tensors = [file.get_tensor(str(place)) for place in range(len(writer.tensors))]
+        checkpoint_file.write(file, {"of": "a test"}, text, writer.tensors)
+    assert checkpoint_file.read_metadata(stored) == {"of": "a test"}
+    text, tensors = checkpoint_file.read(stored)
     first, second = plain.Reader(tensors).full(json.loads(text))
     assert same(first, KEPT[name]())
     assert same(second, KEPT[name]())
@@ -713,8 +722,8 @@ def test_a_program_that_acts_before_it_waits_is_warned_of_and_not_resumed_wrongl
 def test_well_behaved_programs_are_not_warned_of(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for place, (algorithm, world) in enumerate(CASES):
-            checkpoints = Checkpoints(tmp_path / str(place), when=lambda event: event % 25 == 0)
+        for algorithm, world in CASES:
+            checkpoints = Checkpoints(tmp_path, when=never)
             simulation(algorithm_for(algorithm, world), WORLDS[world], updates=8).run(checkpoints=checkpoints)
 
 

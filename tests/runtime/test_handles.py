@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from fl_core.algorithms import Algorithm
+from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, Evaluation, Simulation
 from fl_core.tasks import Quadratic
@@ -120,3 +123,21 @@ def test_the_server_differentiates_at_the_present_model_and_the_same_mini_batch_
     space.backward(-1, np.arange(7) * 11)
     torch.testing.assert_close(found[0][1].gradient, space.gradient)
     assert not torch.equal(found[1][1].gradient, found[0][1].gradient)
+
+
+class Unlayered(Quadratic):
+    """A problem whose workspace only trains."""
+
+    def workspace(self):
+        space = super().workspace()
+        names = (name for name in dir(space) if name[0] != "_" and name != "hidden_units")
+        return SimpleNamespace(**{name: getattr(space, name) for name in names})
+
+
+def test_a_task_that_knows_no_hidden_units_says_so():
+    def units(task):
+        return Simulation(task, World(devices=2), Gradients(), budget=Budget(updates=1)).hidden_units
+
+    assert len(units(TASK)) == 1
+    with pytest.raises(SpecError, match="Unlayered does not say which hidden units its models have"):
+        units(Unlayered([[1.0]], [[0.0]], [1.0]))

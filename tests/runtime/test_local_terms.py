@@ -14,7 +14,6 @@ from torch import nn
 
 from fl_core.algorithms import Algorithm, FedAsync
 from fl_core.datasets import Dataset, Split
-from fl_core.errors import RunError
 from fl_core.formulas.moon import contrastive_loss
 from fl_core.models import build_network
 from fl_core.models.flat import FlatModel
@@ -257,7 +256,7 @@ def test_a_part_of_a_model_is_counted_as_a_part(sampled):
         assert run.history.updates["seconds"] == [4.0, 4.0, 8.0, 8.0, 12.0, 12.0]
 
 
-def test_an_answer_is_that_of_the_moment_and_an_algorithm_without_answers_says_so():
+def test_an_answer_is_that_of_the_moment():
     told = []
 
     class Listening(Partial):
@@ -269,10 +268,3 @@ def test_an_answer_is_that_of_the_moment_and_an_algorithm_without_answers_says_s
     task = Quadratic(np.ones((2, 2)), np.zeros((2, 2)), [1.0, 1.0])
     Simulation(task, World(devices=2), Listening(concurrency=1), budget=Budget(updates=4)).run()
     assert all(version == base for (_, version), base in told)
-
-    class Asking(FedAsync):
-        async def device(self, device):
-            await device.ask("anything")
-
-    with pytest.raises(RunError, match="NotImplementedError"):
-        Simulation(task, World(devices=2), Asking(concurrency=1), budget=Budget(updates=1)).run()

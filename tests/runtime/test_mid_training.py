@@ -157,13 +157,29 @@ def test_an_answer_comes_at_once_and_costs_nothing():
     ]
 
 
-def test_an_algorithm_without_answers_says_so():
-    class Silent(FedAsync):
-        async def device(self, device):
-            await device.ask("anybody?")
+class Silent(FedAsync):
+    async def device(self, device):
+        await device.ask("anybody?")
 
-    with pytest.raises(RunError, match="device . failed at t = 0 s: NotImplementedError"):
-        simulate(Silent(concurrency=1), World(devices=2))
+
+class Idle(Algorithm):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "error"),
+    [
+        (
+            Silent(concurrency=1),
+            r"device . failed at t = 0 s: algorithm Silent must define answer\(self",
+        ),
+        (Idle(), r"the updater of .* failed at t = 0 s: algorithm Idle must define updater\(self, server\)"),
+    ],
+    ids=["answer", "updater"],
+)
+def test_an_algorithm_that_lacks_a_method_is_told_which(algorithm, error):
+    with pytest.raises(RunError, match=error):
+        simulate(algorithm, World(devices=2))
 
 
 def test_the_step_size_decays_with_the_version_that_a_task_began_with():
