@@ -165,30 +165,31 @@ def timeline(study: Study) -> pd.DataFrame:
 
 
 def latency_table(study: Study) -> pd.DataFrame:
-    """Return the numbers of the latency model that the paper prints or that follow, beside the simulator's."""
+    """Return the latency model: numbers that the paper prints or that follow from them, beside the simulator's."""
     clock = paper_clock(5)
-    average = PAPER_BATCHES * 55.67
-    rows: list[tuple[str, float | None, float]] = [
-        ("size of the model (bit)", number("model_size"), float(model_bits(RESNET18))),
-        ("device to server (s)", number("T_comm_ct_sr"), clock.upload),
-        ("server to server (s)", number("T_comm_sr_sr"), clock.exchange),
-        ("both (s)", number("T_comm_total_per_iteration"), clock.upload + clock.exchange),
-        (
-            "their share of an iteration at mean speed",
-            number("communication_share_of_iteration", step_cost="printed"),
-            (clock.upload + clock.exchange) / (clock.upload + clock.exchange + average),
-        ),
+    sent, average = clock.upload + clock.exchange, PAPER_BATCHES * 55.67
+    share = number("communication_share_of_iteration", step_cost="printed")
+    rows: list[tuple[str, list[float | None], list[float], str]] = [
+        ("size of the model (bit)", [number("model_size")], [model_bits(RESNET18)], ",.0f"),
+        ("device to server (s)", [number("T_comm_ct_sr")], [clock.upload], ".7f"),
+        ("server to server (s)", [number("T_comm_sr_sr")], [clock.exchange], ".7f"),
+        ("both, part of an iteration at mean speed", [share], [sent / (sent + average)], ".6f"),
     ]
     for gap in (5, 10, 30):
         clock = paper_clock(gap)
-        rows.append((f"H = {gap}: synchronous round (s)", number("T_round", gap), clock.round_seconds))
-        for d, period in enumerate(clock.periods):
-            rows.append((f"H = {gap}: iteration of cluster {d} (s)", number("T_iter", gap, d), period))
-        for name, end in (("fewest", "min"), ("most", "max")):
-            found = float(getattr(clock.local_steps, end)())
-            rows.append((f"H = {gap}: {name} local steps", number(f"tau_{end}", gap), found))
-    columns = ["quantity", "the paper's setting", "the simulator's clock"]
-    return pd.DataFrame([(what, _digits(paper), _digits(ours)) for what, paper, ours in rows], columns=columns)
+        iterations = [number("T_iter", gap, d) for d in range(len(clock.periods))]
+        rows += [
+            (f"H = {gap}: synchronous round (s)", [number("T_round", gap)], [clock.round_seconds], ",.3f"),
+            (f"H = {gap}: iterations of the clusters (s)", iterations, clock.periods, ",.1f"),
+            (f"H = {gap}: fewest and most local steps", [number("tau_min", gap), number("tau_max", gap)],
+             [clock.local_steps.min(), clock.local_steps.max()], ",.0f"),
+        ]  # fmt: skip
+    texts = [
+        (what, *("; ".join(format(v, style) for v in side) for side in sides), style) for what, *sides, style in rows
+    ]
+    return pd.DataFrame(
+        [row[:3] for row in texts], columns=["quantity", "the paper's setting", "the simulator's clock"]
+    )
 
 
 def staleness(study: Study) -> pd.DataFrame:
@@ -229,10 +230,3 @@ def idle_time(study: Study) -> pd.DataFrame:
         ):
             rows.append((gap, method, computing, float(sent), 1 - computing - float(sent)))
     return pd.DataFrame(rows, columns=["gap", "method", "computing", "sending", "waiting"])
-
-
-def _digits(value: float | None) -> str | None:
-    """Return a number with as many digits as are known of the iteration times."""
-    if value is None:
-        return None
-    return f"{value:,.0f}" if value == round(value) else f"{value:,.3f}" if value > 1 else f"{value:.5f}"
