@@ -64,6 +64,8 @@ def paper_setting(
     steps = spec.algorithm.min_batches  # type: ignore[attr-defined]
     part = steps / PAPER_BATCHES
     horizon = spec.budget.seconds or 0.0
+    rounds = chosen.rounds or scale.rounds
+    long_rounds = LONG_ROUNDS * rounds / CLUSTERS["paper"].rounds
     gaps = ", ".join(f"{gap:g}" for gap in chosen.gaps)
     shorter = "the paper's" if part == 1 else f"{part:g} times the paper's"
     rows = [
@@ -85,9 +87,10 @@ def paper_setting(
         ("staleness discount ψ", "1/(2(δ+1))", "1/(δ+1): the 1/2 cancels (E-04)"),
         ("weights of (5)", "as printed do not add up to one (E-01)", "corrected"),
         ("Sync.: local steps, exchanges", "not stated", f"{steps}, 1, matrix 'laplacian_safe' (2.5)"),
-        ("horizon", "not stated", f"{horizon:,.0f} s, {chosen.rounds or scale.rounds:g} synchronous rounds at H = 10"),
-        ("long runs", "–", f"linear model, H = {LONG_GAP:g}, {LONG_ROUNDS * scale.rounds / CLUSTERS['paper'].rounds:g} synchronous rounds"),
-        ("measured", "not stated", f"{scale.points} times; training loss on {scale.train_samples:,} images"),
+        ("horizon", "not stated", f"{horizon:,.0f} s, {rounds:g} synchronous rounds at H = 10"),
+        ("long runs", "–", f"linear model, H = {LONG_GAP:g}, {long_rounds:g} synchronous rounds"),
+        ("measured", "not stated", f"{scale.points} times; on {scale.train_samples:,} training images and "
+         f"{scale.test_samples or len(data.test):,} test images"),
         ("repetitions", "not stated", f"{len({entry.labels['seed'] for entry in entries})}"),
     ]  # fmt: skip
     if chosen.lr is None and part != 1:

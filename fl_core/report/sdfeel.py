@@ -27,7 +27,7 @@ def timeline(bars: pd.DataFrame) -> Figure:
         As :func:`fl_core.experiments.sdfeel_clock.timeline` returns it.
     """
     with style():
-        figure, axes = plt.subplots(2, 1, figsize=(5.8, 7.4), sharex=True)
+        figure, axes = plt.subplots(2, 1, figsize=(5.8, 6.8), sharex=True, height_ratios=(11, 8))
         for axis, (method, own) in zip(axes, bars.groupby("method", sort=True), strict=True):
             _lanes(axis, own)
             axis.set_title(
@@ -123,15 +123,15 @@ def time(shares: pd.DataFrame) -> Figure:
 
 
 def _lanes(axis: Axes, bars: pd.DataFrame) -> None:
-    """Draw a lane for each server and each of its devices; an asynchronous event sends arrows to the other servers."""
-    lanes = bars["device"] + bars["cluster"] + 1
+    """Draw a lane for each device; asynchronous events are arrows from a lane of a server to those of others."""
+    events = bars[bars["activity"] == "event"]
+    lanes = bars["device"] + (bars["cluster"] + 1 if len(events) else 0)
     for activity, (colour, _) in ACTIVITIES.items():
         own = bars[bars["activity"] == activity]
         idle = activity == "idle"
         axis.barh(lanes[own.index], own["end"] - own["start"], 0.66, own["start"], fc=colour, lw=0.5,
                   ec=GREY if idle else "white", hatch="////" if idle else "")  # fmt: skip
     first = {cluster: int(place) - 1 for cluster, place in lanes.groupby(bars["cluster"]).min().items()}
-    events = bars[bars["activity"] == "event"]
     for cluster, at, k, late in events[["cluster", "start", "k", "staleness"]].itertuples(index=False, name=None):
         for other in (place for number, place in first.items() if number != cluster):
             arrow = {"arrowstyle": "-|>", "color": PURPLE, "lw": 1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 8}
@@ -140,7 +140,7 @@ def _lanes(axis: Axes, bars: pd.DataFrame) -> None:
         axis.text(
             at - 0.13, first[cluster], f"{k:.0f} ({late:.0f})", ha="right", va="center", fontsize=8, color=PURPLE
         )
-    names = {place: f"server {cluster}" for cluster, place in first.items()}
+    names = {place: f"server {cluster}" for cluster, place in first.items() if len(events)}
     names |= {int(lanes[row]): f"device {device}" for row, device in bars["device"].items()}
     axis.set_yticks(list(names), list(names.values()))
     for tick in axis.get_yticklabels():
