@@ -130,7 +130,7 @@ class ClusterScale:
 
 
 CLUSTERS = {
-    "smoke": ClusterScale(2, 3, 3, 1_000, (0,), 1_000),
+    "smoke": ClusterScale(1, 3, 3, 500, (0,), 500),
     "laptop": ClusterScale(10, 50, 30, 5_000, (0, 1, 2)),
     "paper": ClusterScale(100, 50, 60, 10_000, (0, 1, 2)),
 }
