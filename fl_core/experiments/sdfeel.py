@@ -112,6 +112,7 @@ _RUNS: tuple[
     ("a horizon on which synchronous training catches up, linear model", GRIDS["long"], curves.long_runs,
      Curves(_TIME, _BOTH, parameter="gap", symbol="H"), ("C05",)),
     ("all curves in numbers", figure2, curves.numbers, Columns({"labels": "classes"}), ()),
+    ("what a draw of speeds decides", figure2, curves.by_seed, Columns(), ()),
 )  # fmt: skip
 for _number, (_title, _grid, _reduce, _shown, _tested) in enumerate(_RUNS, start=len(_FORMULAS) + 1):
     register(

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fl_core.experiments.run import Result
+from fl_core.experiments.sdfeel_clock import run_clock
 from fl_core.experiments.sdfeel_grid import ASYNC, CLOUD, SYNC, VARIANTS
 from fl_core.experiments.study import Entry, Study
 
@@ -21,6 +22,8 @@ SLACK = 1e-9
 """Part of the horizon by which rounding may move a time."""
 PARTS = (0.1, 0.25, 0.5, 1.0)
 """Of the horizon, at which the table of numbers reads the curves."""
+LAST = 5
+"""Measurements at the end of a run that show how steady it is."""
 KILO = 1000.0
 
 Run = tuple[Entry, Result]
@@ -148,6 +151,28 @@ def numbers(study: Study) -> pd.DataFrame:
                 for part in PARTS:
                     row[f"{words} at {part:.0%}"] = _spread([value_at(run, metric, part) for run in found])
             rows.append({**row, "seeds": len(found)})
+    return pd.DataFrame(rows)
+
+
+def by_seed(study: Study) -> pd.DataFrame:
+    """Return what each draw of speeds makes of an asynchronous run, and how steady its accuracy is in the end."""
+    rows = []
+    for gap in gaps(study):
+        for seed, (entry, result) in runs(study, ASYNC, gap).items():
+            clock, updates = run_clock(entry.spec), result.history.updates
+            last = result.history.evaluations["test_accuracy"][-LAST:]
+            mean = np.mean(updates["steps"]) if updates["steps"] else 0.0
+            rows.append(
+                {
+                    "H": f"{gap:g}",
+                    "seed": seed,
+                    "iterations of all clusters": updates["version"][-1] if updates["version"] else 0,
+                    "an iteration (s)": f"{min(clock.periods):,.0f} to {max(clock.periods):,.0f}",
+                    "steps of an upload": f"{mean:.0f}, at most {clock.local_steps.max()}",
+                    "largest staleness": max(updates["staleness"], default=0),
+                    f"accuracy, last {LAST}": f"{min(last):.3f} to {max(last):.3f}",
+                }
+            )
     return pd.DataFrame(rows)
 
 
