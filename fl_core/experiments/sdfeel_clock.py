@@ -184,12 +184,13 @@ def latency_table(study: Study) -> pd.DataFrame:
             (f"H = {gap}: fewest and most local steps", [number("tau_min", gap), number("tau_max", gap)],
              [clock.local_steps.min(), clock.local_steps.max()], ",.0f"),
         ]  # fmt: skip
-    texts = [
-        (what, *("; ".join(format(v, style) for v in side) for side in sides), style) for what, *sides, style in rows
-    ]
-    return pd.DataFrame(
-        [row[:3] for row in texts], columns=["quantity", "the paper's setting", "the simulator's clock"]
-    )
+    frame = pd.DataFrame(rows, columns=["quantity", "the paper's setting", "the simulator's clock", "style"])
+    for column in frame.columns[1:3]:
+        frame[column] = [
+            "; ".join(format(value, style) for value in values)
+            for values, style in zip(frame[column], frame["style"], strict=True)
+        ]
+    return frame.drop(columns="style")
 
 
 def staleness(study: Study) -> pd.DataFrame:

@@ -62,7 +62,8 @@ def paper_setting(
     entries = figure2(profile, dataset, seeds, **overrides)
     spec = entries[0].spec
     steps = spec.algorithm.min_batches  # type: ignore[attr-defined]
-    part = steps / PAPER_BATCHES
+    part, clusters = steps / PAPER_BATCHES, spec.world.clusters
+    assert clusters is not None
     horizon = spec.budget.seconds or 0.0
     rounds = chosen.rounds or scale.rounds
     long_rounds = LONG_ROUNDS * rounds / CLUSTERS["paper"].rounds
@@ -73,7 +74,7 @@ def paper_setting(
         ("network", f"ResNet-18, {RESNET18:,} parameters",
          f"{spec.model}, {parameters_of(spec.model, dataset):,} parameters"),
         ("devices; clusters; graph", f"{_p('num_clients')}; {_p('num_clusters')}; {_p('topology')}",
-         f"{spec.world.devices}; {spec.world.clusters.servers}; {spec.world.clusters.graph.kind}"),
+         f"{spec.world.devices}; {clusters.servers}; {clusters.graph.kind}"),
         ("heterogeneity gap H", "5, 10, 30", gaps),
         ("speeds", "not stated how they are drawn", "uniform, rescaled to exactly H, mean 1 GFLOPS"),
         ("labels", f"Dirichlet, concentration {_p('dirichlet_concentration')}",

@@ -141,7 +141,7 @@ def _lanes(axis: Axes, bars: pd.DataFrame) -> None:
             at - 0.13, first[cluster], f"{k:.0f} ({late:.0f})", ha="right", va="center", fontsize=8, color=PURPLE
         )
     names = {place: f"server {cluster}" for cluster, place in first.items() if len(events)}
-    names |= {int(lanes[row]): f"device {device}" for row, device in bars["device"].items()}
+    names |= {int(place): f"device {device}" for place, device in zip(lanes, bars["device"], strict=True)}
     axis.set_yticks(list(names), list(names.values()))
     for tick in axis.get_yticklabels():
         tick.set_color(PURPLE if tick.get_text().startswith("server") else BLACK)
