@@ -287,13 +287,13 @@ _add("C09", "(2), (3)", "Dividing updates by the number of steps removes a bias 
 _add("C10", "(5)", "A staler neighbour gets a smaller weight.",
      "p^{i,d} falls strictly in δ^{(i)}, all else fixed", stale_weighs_less)  # fmt: skip
 _add("C11", "Remark 1", "With η ∝ 1/√K the bound vanishes like 1/√K.",
-     "exponents of K: −0.5 in the first two terms, −1 in the others, within 0.02; for what is really minimised (E-11)",
+     "exponents of K: −0.5 in the first two terms, −1 in the others, within 0.02; for the surrogate objective (E-11)",
      rate_of_the_bound)  # fmt: skip
 _add("C12", "Remark 2", "The bound grows with H, with δ_max and with κ.",
      "finite differences of (16) are positive, both variants, τ_max fixed", bound_grows)  # fmt: skip
 _add("C13", "Remark 2", "H = 1 and δ_max = 0 give the bound of synchronous training.",
-     "A and B lose the terms of delay; with one step and exact averaging SGD's bound remains; the synchronous paper's "
-     "own theorem is not at hand",
+     "A and B lose the terms of delay; with one step and exact averaging SGD's bound remains; "
+     "the synchronous paper's own theorem is not at hand",
      synchronous_limit)  # fmt: skip
 _add("C14", "section II", "With equal speeds synchronous training is viable.",
      "H = 1: equal steps, equal times, equally busy", equal_speeds)  # fmt: skip
