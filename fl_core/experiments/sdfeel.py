@@ -48,7 +48,7 @@ _SHOWN: tuple[tuple[str, str, str, str, Callable[[Study], pd.DataFrame], Columns
     ("sdfeel-setup", "the paper's setting beside ours", f"section V of {_PAPER}", "What is scaled or not stated.",
      tables.setup, Columns(wrap={"the paper": 9}), ()),
     ("sdfeel-latency", "the latency model", f"section V of {_PAPER}", "The simulator's clock is the paper's.",
-     clock.latency_table, Columns(), ()),
+     clock.latency_table, Columns(wrap={"the paper's setting": 9, "the simulator's clock": 9}), ()),
 )  # fmt: skip
 for _id, _title, _where, _look, _reduce, _view, _tested in _SHOWN:
     register(Artifact(_id, _title, _where, _look, _CHAPTER, _reduce, _view, claims=_tested))
@@ -109,9 +109,9 @@ _RUNS: tuple[
      Curves(_TIME, _BOTH, parameter="gap", symbol="H"), ()),
     ("fewer classes on each device", with_figure2("non_iid", (ASYNC, SYNC), middle=True), curves.non_iid,
      Curves(_TIME, _BOTH, parameter="alpha"), ("C17",)),
-    ("a horizon on which synchronous training catches up, linear model", GRIDS["long"], curves.long_runs,
+    ("a very long horizon, linear model", GRIDS["long"], curves.long_runs,
      Curves(_TIME, _BOTH, parameter="gap", symbol="H"), ("C05",)),
-    ("all curves in numbers", figure2, curves.numbers, Columns({"labels": "classes"}), ()),
+    ("all curves in numbers", figure2, curves.numbers, Columns(), ()),
     ("what a draw of speeds decides", figure2, curves.by_seed, Columns(), ()),
 )  # fmt: skip
 for _number, (_title, _grid, _reduce, _shown, _tested) in enumerate(_RUNS, start=len(_FORMULAS) + 1):

@@ -121,7 +121,8 @@ def variants(study: Study) -> pd.DataFrame:
     names = [f"{ASYNC}, {name}" for name in VARIANTS]
     found = {gap for name in names for gap in gaps(study, name, "variant")}
     main = [{"method": ASYNC, "gap": gap, "role": "curve"} for gap in sorted(found)]
-    return curves(study, [*main, *({"method": name, "role": "variant"} for name in names)])
+    beside = ({"method": name, "role": "variant", "name": name.replace("_", "-")} for name in names)
+    return curves(study, [*main, *beside])
 
 
 def non_iid(study: Study) -> pd.DataFrame:
@@ -137,19 +138,15 @@ def long_runs(study: Study) -> pd.DataFrame:
 
 
 def numbers(study: Study) -> pd.DataFrame:
-    """Return loss and accuracy of every curve at parts of its horizon, mean and standard deviation as text."""
+    """Return loss and accuracy of the curves of Figure 2 at parts of the horizon, mean and deviation as text."""
     rows = []
-    order = [(role, method) for role in ("curve", "reference", "variant", "non-IID", "long")
-             for method in (ASYNC, SYNC, CLOUD, *(f"{ASYNC}, {name}" for name in VARIANTS))]  # fmt: skip
-    for role, method in order:
-        for gap in gaps(study, method, role):
-            found = list(runs(study, method, gap, role).values())
-            labels = found[0][0].labels
-            row: dict[str, Any] = {"method": method, "H": f"{gap:g}", "labels": f"Dirichlet {labels['alpha']:g}"}
-            row["network"] = found[0][0].spec.model
+    for method in (ASYNC, SYNC):
+        for gap in gaps(study, method):
+            found = list(runs(study, method, gap).values())
+            row: dict[str, Any] = {"method": method, "H": f"{gap:g}"}
             for metric, words in (("train_loss", "loss"), ("test_accuracy", "accuracy")):
                 for part in PARTS:
-                    row[f"{words} at {part:.0%}"] = _spread([value_at(run, metric, part) for run in found])
+                    row[f"{words} at {100 * part:.0f} %"] = _spread([value_at(run, metric, part) for run in found])
             rows.append({**row, "seeds": len(found)})
     return pd.DataFrame(rows)
 

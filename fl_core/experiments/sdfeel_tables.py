@@ -44,7 +44,7 @@ def listing(study: Study) -> pd.DataFrame:
     """Return Algorithm 1 as the first sentences of the functions that carry it out."""
     rows = []
     for who, equation, function in STEPS:
-        words = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
+        words = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ").replace("`", "")
         rows.append((who or None, equation or None, words, function.__qualname__))
     return pd.DataFrame(rows, columns=["who", "equation", "what", "function"])
 

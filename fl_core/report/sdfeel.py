@@ -30,9 +30,7 @@ def timeline(bars: pd.DataFrame) -> Figure:
         figure, axes = plt.subplots(2, 1, figsize=(5.8, 6.8), sharex=True, height_ratios=(11, 8))
         for axis, (method, own) in zip(axes, bars.groupby("method", sort=True), strict=True):
             _lanes(axis, own)
-            axis.set_title(
-                f"{method}" + ("; above an end: k, and its cluster's staleness" if axis is axes[0] else "")
-            )
+            axis.set_title("asynchronous; k (staleness) at each event" if axis is axes[0] else str(method))
         axes[1].set_xlabel("virtual time (s)")
         patches = [Patch(fc=colour, ec=GREY, lw=0.5, hatch="" if name != "idle" else "////", label=label)
                    for name, (colour, label) in ACTIVITIES.items()]  # fmt: skip
@@ -137,9 +135,9 @@ def _lanes(axis: Axes, bars: pd.DataFrame) -> None:
             arrow = {"arrowstyle": "-|>", "color": PURPLE, "lw": 1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 8}
             axis.annotate("", (at, other), (at, first[cluster]), arrowprops=arrow, zorder=3)
         axis.plot(at, first[cluster], "o", ms=5, color=PURPLE, mfc=PURPLE, zorder=4)
-        axis.text(
-            at - 0.13, first[cluster], f"{k:.0f} ({late:.0f})", ha="right", va="center", fontsize=8, color=PURPLE
-        )
+        words = {"ha": "right", "va": "center", "fontsize": 8, "color": PURPLE, "zorder": 5}
+        paper = {"fc": "white", "ec": "none", "pad": 0.6}
+        axis.text(at - 0.13, first[cluster], f"{k:.0f} ({late:.0f})", bbox=paper, **words)
     names = {place: f"server {cluster}" for cluster, place in first.items() if len(events)}
     names |= {int(place): f"device {device}" for place, device in zip(lanes, bars["device"], strict=True)}
     axis.set_yticks(list(names), list(names.values()))

@@ -239,7 +239,7 @@ def test_every_figure_is_drawn_from_runs_with_a_true_caption(tiny: tuple[Study, 
         assert "fashion-mnist (real data), profile smoke, seed 0" in caption
         assert "papermill notebooks/2_papers/sdfeel_replication.ipynb" in caption
         if isinstance(shown, Table):
-            assert len(shown.frame) == {"sdfeel-x11": 12, "sdfeel-x12": 2}[name]
+            assert len(shown.frame) == {"sdfeel-x11": 4, "sdfeel-x12": 2}[name]
             assert "nan" not in shown.to_markdown().lower()
 
 
