@@ -117,6 +117,8 @@ class ClusterScale:
     train_samples : int
         Training images that the training loss is averaged over.
     seeds : tuple of int
+    test_samples : int
+        Test images of a measurement, but for the last one; 0: all.
     """
 
     min_batches: int
@@ -124,10 +126,11 @@ class ClusterScale:
     points: int
     train_samples: int
     seeds: tuple[int, ...]
+    test_samples: int = 0
 
 
 CLUSTERS = {
-    "smoke": ClusterScale(2, 3, 3, 1_000, (0,)),
+    "smoke": ClusterScale(1, 3, 3, 500, (0,), 500),
     "laptop": ClusterScale(10, 50, 30, 5_000, (0, 1, 2)),
     "paper": ClusterScale(100, 50, 60, 10_000, (0, 1, 2)),
 }

@@ -218,7 +218,10 @@ class _Maker:
             training=LocalTraining(lr=chosen.lr or PAPER_LR / self.part, batch_size=BATCH),
             budget=Budget(seconds=horizon),
             evaluation=Evaluation(
-                every_updates=None, every_seconds=horizon / self.scale.points, train_samples=self.scale.train_samples
+                every_updates=None,
+                every_seconds=horizon / self.scale.points,
+                train_samples=self.scale.train_samples,
+                test_samples=self.scale.test_samples,
             ),
             seed=seed,
         )

@@ -24,6 +24,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "FedAvg+TopK": {"color": ORANGE, "marker": "D", "linewidth": 1.4},
     "frequency only": {"color": GREY, "marker": "<", "linewidth": 1.4},
     "compression only": {"color": SKY, "marker": ">", "linewidth": 1.4},
+    "Async. SD-FEEL": {"color": VERMILION, "marker": "", "linewidth": 2.0},
+    "Sync. SD-FEEL": {"color": BLUE, "marker": "s", "linewidth": 1.4},
+    "Async. SD-FEEL, fresh": {"color": PURPLE, "marker": "o", "linewidth": 1.4},
+    "Async. SD-FEEL, data-weighted": {"color": GREEN, "marker": "^", "linewidth": 1.4},
+    "Hierarchical FedAvg": {"color": GREEN, "marker": "^", "linewidth": 1.4},
 }
 """Line properties of a method; variants are thin and their markers hollow, so that the plain method under an
 identical variant stays visible."""
