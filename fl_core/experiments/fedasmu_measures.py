@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fl_core.experiments.fedasmu_columns import COLUMNS
 from fl_core.experiments.fedasmu_curves import final_accuracy, time_to
-from fl_core.experiments.fedasmu_grid import COLUMNS
 from fl_core.experiments.study import Study
 
 Values = dict[int, float]

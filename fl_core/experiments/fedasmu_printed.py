@@ -1,9 +1,9 @@
 """The numbers that the FedASMU paper prints: Tables 1, 2, 5 and 6, and the gains that its text quotes.
 
 They lie beside this module as ``fedasmu_printed.csv``: where a number stands (``source``), the column of the tables
-by its name in :data:`fl_core.experiments.fedasmu_grid.COLUMNS`, the setting if it is not the tables', the method,
-what it is compared with, the quantity, and the number. Accuracies, gains and savings are fractions; times have no unit in
-print, and one that is infinite is printed as "/": the target was not reached.
+by its name in :data:`fl_core.experiments.fedasmu_columns.COLUMNS`, the setting if it is not the tables', the method,
+what it is compared with, the quantity, and the number. Accuracies, gains and savings are fractions; times have no
+unit in print, and one that is infinite is printed as "/": the target was not reached.
 """
 
 from __future__ import annotations
