@@ -101,23 +101,6 @@ def condition_points(study: Study) -> pd.DataFrame:
     return frame if "accuracy" in frame else pd.DataFrame()
 
 
-def update_table(study: Study, methods: Sequence[str]) -> pd.DataFrame:
-    """Return every upload that was mixed in, of the standard runs of `methods`.
-
-    Returns
-    -------
-    DataFrame
-        ``method``, ``seed``, ``version`` (that it made), ``staleness`` (t - o + 1), ``weight``.
-    """
-    found = []
-    for method in methods:
-        for entry, result in study.select(method=method, varied=None):
-            table = result.history.update_frame()[["version", "staleness", "weight"]]
-            staleness = table["staleness"] + 1  # the paper's counts from 1
-            found.append(table.assign(staleness=staleness, method=method, seed=entry.labels["seed"]))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
-
-
 def _curve(results: Sequence[Result]) -> pd.DataFrame:
     """Return the mean curve of a method's runs; between two evaluations a run has the accuracy of the earlier one."""
     read = [readings(result) for result in results]
