@@ -35,7 +35,7 @@ from fl_core.experiments.study import Entry, Study
 
 _PAPER, _CHAPTER = "Liu et al. (2024)", "notebooks/2_papers/fedasmu_replication.ipynb"
 
-PANELS = {
+PANELS: dict[int, tuple[str, ...]] = {
     3: ("lenet-cifar10", "cnn-cifar10", "resnet-tiny-imagenet"),
     4: ("lenet-cifar100", "cnn-cifar100", "resnet-cifar100"),
     5: ("alexnet-cifar10", "vgg-cifar10", "textcnn-imdb"),
@@ -49,7 +49,9 @@ _MEASURED = Columns(
      "time": "seconds, here", "printed ratio": "time over FedASMU's, paper", "ratio": "here",
      "reached": "seeds that get there"}
 )  # fmt: skip
-TABLES = {number: tuple(name for name, column in COLUMNS.items() if column.table == number) for number in (1, 2)}
+TABLES: dict[int, tuple[str, ...]] = {
+    number: tuple(name for name, column in COLUMNS.items() if column.table == number) for number in (1, 2)
+}
 
 
 def part(
@@ -156,44 +158,33 @@ for _id, _title, _make in (
             view=Columns(),
         )
     )
-for _id, _title, _grid, _reduce, _view, _carried in (
-    ("gains", "what FedASMU gains over each baseline", comparison, tables.gains_table, Columns(), (3, 4)),
-    ("ablations", "without parts of the method", ablations, tables.ablation_table, _MEASURED, (28, 29, 30, 31)),
-    ("heuristics", "learned and fixed slots", heuristics, tables.heuristics_table, Columns(), (38, 44)),
-    ("others", "further baselines", others, tables.others_table, Columns(), (36, 37)),
-    ("traffic", "bytes of an upload", comparison, tables.communication_table, Columns(), (39,)),
-    ("sensitivity", "other trigger periods and learning rates", sensitivity, tables.sensitivity_table,
-     Columns(), (35,)),
-):  # fmt: skip
+_Row = tuple[str, str, Callable[..., list[Entry]], Callable[[Study], pd.DataFrame], Columns | Drawing]
+_REPORTED: tuple[tuple[_Row, tuple[int, ...]], ...] = (
+    (("gains", "what FedASMU gains over each baseline", comparison, tables.gains_table, Columns()), (3, 4)),
+    (("ablations", "without parts of the method", ablations, tables.ablation_table, _MEASURED), (28, 29, 30, 31)),
+    (("heuristics", "learned and fixed slots", heuristics, tables.heuristics_table, Columns()), (38, 44)),
+    (("others", "further baselines", others, tables.others_table, Columns()), (36, 37)),
+    (("traffic", "models sent per upload", comparison, tables.communication_table, Columns()), (39,)),
+    (("sensitivity", "other trigger periods and learning rates", sensitivity, tables.sensitivity_table, Columns()),
+     (35,)),
+)  # fmt: skip
+_BEYOND: tuple[_Row, ...] = (
+    ("x1", "staleness, and the weights that uploads get", ablations, staleness_table, Drawing("fedasmu-staleness")),
+    ("x2", "FedASMU in variants", variants, variants_table, Columns()),
+    ("x3", "baselines with other values of what the paper does not print", tuning, tuning_table, Columns()),
+)
+for (_id, _title, _grid, _reduce, _view), _carried in (*_REPORTED, *((row, ()) for row in _BEYOND)):
     register(
         Artifact(
             id=f"fedasmu-{_id}",
             title=_title,
-            reference=f"Section 5 and appendix of {_PAPER}",
-            description="What the paper's text reports, beside what was measured.",
+            reference="Beyond the paper" if _id.startswith("x") else f"Text of {_PAPER}",
+            description="Runs of our own." if _id.startswith("x") else "What the text reports, beside ours.",
             notebook=_CHAPTER,
             make_grid=_grid,
             reduce=_reduce,
             view=_view,
             paper_setting=paper_setting,
             claims=_claims(*_carried),
-        )
-    )
-for _id, _title, _grid, _reduce, _view in (
-    ("x1", "staleness, and the weights that uploads get", ablations, staleness_table, Drawing("fedasmu-staleness")),
-    ("x2", "FedASMU in variants", variants, variants_table, Columns()),
-    ("x3", "baselines with other values of what the paper does not print", tuning, tuning_table, Columns()),
-):
-    register(
-        Artifact(
-            id=f"fedasmu-{_id}",
-            title=_title,
-            reference="Beyond the paper",
-            description="Runs of our own.",
-            notebook=_CHAPTER,
-            make_grid=_grid,
-            reduce=_reduce,
-            view=_view,
-            paper_setting=paper_setting,
         )
     )

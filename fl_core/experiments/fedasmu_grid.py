@@ -128,6 +128,8 @@ class Scale:
         The curves of Figure 7.
     periods, factors : tuple of float
         Trigger periods, and factors of the learning rates of lambda, sigma and iota, beside the standard one.
+    extra : int or None
+        So many of :data:`VARIANTS` and of :data:`TUNED`; None: all.
     whole : bool
         Whether networks, images and step sizes are the paper's.
     """
@@ -142,6 +144,7 @@ class Scale:
     condition_methods: tuple[str, ...] = METHODS
     periods: tuple[float, ...] = (5.0, 20.0)
     factors: tuple[float, ...] = (0.1, 10.0)
+    extra: int | None = None
     whole: bool = False
 
 
@@ -149,7 +152,7 @@ _ENDS = {"bandwidth": (50.0, 100.0), "heterogeneity": (110.0, 440.0), "devices":
 _ALL = {**_ENDS, "heterogeneity": (110.0, 220.0, 330.0, 440.0)}
 SCALES = {
     "smoke": Scale(
-        30, 30, 20, 500, (0,), (0,), {"bandwidth": (50.0,)}, ("FedASMU", "FedAvg", "FedAsync"), (20.0,), (10.0,)
+        30, 30, 20, 500, (0,), (0,), {"bandwidth": (50.0,)}, ("FedASMU", "FedAvg", "FedAsync"), (20.0,), (10.0,), 1
     ),
     "laptop": Scale(600, 300, 200, 2_000, (0, 1, 2), (0,), _ENDS),
     "paper": Scale(5_000, 5_000, None, 0, (0, 1, 2), (0, 1, 2), _ALL, whole=True),
@@ -260,7 +263,7 @@ def conditions(profile: str, dataset: str, seeds: Sequence[int] | None, **overri
 def variants(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return FedASMU's runs in the variants of :data:`VARIANTS`, beside the standard one."""
     make = Maker(profile, dataset, seeds, Options.of(**overrides), varied=True)
-    changes = [(None, None), *(("variant", name) for name in VARIANTS)]
+    changes = [(None, None), *(("variant", name) for name in list(VARIANTS)[: make.scale.extra])]
     return [make.entry("FedASMU", make.columns[0], seed, *change) for seed in make.seeds for change in changes]
 
 
@@ -270,7 +273,7 @@ def tuning(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides:
     return [
         make.entry(method, make.columns[0], seed, *change)
         for seed in make.seeds
-        for method, (what, values) in TUNED.items()
+        for method, (what, values) in list(TUNED.items())[: make.scale.extra]
         for change in [(None, None), *((what, value) for value in values)]
     ]
 

@@ -47,23 +47,25 @@ def five_devices(study: Study) -> pd.DataFrame:
     algorithm = FedASMU(slot="uniform", lambda_0=matched_lambda(30, 3))
     run = Simulation(task, world, algorithm, budget=Budget(seconds=SECONDS), training=training, seed=1, trace=True)
     history = run.run("sequential")
-    spans, made = history.span_frame(), {}
-    for seconds, device, version, staleness in zip(
-        *(history.updates[name] for name in ("seconds", "device", "version", "staleness")), strict=True
+    updates, spans = history.updates, history.spans
+    made = {
+        (device, round(seconds, 6)): (version, staleness + 1)
+        for seconds, device, version, staleness in zip(
+            *(updates[name] for name in ("seconds", "device", "version", "staleness")), strict=True
+        )
+    }
+    rows, seen = [], set[int]()
+    for number, what, device, start, end, base in zip(
+        *(spans[name] for name in ("task", "activity", "device", "start", "end", "base_version")), strict=True
     ):
-        made[device, round(seconds, 6)] = (version, staleness + 1)
-    rows, seen = [], set()
-    for span in spans.itertuples():
-        activity = span.activity
-        if activity == "download":
-            activity = "fresh model" if span.task in seen else "download"
-            seen.add(span.task)
-        version, staleness = made.get((span.device, round(span.end, 6)), (np.nan, np.nan))
-        known = activity == "upload"
+        activity = "fresh model" if what == "download" and number in seen else what
+        seen.add(number)
+        version, staleness = (
+            made.get((device, round(end, 6)), (np.nan, np.nan)) if what == "upload" else (np.nan,) * 2
+        )
         rows.append(
-            {"device": span.device, "activity": activity, "start": span.start, "end": span.end,
-             "version": span.base_version, "made": version if known else np.nan,
-             "staleness": staleness if known else np.nan}
+            {"device": device, "activity": activity, "start": start, "end": end, "version": base, "made": version,
+             "staleness": staleness}
         )  # fmt: skip
     return pd.DataFrame(rows)
 

@@ -114,7 +114,7 @@ def conditions(points: pd.DataFrame) -> Figure:
                     axis.plot(range(len(values)), np.where(np.isfinite(y), y, np.nan), **look | {
                         "marker": look["marker"] or "o"})  # fmt: skip
                 for place in np.flatnonzero(grid.isna().all(axis=1)):
-                    _hatch(axis, place)
+                    _hatch(axis, float(place))
                 axis.set(xticks=range(len(values)), xlabel=CONDITIONS[varied], title=title,
                          xlim=(-0.3, len(values) - 0.7))  # fmt: skip
                 axis.set_xticklabels([f"{value:g}" for value in values])
