@@ -36,7 +36,7 @@ def five_devices(study: Study) -> pd.DataFrame:
     """
     rng = np.random.default_rng(0)
     task = Quadratic(np.ones((DEVICES, SIZE)), rng.normal(size=(DEVICES, SIZE)), np.zeros(SIZE))
-    bits = 32 * SIZE / 12.0
+    bits = 64 * SIZE / 12.0  # this task computes with 64-bit numbers
     world = World.named(
         "fedasmu",
         devices=DEVICES,
@@ -82,7 +82,7 @@ def paper_setting(
     uploads, algorithm = make.uploads(name), spec.algorithm
     assert isinstance(algorithm, FedASMU)
     share = spec.partition.train_fraction
-    measured = f"{scale.test_samples:,} of them" if scale.test_samples else "all of them"
+    measured = f"{scale.test_samples:,} of {len(data.test):,}" if scale.test_samples else f"all {len(data.test):,}"
     rates = ", ".join(f"{rate:g}" for rate in column.rates)
     rows = [
         ("data", column.data, f"{data.name} ({data.kind})"),
@@ -106,7 +106,7 @@ def paper_setting(
         ("FedProx μ; MOON μ, temperature; FedDyn α", "tuned, not stated", "0.01; 1, 0.5; 0.01"),
         ("FedAsync", "polynomial, values not stated", "α = 0.6, exponent 0.5"),
         ("FedBuff; PORT", "not stated", f"buffers of {BUFFER}; at least {BUFFER} uploads, bound 10"),
-        ("measured", "not stated", f"after every ten uploads, on {len(data.test):,} test images, {measured}"),
+        ("measured", "not stated", f"after every ten uploads, on {measured} test samples"),
         ("repetitions", "not stated", f"{len(make.seeds)}"),
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["setting", "the paper", f"here, profile {profile}"])
