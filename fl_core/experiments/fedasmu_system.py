@@ -67,7 +67,10 @@ def five_devices(study: Study) -> pd.DataFrame:
             {"device": device, "activity": activity, "start": start, "end": end, "version": base, "made": version,
              "staleness": staleness}
         )  # fmt: skip
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    for place in frame.index[frame["activity"] == "fresh model"]:  # a span knows with what its task began
+        frame.loc[place, "version"] = frame.loc[frame["end"] <= frame.loc[place, "start"], "made"].max()
+    return frame
 
 
 def paper_setting(

@@ -118,7 +118,11 @@ def conditions(points: pd.DataFrame) -> Figure:
                 axis.set(xticks=range(len(values)), xlabel=CONDITIONS[varied], title=title,
                          xlim=(-0.3, len(values) - 0.7))  # fmt: skip
                 axis.set_xticklabels([f"{value:g}" for value in values])
-                if what == "seconds" and np.isfinite(grid.to_numpy(float)).any():
+                reached = np.isfinite(grid.to_numpy(float)).any()
+                if not reached and grid.notna().to_numpy().any():
+                    axis.set_yticks([])
+                    axis.text(0.5, 0.5, "not reached", transform=axis.transAxes, ha="center")
+                if what == "seconds" and reached:
                     axis.set_yscale("log")
                     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                     axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
