@@ -55,8 +55,9 @@ def accuracy_curves(study: Study, methods: Sequence[str]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``column``, ``title``, ``target``, ``method``, ``x`` (virtual seconds), ``test_accuracy``,
-        ``test_accuracy_std``, ``n``. A column without a single run has one row, without a method.
+        ``column``, ``title``, ``target``, ``missing`` (methods without a run, in words), ``method``, ``x`` (virtual
+        seconds), ``test_accuracy``, ``test_accuracy_std``, ``n``. A column without a single run has one row, without a
+        method.
     """
     rows = []
     for column in dict.fromkeys(entry.labels["column"] for entry in study.entries):
@@ -68,6 +69,7 @@ def accuracy_curves(study: Study, methods: Sequence[str]) -> pd.DataFrame:
             "column": column,
             "title": f"{chosen.model}, {chosen.data} ({kind})",
             "target": chosen.target,
+            "missing": ", ".join(method for method, pairs in found.items() if not pairs),
         }
         rows += [pd.DataFrame([told | {"method": None}])] * (not runs)
         rows += [_curve([r for _, r in pairs]).assign(method=m, **told) for m, pairs in found.items() if pairs]

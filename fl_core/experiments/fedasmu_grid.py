@@ -101,6 +101,7 @@ TUNED: dict[str, tuple[str, tuple[float, ...]]] = {
     "FedDyn": ("alpha", (0.1,)),
     "FedAsync": ("alpha", (0.3, 0.9)),
     "FedBuff": ("buffer", (3, 10)),
+    "FedDelay": ("global_lr", (0.1, 0.3)),
 }
 """Baselines with a value that the paper tunes without printing it: its name, and others than that of the tables."""
 
@@ -319,7 +320,7 @@ class Maker:
         settings: dict[str, Any] = {}
         if varied == "variant":
             settings = VARIANTS[value]
-        elif varied in RATES or varied in ("mu", "alpha", "buffer"):
+        elif varied in RATES or varied in ("mu", "alpha", "buffer", "global_lr"):
             settings = {varied: value}
         algorithm, per_version = self.algorithm(method, column, uploads, in_flight, settings)
         counted = "updates" if per_version == 1 else "uploads"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -83,6 +85,9 @@ def accuracy(curves: pd.DataFrame) -> Figure:
                 axis.plot(x / 1000, mean, markevery=(offset, 12), **look)
                 if np.isfinite(std).any():
                     axis.fill_between(x / 1000, mean - std, mean + std, color=look["color"], alpha=0.12, lw=0)
+            if missing := own["missing"].iloc[0]:
+                words = fill(f"no runs: {missing}", 60)
+                axis.text(0.99, 0.03, words, transform=axis.transAxes, ha="right", fontsize=8, color=GREY)
             axis.set_ylabel("test accuracy")
             axis.margins(x=0.02)
         axes[-1, 0].set_xlabel("virtual time (1000 s)")

@@ -165,7 +165,7 @@ def test_runs_that_several_figures_need_are_one_run_seed_after_seed() -> None:
     for entry in entries:
         by_key.setdefault(entry.key, set()).add(repr(entry.labels))
     assert all(len(labels) == 1 for labels in by_key.values())
-    assert len(by_key) == 3 * (10 + 3 + 3 + 4 + 8) + 50 + 8 + 9
+    assert len(by_key) == 3 * (10 + 3 + 3 + 4 + 8) + 50 + 8 + 11
     assert [entry.labels["seed"] for entry in comparison("laptop", FMNIST, None)] == [0] * 10 + [1] * 10 + [2] * 10
     assert {entry.labels["seed"] for entry in comparison("laptop", "cifar10", None)} == {0}
 
