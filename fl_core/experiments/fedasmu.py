@@ -15,7 +15,7 @@ import pandas as pd
 from fl_core.experiments import fedasmu_claims  # noqa: F401  (registers the claims)
 from fl_core.experiments import fedasmu_tables as tables
 from fl_core.experiments.artifacts import Artifact, Columns, Drawing, register
-from fl_core.experiments.fedasmu_beyond import staleness_table, tuning_table, variants_table
+from fl_core.experiments.fedasmu_beyond import equal_time_table, staleness_table, tuning_table, variants_table
 from fl_core.experiments.fedasmu_columns import COLUMNS
 from fl_core.experiments.fedasmu_curves import accuracy_curves, condition_points
 from fl_core.experiments.fedasmu_grid import (
@@ -172,6 +172,7 @@ _BEYOND: tuple[_Row, ...] = (
     ("x1", "staleness, and the weights that uploads get", ablations, staleness_table, Drawing("fedasmu-staleness")),
     ("x2", "FedASMU in variants", variants, variants_table, Columns()),
     ("x3", "baselines with other values of what the paper does not print", tuning, tuning_table, Columns()),
+    ("x4", "accuracy after as many uploads, and after as much time", comparison, equal_time_table, Columns()),
 )
 for (_id, _title, _grid, _reduce, _view), _carried in (*_REPORTED, *((row, ()) for row in _BEYOND)):
     register(

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import pandas as pd
 
 from fl_core.algorithms import FedASMU
-from fl_core.experiments.fedasmu_grid import TUNED, VARIANTS
+from fl_core.experiments.fedasmu_curves import final_accuracy, readings
+from fl_core.experiments.fedasmu_grid import METHODS, TUNED, VARIANTS
 from fl_core.experiments.fedasmu_measures import Setting, final, reached, settings
 from fl_core.experiments.fedasmu_tables import interval
 from fl_core.experiments.study import Study
@@ -36,6 +37,21 @@ def staleness_table(study: Study) -> pd.DataFrame:
                 )
             )
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def equal_time_table(study: Study) -> pd.DataFrame:
+    """Return each method's accuracy after all of its uploads, and at the virtual time when FedASMU has made its own."""
+    rows = []
+    for at in settings(study):
+        ours = {e.labels["seed"]: readings(r)[0][-1] for e, r in study.select(method="FedASMU", **at._asdict())}
+        for method in METHODS if ours else ():
+            found = {e.labels["seed"]: r for e, r in study.select(method=method, **at._asdict())}
+            early = {seed: final_accuracy(r, ours[seed]) for seed, r in found.items() if seed in ours}
+            if early:
+                accuracy = interval(final(study, method, at))
+                row = {"column": str(at), "method": method, "after all uploads": accuracy}
+                rows.append(row | {"when FedASMU has finished": interval(early), "seeds": len(early)})
+    return pd.DataFrame(rows)
 
 
 def variants_table(study: Study) -> pd.DataFrame:

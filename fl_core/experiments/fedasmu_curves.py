@@ -36,9 +36,10 @@ def readings(result: Result) -> tuple[Array, Array]:
     return seconds[:count], accuracy[:count]
 
 
-def final_accuracy(result: Result) -> float:
-    """Return the mean test accuracy of the last tenth of the evaluations (A18)."""
-    _, accuracy = readings(result)
+def final_accuracy(result: Result, until: float = inf) -> float:
+    """Return the mean test accuracy of the last tenth of the evaluations (A18), or of those up to a virtual time."""
+    seconds, accuracy = readings(result)
+    accuracy = accuracy[seconds <= until]
     return float(accuracy[-ceil(len(accuracy) / 10) :].mean())
 
 
@@ -56,8 +57,8 @@ def accuracy_curves(study: Study, methods: Sequence[str]) -> pd.DataFrame:
     -------
     DataFrame
         ``column``, ``title``, ``target``, ``missing`` (methods without a run, in words), ``method``, ``x`` (virtual
-        seconds), ``test_accuracy``, ``test_accuracy_std``, ``n``. A column without a single run has one row, without a
-        method.
+        seconds), ``test_accuracy``, ``test_accuracy_std``, ``n``. A column without a single run has one row, which
+        has no method.
     """
     rows = []
     for column in dict.fromkeys(entry.labels["column"] for entry in study.entries):

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from fl_core.experiments.fedasmu_grid import SYNCHRONOUS
 from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, style
 
 ACTIVITIES = {"download": SKY, "train": BLUE, "fresh model": GREEN, "upload": ORANGE}
@@ -61,35 +62,32 @@ def timeline(spans: pd.DataFrame) -> Figure:
 def accuracy(curves: pd.DataFrame) -> Figure:
     """Draw a panel for each column of the tables, with a line at its target; hatched: no runs.
 
+    Where there are many methods, synchronous and asynchronous ones get a panel each, both with FedASMU.
+
     Parameters
     ----------
     curves : DataFrame
         As :func:`fl_core.experiments.fedasmu_curves.accuracy_curves` returns it.
     """
-    columns = list(curves["column"].unique())
     methods = list(curves["method"].dropna().unique())
+    split = {"synchronous": [m for m in methods if m == "FedASMU" or m in SYNCHRONOUS],
+             "asynchronous": [m for m in methods if m not in SYNCHRONOUS]}  # fmt: skip
+    shares = split if len(methods) > 6 else {"": methods}
+    panels: list[tuple[pd.DataFrame, str]] = []
+    for _, own in curves.groupby("column", sort=False):
+        panels += [(own, share) for share in shares if own["method"].notna().all() or share == next(iter(shares))]
+    longest = float(curves["x"].max()) / 1000
     with style():
-        height = 2.9 * len(columns) + 0.24 * -(-len(methods) // 3)
-        figure, axes = plt.subplots(len(columns), 1, figsize=(5.6, height), squeeze=False)
-        for axis, column in zip(axes[:, 0], columns, strict=True):
-            own = curves[curves["column"] == column]
-            axis.set_title(own["title"].iloc[0])
-            if own["method"].isna().any():
+        height = 2.7 * len(panels) + 0.24 * -(-len(methods) // 3)
+        figure, axes = plt.subplots(len(panels), 1, figsize=(5.6, height), squeeze=False)
+        for axis, (own, share) in zip(axes[:, 0], panels, strict=True):
+            hatched = own["method"].isna().any()
+            axis.set_title(own["title"].iloc[0] + (f": {share} methods" if share and not hatched else ""))
+            if hatched:
                 _hatch(axis)
-                continue
-            axis.axhline(own["target"].iloc[0], color=GREY, lw=0.9, ls=(0, (2, 2)))
-            for method, curve in own.groupby("method", sort=False):
-                look = line_of(str(method), 0, methods)
-                x, mean, std = (curve[c].to_numpy(float) for c in ("x", "test_accuracy", "test_accuracy_std"))
-                offset = 2 * methods.index(str(method)) % 12
-                axis.plot(x / 1000, mean, markevery=(offset, 12), **look)
-                if np.isfinite(std).any():
-                    axis.fill_between(x / 1000, mean - std, mean + std, color=look["color"], alpha=0.12, lw=0)
-            if missing := own["missing"].iloc[0]:
-                words = fill(f"no runs: {missing}", 60)
-                axis.text(0.99, 0.03, words, transform=axis.transAxes, ha="right", fontsize=8, color=GREY)
-            axis.set_ylabel("test accuracy")
-            axis.margins(x=0.02)
+            else:
+                _curves(axis, own, shares[share])
+                axis.set_xlim(-0.02 * longest, 1.02 * longest)
         axes[-1, 0].set_xlabel("virtual time (1000 s)")
         _legend(figure, methods)
     plt.close(figure)
@@ -164,6 +162,23 @@ def staleness(uploads: pd.DataFrame) -> Figure:
         _legend(figure, methods)
     plt.close(figure)
     return figure
+
+
+def _curves(axis: Axes, own: pd.DataFrame, methods: list[str]) -> None:
+    """Draw the curves of some methods in one column."""
+    axis.axhline(own["target"].iloc[0], color=GREY, lw=0.9, ls=(0, (2, 2)))
+    for place, method in enumerate(methods):
+        curve = own[own["method"] == method]
+        look = line_of(method, 0, methods)
+        x, mean, std = (curve[c].to_numpy(float) for c in ("x", "test_accuracy", "test_accuracy_std"))
+        axis.plot(x / 1000, mean, markevery=(2 * place, 12), **look)
+        if np.isfinite(std).any():
+            axis.fill_between(x / 1000, mean - std, mean + std, color=look["color"], alpha=0.12, lw=0)
+    if missing := own["missing"].iloc[0]:
+        words = fill(f"no runs: {missing}", 60)
+        axis.text(0.99, 0.03, words, transform=axis.transAxes, ha="right", fontsize=8, color=GREY)
+    axis.set_ylabel("test accuracy")
+    axis.margins(x=0.02)
 
 
 def _hatch(axis: Axes, place: float | None = None) -> None:
