@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 
@@ -40,8 +41,8 @@ def staleness_table(study: Study) -> pd.DataFrame:
 
 
 def equal_time_table(study: Study) -> pd.DataFrame:
-    """Return each method's accuracy after all of its uploads, and at the virtual time when FedASMU has made its own."""
-    rows = []
+    """Return each method's accuracy after all of its uploads, and at the virtual time when FedASMU has finished."""
+    rows: list[dict[str, Any]] = []
     for at in settings(study):
         ours = {e.labels["seed"]: readings(r)[0][-1] for e, r in study.select(method="FedASMU", **at._asdict())}
         for method in METHODS if ours else ():
@@ -49,8 +50,10 @@ def equal_time_table(study: Study) -> pd.DataFrame:
             early = {seed: final_accuracy(r, ours[seed]) for seed, r in found.items() if seed in ours}
             if early:
                 accuracy = interval(final(study, method, at))
-                row = {"column": str(at), "method": method, "after all uploads": accuracy}
-                rows.append(row | {"when FedASMU has finished": interval(early), "seeds": len(early)})
+                rows.append(
+                    {"column": str(at), "method": method, "after all uploads": accuracy,
+                     "when FedASMU has finished": interval(early), "seeds": len(early)}
+                )  # fmt: skip
     return pd.DataFrame(rows)
 
 
