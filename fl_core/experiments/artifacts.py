@@ -172,7 +172,12 @@ class Artifact:
 
 
 ARTIFACTS: dict[str, Artifact] = {}
-PAPER_MODULES = ("fl_core.experiments.fedasync", "fl_core.experiments.sdfeel", "fl_core.experiments.fedluck")
+PAPER_MODULES = (
+    "fl_core.experiments.fedasync",
+    "fl_core.experiments.sdfeel",
+    "fl_core.experiments.fedasmu",
+    "fl_core.experiments.fedluck",
+)
 
 
 def register(artifact: Artifact) -> Artifact:

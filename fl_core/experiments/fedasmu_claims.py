@@ -48,7 +48,7 @@ _add(23, "section 5", "It is fast because it is asynchronous: it saves more over
 _add(24, "Fig. 7", "With 50 times lower bandwidth it is still better, with a smaller advantage.",
      "more accurate and faster than each baseline; mean part saved below that at normal bandwidth",
      judges.low_bandwidth)  # fmt: skip
-_add(25, "appendix", "With 100 times lower bandwidth it is still better, by more than at 50 (in print the least falls).",
+_add(25, "appendix", "With 100 times lower bandwidth it is still better, by more than at 50 (the least falls).",
      "more accurate and faster than each baseline; largest advantage above, least below that at 50",
      judges.lower_bandwidth)  # fmt: skip
 _add(26, "Fig. 7", "Its advantage grows with the heterogeneity of devices.",
@@ -96,4 +96,5 @@ _add(43, "section 4", "The staleness bound removes uploads that are too stale.",
      "more than no upload is dropped, on the paper's schedule", judges.bound_removes_uploads,
      exact=True, computed=True)  # fmt: skip
 _add(44, "section 4", "A late request wastes the fresh model, an early one leaves staleness.",
-     "accuracy(best slot in between) − accuracy(first), − accuracy(last) > 0", judges.interior_slot_is_best)  # fmt: skip
+     "accuracy(best slot in between) − accuracy(first), − accuracy(last) > 0",
+     judges.interior_slot_is_best)  # fmt: skip

@@ -36,9 +36,10 @@ def readings(result: Result) -> tuple[Array, Array]:
     return seconds[:count], accuracy[:count]
 
 
-def final_accuracy(result: Result) -> float:
-    """Return the mean test accuracy of the last tenth of the evaluations (A18)."""
-    _, accuracy = readings(result)
+def final_accuracy(result: Result, until: float = inf) -> float:
+    """Return the mean test accuracy of the last tenth of the evaluations (A18), or of those up to a virtual time."""
+    seconds, accuracy = readings(result)
+    accuracy = accuracy[seconds <= until]
     return float(accuracy[-ceil(len(accuracy) / 10) :].mean())
 
 
@@ -55,8 +56,9 @@ def accuracy_curves(study: Study, methods: Sequence[str]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``column``, ``title``, ``target``, ``method``, ``x`` (virtual seconds), ``test_accuracy``,
-        ``test_accuracy_std``, ``n``. A column without a single run has one row, without a method.
+        ``column``, ``title``, ``target``, ``missing`` (methods without a run, in words), ``method``, ``x`` (virtual
+        seconds), ``test_accuracy``, ``test_accuracy_std``, ``n``. A column without a single run has one row, which
+        has no method.
     """
     rows = []
     for column in dict.fromkeys(entry.labels["column"] for entry in study.entries):
@@ -68,6 +70,7 @@ def accuracy_curves(study: Study, methods: Sequence[str]) -> pd.DataFrame:
             "column": column,
             "title": f"{chosen.model}, {chosen.data} ({kind})",
             "target": chosen.target,
+            "missing": ", ".join(method for method, pairs in found.items() if not pairs),
         }
         rows += [pd.DataFrame([told | {"method": None}])] * (not runs)
         rows += [_curve([r for _, r in pairs]).assign(method=m, **told) for m, pairs in found.items() if pairs]
@@ -99,23 +102,6 @@ def condition_points(study: Study) -> pd.DataFrame:
                 rows.append(row)
     frame = pd.DataFrame(rows)
     return frame if "accuracy" in frame else pd.DataFrame()
-
-
-def update_table(study: Study, methods: Sequence[str]) -> pd.DataFrame:
-    """Return every upload that was mixed in, of the standard runs of `methods`.
-
-    Returns
-    -------
-    DataFrame
-        ``method``, ``seed``, ``version`` (that it made), ``staleness`` (t - o + 1), ``weight``.
-    """
-    found = []
-    for method in methods:
-        for entry, result in study.select(method=method, varied=None):
-            table = result.history.update_frame()[["version", "staleness", "weight"]]
-            staleness = table["staleness"] + 1  # the paper's counts from 1
-            found.append(table.assign(staleness=staleness, method=method, seed=entry.labels["seed"]))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def _curve(results: Sequence[Result]) -> pd.DataFrame:

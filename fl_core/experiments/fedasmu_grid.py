@@ -101,6 +101,7 @@ TUNED: dict[str, tuple[str, tuple[float, ...]]] = {
     "FedDyn": ("alpha", (0.1,)),
     "FedAsync": ("alpha", (0.3, 0.9)),
     "FedBuff": ("buffer", (3, 10)),
+    "FedDelay": ("global_lr", (0.1, 0.3)),
 }
 """Baselines with a value that the paper tunes without printing it: its name, and others than that of the tables."""
 
@@ -128,6 +129,8 @@ class Scale:
         The curves of Figure 7.
     periods, factors : tuple of float
         Trigger periods, and factors of the learning rates of lambda, sigma and iota, beside the standard one.
+    extra : int or None
+        So many of :data:`VARIANTS` and of :data:`TUNED`; None: all.
     whole : bool
         Whether networks, images and step sizes are the paper's.
     """
@@ -142,6 +145,7 @@ class Scale:
     condition_methods: tuple[str, ...] = METHODS
     periods: tuple[float, ...] = (5.0, 20.0)
     factors: tuple[float, ...] = (0.1, 10.0)
+    extra: int | None = None
     whole: bool = False
 
 
@@ -149,7 +153,7 @@ _ENDS = {"bandwidth": (50.0, 100.0), "heterogeneity": (110.0, 440.0), "devices":
 _ALL = {**_ENDS, "heterogeneity": (110.0, 220.0, 330.0, 440.0)}
 SCALES = {
     "smoke": Scale(
-        30, 30, 20, 500, (0,), (0,), {"bandwidth": (50.0,)}, ("FedASMU", "FedAvg", "FedAsync"), (20.0,), (10.0,)
+        30, 30, 20, 500, (0,), (0,), {"bandwidth": (50.0,)}, ("FedASMU", "FedAvg", "FedAsync"), (20.0,), (10.0,), 1
     ),
     "laptop": Scale(600, 300, 200, 2_000, (0, 1, 2), (0,), _ENDS),
     "paper": Scale(5_000, 5_000, None, 0, (0, 1, 2), (0, 1, 2), _ALL, whole=True),
@@ -229,9 +233,10 @@ def ablations(profile: str, dataset: str, seeds: Sequence[int] | None, **overrid
 
 
 def heuristics(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
-    """Return the runs of FedASMU and of its fixed slots, on the data set's first column."""
+    """Return the runs of FedASMU and of its fixed slots, as far as E has them, on the data set's first column."""
     make = Maker(profile, dataset, seeds, Options.of(**overrides))
-    return make.entries(make.columns[:1], ("FedASMU", *HEURISTICS))
+    slots = [name for name in HEURISTICS if name != "slot 3" or make.options.epochs > 3]
+    return make.entries(make.columns[:1], ("FedASMU", *slots))
 
 
 def sensitivity(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
@@ -260,7 +265,7 @@ def conditions(profile: str, dataset: str, seeds: Sequence[int] | None, **overri
 def variants(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return FedASMU's runs in the variants of :data:`VARIANTS`, beside the standard one."""
     make = Maker(profile, dataset, seeds, Options.of(**overrides), varied=True)
-    changes = [(None, None), *(("variant", name) for name in VARIANTS)]
+    changes = [(None, None), *(("variant", name) for name in list(VARIANTS)[: make.scale.extra])]
     return [make.entry("FedASMU", make.columns[0], seed, *change) for seed in make.seeds for change in changes]
 
 
@@ -270,7 +275,7 @@ def tuning(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides:
     return [
         make.entry(method, make.columns[0], seed, *change)
         for seed in make.seeds
-        for method, (what, values) in TUNED.items()
+        for method, (what, values) in list(TUNED.items())[: make.scale.extra]
         for change in [(None, None), *((what, value) for value in values)]
     ]
 
@@ -315,7 +320,7 @@ class Maker:
         settings: dict[str, Any] = {}
         if varied == "variant":
             settings = VARIANTS[value]
-        elif varied in RATES or varied in ("mu", "alpha", "buffer"):
+        elif varied in RATES or varied in ("mu", "alpha", "buffer", "global_lr"):
             settings = {varied: value}
         algorithm, per_version = self.algorithm(method, column, uploads, in_flight, settings)
         counted = "updates" if per_version == 1 else "uploads"

@@ -37,6 +37,7 @@ from fl_core.experiments.fedasmu_measures import (
 )
 from fl_core.experiments.fedasmu_printed import What, band
 from fl_core.experiments.study import Study
+from fl_core.formulas.fedasmu import Form
 
 BASELINES = METHODS[1:]
 DA, FA, ZERO = ABLATIONS
@@ -310,8 +311,10 @@ def zero_is_fedasync(study: Study) -> list[Check]:
 def merging_lowers_staleness(study: Study) -> list[Comparison]:
     """C40."""
     seeds = range(3)
-    sides = [{seed: float(theory.distances(seed)[side].mean()) for seed in seeds} for side in ("merged", "alone")]
-    return [Comparison("distance at arrival with the merge, over without", *sides)]
+    merged, alone = (
+        {seed: float(theory.distances(seed)[side].mean()) for seed in seeds} for side in ("merged", "alone")
+    )
+    return [Comparison("distance at arrival with the merge, over without", merged, alone)]
 
 
 def theorem_1(study: Study) -> list[Check]:
@@ -331,8 +334,9 @@ def theorem_1(study: Study) -> list[Check]:
 def one_step_helps(study: Study) -> list[Check]:
     """C42."""
     found = []
-    for form, name in (("derived", "with derived gradients"), ("printed", "with the gradients that are printed")):
-        table = theory.steps_of_the_controls(form)  # type: ignore[arg-type]
+    forms: dict[Form, str] = {"derived": "with derived gradients", "printed": "with the gradients that are printed"}
+    for form, name in forms.items():
+        table = theory.steps_of_the_controls(form)
         lower = int((table["after"] < table["before"]).sum())
         found.append(Check(name, lower == len(table), f"the loss falls in {lower} of {len(table)} random problems"))
     return found

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fl_core.experiments.fedasmu_curves import final_accuracy, time_to
-from fl_core.experiments.fedasmu_grid import COLUMNS
+from fl_core.experiments.fedasmu_columns import COLUMNS
+from fl_core.experiments.fedasmu_curves import final_accuracy, readings, time_to
 from fl_core.experiments.study import Study
 
 Values = dict[int, float]
@@ -38,7 +38,7 @@ class Setting(NamedTuple):
 
 
 class Time(NamedTuple):
-    """When a run reaches a target; if it does not, `seconds` is its end."""
+    """When a run reaches a target; if it does not, `seconds` is the time of its last reading."""
 
     seconds: float
     reached: bool
@@ -62,7 +62,7 @@ def reached(study: Study, method: str, at: Setting, target: float | None = None)
     found = {}
     for entry, result in study.select(method=method, **at._asdict()):
         seconds = time_to(result, at.target if target is None else target)
-        end = float(result.history.evaluations["seconds"][-1])
+        end = float(readings(result)[0][-1])
         found[entry.labels["seed"]] = Time(min(seconds, end), bool(np.isfinite(seconds)))
     return found
 

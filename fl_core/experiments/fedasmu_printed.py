@@ -1,22 +1,26 @@
 """The numbers that the FedASMU paper prints: Tables 1, 2, 5 and 6, and the gains that its text quotes.
 
 They lie beside this module as ``fedasmu_printed.csv``: where a number stands (``source``), the column of the tables
-by its name in :data:`fl_core.experiments.fedasmu_grid.COLUMNS`, the setting if it is not the tables', the method,
-what it is compared with, the quantity, and the number. Accuracies, gains and savings are fractions; times have no unit in
-print, and one that is infinite is printed as "/": the target was not reached.
+by its name in :data:`fl_core.experiments.fedasmu_columns.COLUMNS`, the setting if it is not the tables', the method,
+what it is compared with, the quantity, and the number. Accuracies, gains and savings are fractions; times have no
+unit in print, and one that is infinite is printed as "/": the target was not reached.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from math import nan
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import pandas as pd
 
 FILE = Path(__file__).with_name("fedasmu_printed.csv")
 IMPLIED = "implied"
 """Setting of the values of Figure 2 that the text's ranges fix (7.2); they are printed nowhere."""
+
+ONE_DIGIT = 0.675
+"""The one saving whose percentage has one decimal in print, not two."""
 
 What = Literal["accuracy gain", "time saved"]
 
@@ -73,6 +77,25 @@ def tables_band(what: What, against: str, columns: tuple[str, ...] = ()) -> tupl
     ours, theirs = wide["FedASMU"], wide[against]
     gains = ours - theirs if what == "accuracy gain" else (1 - ours / theirs)[theirs.abs() < float("inf")]
     return float(gains.min()), float(gains.max())
+
+
+def deviations() -> pd.DataFrame:
+    """Return the ends of the text's ranges that Tables 1 and 2 do not give (E19); the text cuts digits off.
+
+    Returns
+    -------
+    DataFrame
+        ``against``, ``quantity``, ``end``, ``text`` (NaN: not printed), ``tables``.
+    """
+    rows, whats = [], get_args(What)
+    for against in dict.fromkeys(printed().query("source == 'sec5'")["against"]):
+        for what in whats:
+            text, found = band(what, against) or (nan, nan), tables_band(what, against)
+            for end, said, given in zip(("least", "most"), text, found, strict=True):
+                unit = 1e-3 if said == ONE_DIGIT else 1e-4
+                if not -1e-9 < given - said < unit:
+                    rows.append((against, what, end, said, given))
+    return pd.DataFrame(rows, columns=["against", "quantity", "end", "text", "tables"])
 
 
 def _only(**labels: str) -> float | None:

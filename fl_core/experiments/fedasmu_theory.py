@@ -115,25 +115,21 @@ def steps_of_the_controls(form: Form, problems: int = 200) -> pd.DataFrame:
     DataFrame
         ``before``, ``after``: F_i(w_o) with the control parameters before and after the step.
     """
-    rng, rows = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    rows = []
     for _ in range(problems):
         curvature, centre = rng.uniform(0.5, 2, 7), rng.normal(size=7)
         w_p, upload = 2 * rng.normal(size=7), 2 * rng.normal(size=7)
         version, staleness = int(rng.integers(1, 100)), int(rng.integers(2, 15))
         controls = Controls(rng.uniform(0.5, 5), rng.uniform(0.2, 0.9), rng.uniform(0, 0.3))
 
-        def loss(
-            controls: Controls, w_p=w_p, upload=upload, version=version, staleness=staleness, a=curvature, c=centre
-        ) -> tuple[float, np.ndarray]:  # fmt: skip
-            w = blend(w_p, upload, mixing_weight(version, staleness, controls))
-            return float(0.5 * a @ (w - c) ** 2), w
-
-        before, w = loss(controls)
+        w = blend(w_p, upload, mixing_weight(version, staleness, controls))
         g = grad_estimate(w, w - 1e-6 * curvature * (w - centre), 1e-6, 1)  # of one tiny local step
         q = inner_product(g, upload - w_p, 1.0, 1)
         slope = control_gradient(q, Aggregation(version, staleness, controls), form=form)
-        after, _ = loss(descend(controls, slope, Controls(STEP, STEP, STEP)))
-        rows.append((before, after))
+        changed = descend(controls, slope, Controls(STEP, STEP, STEP))
+        after = blend(w_p, upload, mixing_weight(version, staleness, changed))
+        rows.append([float(0.5 * curvature @ (point - centre) ** 2) for point in (w, after)])
     return pd.DataFrame(rows, columns=["before", "after"])
 
 

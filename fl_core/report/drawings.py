@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from fl_core.report import fedluck, sdfeel
+from fl_core.report import fedasmu, fedluck, sdfeel
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, style
 
 Point = tuple[float, float]
@@ -42,6 +42,10 @@ DRAWINGS: dict[str, Callable[[pd.DataFrame], Figure]] = {
     "sdfeel-staleness": sdfeel.staleness,
     "sdfeel-bound": sdfeel.bound,
     "sdfeel-time": sdfeel.time,
+    "fedasmu-timeline": fedasmu.timeline,
+    "fedasmu-accuracy": fedasmu.accuracy,
+    "fedasmu-conditions": fedasmu.conditions,
+    "fedasmu-staleness": fedasmu.staleness,
 }
 
 

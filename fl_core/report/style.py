@@ -29,6 +29,19 @@ METHODS: dict[str, dict[str, Any]] = {
     "Async. SD-FEEL, fresh": {"color": PURPLE, "marker": "o", "linewidth": 1.4},
     "Async. SD-FEEL, data-weighted": {"color": GREEN, "marker": "^", "linewidth": 1.4},
     "Hierarchical FedAvg": {"color": GREEN, "marker": "^", "linewidth": 1.4},
+    "FedASMU": {"color": VERMILION, "marker": "", "linewidth": 2.6},
+    "FedASMU-DA": {"color": GREEN, "marker": "s", "linewidth": 1.4},
+    "FedASMU-FA": {"color": PURPLE, "marker": "^", "linewidth": 1.4},
+    "FedASMU-0": {"color": BLUE, "marker": "o", "linewidth": 1.4},
+    "FedProx": {"color": ORANGE, "marker": "s", "linewidth": 1.4},
+    "MOON": {"color": BLACK, "marker": "o", "linewidth": 1.4},
+    "FedDyn": {"color": GREY, "marker": "D", "linewidth": 1.4},
+    "PORT": {"color": GREEN, "marker": "^", "linewidth": 1.4},
+    "ASO-Fed": {"color": SKY, "marker": "<", "linewidth": 1.4},
+    "FedSA": {"color": BLUE, "marker": ">", "linewidth": 1.4},
+    "FedDelay": {"color": GREEN, "marker": "D", "linewidth": 1.4},
+    "SyncDrop": {"color": GREY, "marker": "v", "linewidth": 1.4},
+    "AsyncPart": {"color": BLACK, "marker": "x", "linewidth": 1.4},
 }
 """Line properties of a method; variants are thin and their markers hollow, so that the plain method under an
 identical variant stays visible."""
