@@ -172,7 +172,7 @@ class Artifact:
 
 
 ARTIFACTS: dict[str, Artifact] = {}
-PAPER_MODULES = ("fl_core.experiments.fedasync", "fl_core.experiments.fedluck")
+PAPER_MODULES = ("fl_core.experiments.fedasync", "fl_core.experiments.wkafl", "fl_core.experiments.fedluck")
 
 
 def register(artifact: Artifact) -> Artifact:

@@ -127,9 +127,9 @@ def default_store() -> Store:
 def encode(result: Result, updates: bool = True) -> bytes:
     """Return the record of `result`; equal results give equal bytes.
 
-    The event trace and the table of faults are kept only if they hold something, that of updates on request. Of the final model the record keeps
-    the SHA-256 of its bytes (``provenance["model_sha256"]``), so that claims of bitwise equality can be judged on
-    stored runs.
+    The event trace and the table of faults are kept only if they hold something, that of updates if `updates` is set.
+    Of the final model the record keeps the SHA-256 of its bytes (``provenance["model_sha256"]``), so that claims of
+    bitwise equality can be judged on stored runs.
     """
     provenance = dict(result.provenance)
     if result.history.model is not None:

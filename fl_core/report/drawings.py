@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from fl_core.report import fedluck
+from fl_core.report import fedluck, wkafl
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, style
 
 Point = tuple[float, float]
@@ -38,6 +38,12 @@ DRAWINGS: dict[str, Callable[[pd.DataFrame], Figure]] = {
     "fedluck-heat": fedluck.heat,
     "fedluck-traffic": fedluck.traffic,
     "fedluck-surface": fedluck.surface,
+    "wkafl-panels": wkafl.panels,
+    "wkafl-timeline": wkafl.timeline,
+    "wkafl-histogram": wkafl.histogram,
+    "wkafl-conflict": wkafl.conflict,
+    "wkafl-vectors": wkafl.vectors,
+    "wkafl-workflow": wkafl.workflow,
 }
 
 
