@@ -103,7 +103,7 @@ _register("x1", "true against aliased staleness, by level", "Beyond the paper",
 _register("x2", "what of Tables 2 and 3 survives true staleness", "Beyond the paper",
           "The claims about the two tables, judged in both modes.",
           tables.survival_table, Columns(wrap={"the paper says": 12, "survives": 8}), comparison)  # fmt: skip
-_register("x3", "WKAFL and Zeno++ in numbers", "Beyond the paper", "What was used, and what was thrown away.",
+_register("x3", "WKAFL and Zeno++ in numbers", "Beyond the paper", "What was used, and what Zeno++ refused.",
           tables.byzantine_table, Columns(), byzantine)  # fmt: skip
 _register("x4", "staleness and age under five laws of arrival, P = 1000, K = 10", "Beyond the paper",
           "P/(2K) is the age under round robin, and nobody's staleness.", theory.schedule_means,

@@ -130,7 +130,8 @@ def clipped_vectors() -> pd.DataFrame:
         ``y``.
     """
     truth = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    cloud = stale_cloud(truth, 5, CLIP_BOUND, np.random.default_rng(3))
+    spread = 0.3 / 2**0.5, 0.5 / 2**0.5  # of each of the two entries
+    cloud = stale_cloud(truth, 5, CLIP_BOUND, np.random.default_rng(45), spread)
     weights = staleness_weights(torch.arange(5, dtype=torch.float64))
     rows: list[tuple[str, bool, float, float, float]] = [("true gradient", False, np.nan, 1.0, 0.0)]
     for clipped, vectors in ((False, cloud.gradients), (True, clip(cloud.gradients, CLIP_BOUND))):

@@ -82,7 +82,7 @@ def byzantine_table(study: Study) -> pd.DataFrame:
                  "accuracy": _spread([final(run) for run in runs], 3),
                  "updates": _mean([run.history.evaluations["version"][-1] for run in runs]),
                  "gradients used": _mean([each.get("applied", 0) for each in counts]),
-                 "thrown away": _mean([each.get("discarded", 0) for each in counts]), "seeds": len(runs)}
+                 "refused": _mean([each.get("discarded", 0) for each in counts]), "seeds": len(runs)}
             )  # fmt: skip
     return pd.DataFrame(rows)
 

@@ -140,15 +140,18 @@ def vectors(frame: pd.DataFrame) -> Figure:
                 colour = SKY if stale else VERMILION
                 _arrow(axis, (row.x, row.y), colour, 1.3 if stale else 2.6)
                 if stale:
-                    axis.text(
-                        row.x * 1.04, row.y * 1.04, f"{row.staleness:.0f}", fontsize=9, ha="center", va="center"
+                    axis.annotate(
+                        f"{row.staleness:.0f}", (row.x, row.y), (5, 5), textcoords="offset points", fontsize=9
                     )
             _arrow(axis, (truth.x, truth.y), BLACK, 2.0)
             points = np.vstack([own[["x", "y"]].to_numpy(), [[0, 0], [truth.x, truth.y]]])
-            axis.set_xlim(points[:, 0].min() * 1.15 - 0.2, points[:, 0].max() * 1.15 + 0.2)
-            axis.set_ylim(points[:, 1].min() * 1.15 - 0.2, points[:, 1].max() * 1.15 + 0.2)
+            low, high = points.min(axis=0), points.max(axis=0)
+            half = 1.2 * max((high - low)[0] / 2, (high - low)[1])
+            middle = (low + high) / 2
+            axis.set_xlim(middle[0] - half, middle[0] + half)
+            axis.set_ylim(middle[1] - half / 2, middle[1] + half / 2)
+            axis.set_box_aspect(0.5)
             axis.set_title("(b) clipped at 1.2" if clipped else "(a) as they arrive; a number is staleness")
-            axis.set_aspect("equal", "datalim")
         handles = [Line2D([], [], color=colour, lw=2, label=name)
                    for colour, name in ((BLACK, "true gradient"), (SKY, "gradient"),
                                         (VERMILION, "estimate"))]  # fmt: skip
@@ -168,7 +171,7 @@ def workflow(steps: pd.DataFrame) -> Figure:
     with style():
         figure, axis = plt.subplots(figsize=(5.6, 5.4))
         count = len(steps)
-        axis.set(xlim=(0, 10), ylim=(-0.3, count))
+        axis.set(xlim=(1, 11), ylim=(-0.3, count))
         axis.axis("off")
         for place, row in enumerate(steps.itertuples()):
             y = count - 1 - place
@@ -183,7 +186,7 @@ def workflow(steps: pd.DataFrame) -> Figure:
                                                color=GREY, lw=1.3))  # fmt: skip
         axis.add_patch(FancyArrowPatch((8.9, 0.43), (8.9, count - 0.57), connectionstyle="arc3,rad=0.35",
                                        arrowstyle="-|>", mutation_scale=12, color=ORANGE, lw=1.4))  # fmt: skip
-        axis.text(9.85, count / 2, "new model, to the K clients", rotation=90, va="center", ha="center", fontsize=9,
+        axis.text(10.6, count / 2, "new model, to the K clients", rotation=90, va="center", ha="center", fontsize=9,
                   color=ORANGE)  # fmt: skip
         handles = [Patch(fc="white", ec=GREEN, label="clients"), Patch(fc="white", ec=BLUE, label="server")]
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
