@@ -214,7 +214,7 @@ def twafl_is_level(study: Study, snapshot: str) -> list[Check]:
         gap = list(_gap(study, cell, "WKAFL", "TWAFL").values())
         if len(gap) > 1:
             mean, error = abs(float(np.mean(gap))), float(np.std(gap, ddof=1) / np.sqrt(len(gap)))
-            holds = mean < min(2 * error, 0.01)
+            holds = mean <= min(2 * error, 0.01)
             found.append(Check(name_of(cell), holds, f"|gap| {mean:.4f}, standard error {error:.4f}"))
     return found
 
