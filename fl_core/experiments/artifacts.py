@@ -174,6 +174,7 @@ class Artifact:
 ARTIFACTS: dict[str, Artifact] = {}
 PAPER_MODULES = (
     "fl_core.experiments.fedasync",
+    "fl_core.experiments.wkafl",
     "fl_core.experiments.sdfeel",
     "fl_core.experiments.fedasmu",
     "fl_core.experiments.fedluck",

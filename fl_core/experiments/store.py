@@ -76,7 +76,7 @@ class Store:
         """Return whether an undamaged result of `spec` is stored."""
         return self.get(spec) is not None
 
-    def save(self, result: Result, *, published: bool = False) -> Path:
+    def save(self, result: Result, *, published: bool = False, updates: bool = True) -> Path:
         """Write `result` and return the file; an existing one of the same run is replaced.
 
         Parameters
@@ -84,11 +84,13 @@ class Store:
         result : Result
         published : bool
             Whether it goes to the published folder instead of the cache.
+        updates : bool
+            Whether the record keeps the table of updates: with ten gradients to a version that is nearly all of it.
         """
         folder = self.published if published else self.cache
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{result.spec.hash}{SUFFIX}"
-        write_atomically(path, encode(result))
+        write_atomically(path, encode(result, updates))
         return path
 
     def __iter__(self) -> Iterator[Result]:
@@ -122,12 +124,12 @@ def default_store() -> Store:
     return Store(data_folder() / "results", data_folder() / "cache" / "results")
 
 
-def encode(result: Result) -> bytes:
+def encode(result: Result, updates: bool = True) -> bytes:
     """Return the record of `result`; equal results give equal bytes.
 
-    The event trace and the table of faults are kept only if they hold something. Of the final model the record keeps
-    the SHA-256 of its bytes (``provenance["model_sha256"]``), so that claims of bitwise equality can be judged on
-    stored runs.
+    The event trace and the table of faults are kept only if they hold something, that of updates if `updates` is set.
+    Of the final model the record keeps the SHA-256 of its bytes (``provenance["model_sha256"]``), so that claims of
+    bitwise equality can be judged on stored runs.
     """
     provenance = dict(result.provenance)
     if result.history.model is not None:
@@ -136,6 +138,8 @@ def encode(result: Result) -> bytes:
     for table in ("spans", "faults"):
         if not history[table]["task"]:
             del history[table]
+    if not updates:
+        del history["updates"]
     content = {"spec": result.spec.to_dict(), "provenance": provenance, "history": history}
     text = json.dumps({"format": FORMAT, "sha256": _digest(content), "content": content}, separators=(",", ":"))
     return gzip.compress(text.encode(), 9, mtime=0)

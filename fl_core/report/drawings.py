@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from fl_core.report import fedasmu, fedluck, sdfeel
+from fl_core.report import fedasmu, fedluck, sdfeel, wkafl
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, style
 
 Point = tuple[float, float]
@@ -46,6 +46,12 @@ DRAWINGS: dict[str, Callable[[pd.DataFrame], Figure]] = {
     "fedasmu-accuracy": fedasmu.accuracy,
     "fedasmu-conditions": fedasmu.conditions,
     "fedasmu-staleness": fedasmu.staleness,
+    "wkafl-panels": wkafl.panels,
+    "wkafl-timeline": wkafl.timeline,
+    "wkafl-histogram": wkafl.histogram,
+    "wkafl-conflict": wkafl.conflict,
+    "wkafl-vectors": wkafl.vectors,
+    "wkafl-workflow": wkafl.workflow,
 }
 
 

@@ -42,6 +42,14 @@ METHODS: dict[str, dict[str, Any]] = {
     "FedDelay": {"color": GREEN, "marker": "D", "linewidth": 1.4},
     "SyncDrop": {"color": GREY, "marker": "v", "linewidth": 1.4},
     "AsyncPart": {"color": BLACK, "marker": "x", "linewidth": 1.4},
+    "WKAFL": {"color": BLUE, "marker": "", "linewidth": 2.4},
+    "TWAFL": {"color": ORANGE, "marker": "o", "linewidth": 1.4},
+    "SASGD": {"color": BLACK, "marker": "s", "linewidth": 1.4},
+    "GSGM": {"color": GREEN, "marker": "^", "linewidth": 1.4},
+    "Zeno++": {"color": PURPLE, "marker": "D", "linewidth": 1.4},
+    "No Grad-Sel": {"color": ORANGE, "marker": "v", "linewidth": 1.4},
+    "No Staleness": {"color": VERMILION, "marker": "<", "linewidth": 1.4},
+    "No Non-IIDness": {"color": GREEN, "marker": ">", "linewidth": 1.4},
 }
 """Line properties of a method; variants are thin and their markers hollow, so that the plain method under an
 identical variant stays visible."""

@@ -54,6 +54,13 @@ def test_the_final_model_is_kept_as_a_fingerprint(store: Store) -> None:
     assert prints[0] != prints[1]
 
 
+def test_a_record_can_do_without_the_table_of_updates(store: Store) -> None:
+    whole = result_of()
+    kept = read(store.save(whole, updates=False))
+    assert kept.history.evaluations["test_accuracy"] == whole.history.evaluations["test_accuracy"]
+    assert kept.history.updates == History().updates
+
+
 def test_equal_results_give_equal_bytes() -> None:
     assert encode(result_of()) == encode(result_of())
     assert encode(result_of()) != encode(result_of(accuracy=0.6))

@@ -1,0 +1,237 @@
+"""WKAFL's replication: artifacts, printed numbers, the tables of made-up runs, and one tiny grid really run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fl_core.errors import SpecError
+from fl_core.experiments import wkafl_grid
+from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study
+from fl_core.experiments.claims import CLAIMS, judge
+from fl_core.experiments.grid import execute
+from fl_core.experiments.run import Result
+from fl_core.experiments.store import Store
+from fl_core.experiments.study import Entry, Study, load_study
+from fl_core.experiments.wkafl_curves import clipped_vectors, four_clients
+from fl_core.experiments.wkafl_grid import Scale, comparison
+from fl_core.experiments.wkafl_printed import number, printed, task_of
+from fl_core.experiments.wkafl_tables import IN_BOTH_MODES
+from fl_core.experiments.wkafl_theory_claims import rates, schedule_means
+from fl_core.report.figures import draw
+from fl_core.report.tables import Table
+from fl_core.runtime import History
+from fl_core.runtime.history import append
+
+RUNS = ["wkafl-fig2a", *(f"wkafl-fig{n}" for n in range(5, 11)), "wkafl-tab2", "wkafl-tab3", "wkafl-appA",
+        "wkafl-x1", "wkafl-x2", "wkafl-x3"]  # fmt: skip
+FORMULAS = ["wkafl-fig1", "wkafl-fig2b", "wkafl-fig3", "wkafl-fig4", *(f"wkafl-x{n}" for n in range(4, 8))]
+COMPUTED = [f"WKAFL-C{n}" for n in ("02", "21", "22", "23", "24", "25", "26", "27a", "28", "31")]
+
+
+def test_every_figure_table_and_claim_is_registered() -> None:
+    assert {name for name in artifacts() if name.startswith("wkafl")} == {*RUNS, *FORMULAS}
+    carried = {claim for artifact in find_artifacts(["wkafl-*"]) for claim in artifact.claims}
+    assert carried == {name for name in CLAIMS if name.startswith("WKAFL-")}
+    assert {name for name, claim in CLAIMS.items() if name.startswith("WKAFL-") and claim.computed} == set(COMPUTED)
+    assert {f"{name}-aliased" for name in IN_BOTH_MODES} < carried
+
+
+def test_the_printed_numbers_and_their_arithmetic() -> None:
+    rows = printed()
+    assert rows.groupby(["source", "quantity"]).size().to_dict() == {
+        ("table2", "accuracy"): 18, ("table3", "accuracy"): 24, ("table3", "stability"): 24,
+    }  # fmt: skip
+    gains = [
+        number(dataset, "table3", *cell, labels, "WKAFL") - number(dataset, "table3", *cell, labels, "GSGM")
+        for dataset, cell in (("fashion-mnist", (3000, 10)), ("cifar10-surrogate", (3000, 20)))
+        for labels in (1, 5, 10)
+    ]
+    assert (min(gains), max(gains)) == pytest.approx((0.0583, 0.1059))  # E20
+    twice = [number("cifar10", source, 3000, 20, 1, "TWAFL") for source in ("table2", "table3")]
+    assert twice == [0.4241, 0.4141]  # E24
+    ratio = number("emnist-mnist", "table3", 3000, 10, 1, "WKAFL", "stability") / 0.0107
+    assert 1 - ratio == pytest.approx(0.439, abs=0.001)  # E22
+    assert number("fashion-mnist", "table3", 3000, 10, 1, "Zeno++") is None
+    assert task_of("celeba-surrogate") is None
+
+
+# Without runs
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_figures_and_tables_from_formulas_are_drawn(name: str) -> None:
+    shown, caption = draw(find_artifact(name), make_study(find_artifact(name), "smoke"))
+    assert "no runs" in caption
+    assert len(shown.frame) if isinstance(shown, Table) else shown.axes
+
+
+def test_claims_about_theory_and_schedule() -> None:
+    study = Study("smoke", "fashion-mnist", (), {})
+    assert {found.claim.id: found.verdict for found in judge(COMPUTED, study)} == dict.fromkeys(
+        COMPUTED, "reproduced"
+    )
+
+
+def test_the_trace_of_four_clients() -> None:
+    jobs = four_clients()
+    used = jobs.dropna()
+    assert len(used) == 12
+    assert sorted(used["used"].unique()) == [1.5, 2.5, 3.5, 4.5, 5.0, 6.5]
+    assert (used["finished"] <= used["used"]).all()
+    assert used.loc[used["client"] == 3, "staleness"].tolist() == [3]
+
+
+def test_clipping_brings_the_drawn_estimate_to_the_truth() -> None:
+    frame = clipped_vectors()
+    lengths = np.hypot(frame["x"], frame["y"])
+    assert lengths[frame["clipped"]].max() <= 1.2 + 1e-9
+    found = frame[frame["what"] == "estimate"].set_index("clipped")
+    cosine = found["x"] / np.hypot(found["x"], found["y"])
+    assert cosine[True] > 0.9 > cosine[False]
+
+
+def test_bounds_without_floor_fall_and_others_end_at_it() -> None:
+    last = rates().groupby("method")["bound"].last()
+    assert last["stage one, K = 100, G = 0"] < last["stage one, K = 10, G = 0"] < 1e-3
+    assert last["stage one, K = 10, G² = 0.01"] == pytest.approx(0.02 / 0.9, rel=0.02)
+    assert schedule_means()["staleness"].tolist() == pytest.approx([99] * 5, rel=0.02)
+
+
+# Made-up runs
+
+
+def made_up(labels: dict[str, float], dataset: str = "fashion-mnist", aliased: float = 0.0) -> Study:
+    """A comparison in which each method is at its accuracy from the start, and `aliased` higher where it is that."""
+    entries, results = tuple(comparison("laptop", dataset, [0, 1, 2])), {}
+    for entry in entries:
+        history, rng = History(), np.random.default_rng(entry.labels["seed"])
+        level = labels[entry.labels["method"]] + aliased * (entry.labels["snapshot"] == "aliased")
+        level += 1e-4 * rng.standard_normal()
+        for step in range(13):
+            accuracy = level + 0.001 * (-1) ** step if step else 0.1
+            append(history.evaluations, version=25 * step, test_accuracy=accuracy)
+        results[entry.key] = Result(entry.spec, history, {"data": "real"})
+    return Study("laptop", dataset, entries, results)
+
+
+LEVELS = {"WKAFL": 0.8, "TWAFL": 0.7, "SASGD": 0.5, "GSGM": 0.6}
+
+
+def test_tables_show_the_papers_numbers_beside_both_modes() -> None:
+    study = made_up(LEVELS, aliased=0.1)
+    table = find_artifact("wkafl-tab2").reduce(study)
+    assert len(table) == 9
+    first = table.iloc[0]
+    assert (first["cell"], first["method"], first["accuracy, printed"]) == ("P/K = 100, 1 label", "WKAFL", "0.9734")
+    assert (first["accuracy, true staleness"], first["accuracy, aliased"]) == ("0.800 ± 0.000", "0.900 ± 0.000")
+    skews = find_artifact("wkafl-tab3").reduce(study)
+    assert list(skews["cell"].unique()) == [f"P/K = 300, {n}" for n in ("1 label", "5 labels", "10 labels")]
+    assert skews.iloc[2]["stability, printed"] == "0.0032"
+    assert set(skews["seeds"]) == {3}
+
+
+def test_what_survives_is_told_by_both_verdicts() -> None:
+    study = made_up(LEVELS)
+    table = find_artifact("wkafl-x2").reduce(study).set_index("claim")
+    assert list(table.index) == [name.removeprefix("WKAFL-") for name in IN_BOTH_MODES]
+    assert table.loc["C07", "survives"] == table.loc["C11", "survives"] == "yes"
+    worse = made_up({**LEVELS, "WKAFL": 0.4})
+    for entry in worse.entries:  # only aliased runs have WKAFL in front
+        if entry.labels["snapshot"] == "aliased" and entry.labels["method"] == "WKAFL":
+            table = worse.results[entry.key].history.evaluations
+            table["test_accuracy"] = [value + 0.4 for value in table["test_accuracy"]]
+    found = find_artifact("wkafl-x2").reduce(worse).set_index("claim")
+    assert found.loc["C11", "survives"] == "no: only with aliasing"
+
+
+def test_curves_have_a_panel_for_each_cell_and_both_modes_where_asked() -> None:
+    study = made_up(LEVELS)
+    frame = find_artifact("wkafl-fig7").reduce(study)
+    assert list(frame["panel"].unique()) == [f"P/K = {n}, 1 label" for n in (100, 150, 300)]
+    assert set(frame["mode"]) == {""}
+    both = find_artifact("wkafl-x1").reduce(study)
+    assert set(both["mode"]) == {"true staleness", "aliased"}
+    assert (both.groupby(["panel", "method", "mode"])["x"].max() == 300).all()
+    assert (frame["n"] == 3).all()
+
+
+def test_claims_about_cifar_are_judged_on_cifar_alone() -> None:
+    names = ["WKAFL-C17", "WKAFL-C19", "WKAFL-C20"]
+    level = {**LEVELS, "TWAFL": 0.8}
+    digits = {found.claim.id: found.verdict for found in judge(names, made_up(level))}
+    assert digits == {"WKAFL-C17": "reproduced", "WKAFL-C19": "inconclusive", "WKAFL-C20": "inconclusive"}
+    cifar = {found.claim.id: found.verdict for found in judge(names, made_up(level, "cifar10-surrogate"))}
+    assert set(cifar.values()) == {"reproduced"}
+    apart = {found.claim.id: found.verdict for found in judge(names, made_up(LEVELS, "cifar10-surrogate"))}
+    assert (apart["WKAFL-C19"], apart["WKAFL-C20"]) == ("not reproduced", "not reproduced")
+
+
+def test_the_setting_names_what_only_the_programs_say() -> None:
+    table = find_artifact("wkafl-tab2").paper_setting("laptop", "fashion-mnist", [0], lr_factors=(1.0, 0.3))
+    rows = table.set_index("setting")
+    assert rows.loc["P/K (P, K)"].tolist() == ["100 (1,000, 10); 150 (3,000, 20); 300 (3,000, 10)"] * 2
+    assert rows.loc["updates J"].tolist() == ["5,000 (code)", "1,500"]
+    assert rows.loc["learning rate η₀ of WKAFL"].tolist() == ["0.005 (code)", "0.005, times 1.0, 0.3"]
+    with pytest.raises(SpecError, match="unknown override"):
+        find_artifact("wkafl-tab2").paper_setting("laptop", "fashion-mnist", [0], rate=3)
+
+
+# One tiny grid, really run
+
+
+def needed(entry: Entry) -> bool:
+    labels = entry.labels
+    curve = labels["role"] == "curve"
+    return not curve or (labels["level"] == 3 and (labels["snapshot"] == "copy" or labels["method"] == "WKAFL"))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+    """All grids with a linear model, few clients and few updates; of the comparison one cell, hardly any aliased."""
+    folder: Path = tmp_path_factory.mktemp("results")
+    store = Store(folder, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(wkafl_grid.SCALES, "smoke", Scale(4, 100, 2, (0,), 4))
+        study = make_study(find_artifacts(RUNS), "smoke", labels=(1,))
+        study = replace(study, entries=tuple(entry for entry in study.entries if needed(entry)))
+        execute(study.specs, jobs=1, store=store, progress=False)
+        yield load_study(study, store)
+
+
+def test_every_figure_is_drawn_from_runs_with_a_true_caption(tiny: Study) -> None:
+    for name in RUNS:
+        if name == "wkafl-x2":
+            continue  # too few measurements for any claim
+        shown, caption = draw(find_artifact(name), tiny)
+        assert "fashion-mnist (real data), profile smoke, seed 0" in caption
+        assert "papermill notebooks/2_papers/wkafl_replication.ipynb" in caption
+        if isinstance(shown, Table):
+            assert "nan" not in shown.to_markdown().lower()
+
+
+def test_methods_and_modes_of_one_cell_have_the_same_arrivals(tiny: Study) -> None:
+    seen: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+    for entry, result in tiny.select(role="curve"):
+        if entry.labels["method"] != "GSGM":
+            cell = tuple(entry.labels[name] for name in ("clients", "aggregated", "labels"))
+            seen.setdefault(cell, set()).add(tuple(result.history.updates["device"]))
+    assert {cell: len(arrivals) for cell, arrivals in seen.items()} == {(30, 10, 1): 1}
+
+
+def test_the_histogram_is_of_all_updates(tiny: Study) -> None:
+    frame = find_artifact("wkafl-fig2a").reduce(tiny)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["share"].sum() == pytest.approx(1)
+
+
+def test_a_study_without_runs_has_empty_tables() -> None:
+    entries: tuple[Entry, ...] = tuple(comparison("smoke", "fashion-mnist", None))
+    empty = Study("smoke", "fashion-mnist", entries, {})
+    for name in ("wkafl-tab2", "wkafl-tab3", "wkafl-x1", "wkafl-x2", "wkafl-x3", "wkafl-appA", "wkafl-fig2a"):
+        assert find_artifact(name).reduce(empty).empty
