@@ -135,9 +135,9 @@ def _lanes(axis: Axes, bars: pd.DataFrame) -> None:
             arrow = {"arrowstyle": "-|>", "color": PURPLE, "lw": 1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 8}
             axis.annotate("", (at, other), (at, first[cluster]), arrowprops=arrow, zorder=3)
         axis.plot(at, first[cluster], "o", ms=5, color=PURPLE, mfc=PURPLE, zorder=4)
-        words = {"ha": "right", "va": "center", "fontsize": 8, "color": PURPLE, "zorder": 5}
-        paper = {"fc": "white", "ec": "none", "pad": 0.6}
-        axis.text(at - 0.13, first[cluster], f"{k:.0f} ({late:.0f})", bbox=paper, **words)
+        words, paper = f"{k:.0f} ({late:.0f})", {"fc": "white", "ec": "none", "pad": 0.6}
+        place = (at - 0.13, first[cluster])
+        axis.text(*place, words, ha="right", va="center", fontsize=8, color=PURPLE, zorder=5, bbox=paper)
     names = {place: f"server {cluster}" for cluster, place in first.items() if len(events)}
     names |= {int(place): f"device {device}" for place, device in zip(lanes, bars["device"], strict=True)}
     axis.set_yticks(list(names), list(names.values()))
