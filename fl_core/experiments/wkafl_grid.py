@@ -16,6 +16,7 @@ from pydantic import Field
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
 from fl_core.datasets import Natural, WKAFLPartition
 from fl_core.errors import unknown
+from fl_core.experiments.calibration import REFERENCES
 from fl_core.experiments.overrides import Overrides
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
@@ -26,6 +27,7 @@ Level = tuple[int, int]
 """P and K; the paper calls P / K the level of staleness."""
 
 METHODS = ("WKAFL", "TWAFL", "SASGD", "GSGM")
+GSGM_FACTORS = (1.0, 0.1, 0.01)
 ABLATIONS = {"No Grad-Sel": "selection", "No Staleness": "staleness", "No Non-IIDness": "non_iidness"}
 
 
@@ -165,10 +167,11 @@ class Options(Overrides):
 def comparison(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
     """Return the runs of Tables 2 and 3 and Figures 7 to 10: by level, by labels per device, in both modes.
 
-    Where devices are owners of data (EMNIST ByClass, CelebA) there is one cell, that of Figure 6.
+    Where devices are owners of data (EMNIST ByClass, CelebA) there is one cell, that of Figure 6. On CIFAR-10 there
+    is also LeNet-5 trained centrally (claim C30).
     """
     make = _Maker(profile, dataset, seeds, Options.of(**overrides))
-    return [
+    return make.reference() + [
         make.entry(method, level, labels, snapshot, factor, seed)
         for seed in make.seeds
         for snapshot in make.options.snapshots
@@ -211,6 +214,18 @@ def byzantine(profile: str, dataset: str, seeds: Sequence[int] | None, **overrid
     ]
 
 
+def gsgm_rates(profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
+    """Return GSGM's runs of Table 3 with true staleness, at its learning rate and at smaller ones (A17)."""
+    make = _Maker(profile, dataset, seeds, Options.of(**overrides))
+    labels = make.options.labels if make.setup.min_samples is None else make.options.labels[:1]
+    return [
+        make.entry("GSGM", make.setup.skew_level, count, "copy", factor, seed)
+        for seed in make.seeds
+        for count in labels
+        for factor in GSGM_FACTORS
+    ]
+
+
 def setup_of(dataset: str) -> Setup:
     """Return the setup of a data set or of its surrogate.
 
@@ -248,6 +263,14 @@ class _Maker:
         if self.setup.min_samples is None:
             cells += [(self.setup.skew_level, labels) for labels in self.options.labels]
         yield from dict.fromkeys(cells)
+
+    def reference(self) -> list[Entry]:
+        """Return, on CIFAR-10, the run of its network on pooled data by which the surrogate was calibrated."""
+        if self.setup is not SETUPS["cifar10"]:
+            return []
+        [known] = [each for each in REFERENCES if each.dataset == "cifar10"]
+        spec = known.entries()[0].spec.changed(dataset=self.dataset)
+        return [Entry(spec, {"method": "SGD", "role": "reference", "seed": self.seeds[0]})]
 
     def with_gsgm(self, level: Level) -> bool:
         """Say whether the paper compares GSGM at `level`: Table 3 and Figure 6 do."""

@@ -14,7 +14,7 @@ from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.experiments.wkafl_claims import Cell, final, levels, measured, name_of, skews, unrest
 from fl_core.experiments.wkafl_curves import MODES
-from fl_core.experiments.wkafl_grid import SCALES, Options, network, setup_of
+from fl_core.experiments.wkafl_grid import GSGM_FACTORS, SCALES, Options, network, setup_of
 from fl_core.experiments.wkafl_printed import number, task_of
 
 IN_BOTH_MODES = tuple(f"WKAFL-C{n:02d}" for n in (7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18))
@@ -34,7 +34,7 @@ def staleness_table(study: Study) -> pd.DataFrame:
     rows = []
     for place in _cells(cells):
         for method in ("WKAFL", "TWAFL", "SASGD"):
-            printed = number(study.dataset, "table2", *place, method)
+            printed = _printed(study, "table2", place, method, "accuracy")
             rows.append(_row(study, place, method, {"accuracy": final}, {"accuracy": printed}))
     return pd.DataFrame([row for row in rows if row])
 
@@ -45,9 +45,7 @@ def skew_table(study: Study) -> pd.DataFrame:
     rows = []
     for place in _cells(cells):
         for method in ("WKAFL", "TWAFL", "GSGM", "SASGD"):
-            printed = {
-                what: number(study.dataset, "table3", *place, method, what) for what in ("accuracy", "stability")
-            }
+            printed = {what: _printed(study, "table3", place, method, what) for what in ("accuracy", "stability")}
             rows.append(_row(study, place, method, {"accuracy": final, "stability": unrest}, printed))
     return pd.DataFrame([row for row in rows if row])
 
@@ -84,6 +82,23 @@ def byzantine_table(study: Study) -> pd.DataFrame:
                  "gradients used": _mean([each.get("applied", 0) for each in counts]),
                  "refused": _mean([each.get("discarded", 0) for each in counts]), "seeds": len(runs)}
             )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def rates_table(study: Study) -> pd.DataFrame:
+    """Return GSGM's final accuracy and its last loss at each learning rate, as text."""
+    rows = []
+    for cell in skews(study, "copy"):
+        for factor in GSGM_FACTORS:
+            runs = [result for _, result in study.select(method="GSGM", lr_factor=factor, **cell)]
+            losses = [result.history.evaluations["test_loss"][-1] for result in runs]
+            if runs:
+                rows.append(
+                    {"cell": name_of(cell), "learning rate": f"{factor * setup_of(study.dataset).lrs['GSGM']:g}",
+                     "accuracy": _spread([final(result) for result in runs], 3),
+                     "largest loss at the end": f"{max(losses):.3g}" if np.isfinite(losses).all() else "not finite",
+                     "seeds": len(runs)}
+                )  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -135,6 +150,13 @@ def _cells(by_mode: dict[str, list[Cell]]) -> list[tuple[int, int, int | None]]:
     """Return (P, K, labels) of the cells that either mode has, in order."""
     found = [(c["clients"], c["aggregated"], c["labels"]) for cells in by_mode.values() for c in cells]
     return list(dict.fromkeys(found))
+
+
+def _printed(
+    study: Study, source: str, place: tuple[int, int, int | None], method: str, quantity: str
+) -> float | None:
+    clients, aggregated, labels = place
+    return None if labels is None else number(study.dataset, source, clients, aggregated, labels, method, quantity)
 
 
 def _row(

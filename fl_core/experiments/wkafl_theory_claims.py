@@ -132,12 +132,11 @@ def contradiction(study: Study) -> list[Check]:
 def least_staleness(study: Study) -> list[Check]:
     """C21: the age's least value is reached by round robin, and participants' staleness is P / K - 1 everywhere."""
     checks, everywhere = [], mean_staleness(1000, 10)
-    for row in schedule_means().itertuples():
-        least = row.age >= min_mean_age(1000, 10) * (1 - 1e-9)
-        equal = np.isclose(row.age, min_mean_age(1000, 10)) == (row.schedule == "round robin")
-        same = abs(row.staleness / everywhere - 1) <= 0.02
-        text = f"age {row.age:.1f}, staleness {row.staleness:.1f}"
-        checks.append(Check(str(row.schedule), bool(least and equal and same), text))
+    for name, staleness, age, lowest in schedule_means().itertuples(index=False, name=None):
+        least = age >= lowest * (1 - 1e-9)
+        equal = np.isclose(age, lowest) == (name == "round robin")
+        same = abs(staleness / everywhere - 1) <= 0.02
+        checks.append(Check(name, bool(least and equal and same), f"age {age:.1f}, staleness {staleness:.1f}"))
     return checks
 
 
@@ -191,9 +190,9 @@ def second_rate(study: Study) -> list[Check]:
 
 def clipping_helps(study: Study) -> list[Check]:
     """C26: the toy of Figure 4."""
-    [row] = clipping((1.2,), 200).itertuples()
-    text = f"mean cosine {row.before:.3f} → {row.after:.3f}, better in {row.improved:.0%} of draws"
-    return [Check("200 draws", row.after > row.before and row.improved > 0.95, text)]
+    [(_, before, after, improved)] = clipping((1.2,), 200).itertuples(index=False, name=None)
+    text = f"mean cosine {before:.3f} → {after:.3f}, better in {improved:.0%} of draws"
+    return [Check("200 draws", bool(after > before and improved > 0.95), text)]
 
 
 def momentum_averages(study: Study) -> list[Check]:
@@ -239,9 +238,10 @@ def _rate53(length: int, est_error_sq: float, spread_var: float) -> float:
 def _both_sides(theorem: str) -> list[Check]:
     table = theorem_checks()
     rows = table[table["theorem"] == theorem]
+    columns = ["problem", "lr", "limit", "left", "right"]
     return [
-        Check(row.problem, bool(row.left <= row.right and row.lr <= row.limit), f"{row.left:.4f} ≤ {row.right:.4f}")
-        for row in rows.itertuples()
+        Check(name, bool(left <= right and lr <= limit), f"{left:.4f} ≤ {right:.4f}")
+        for name, lr, limit, left, right in rows[columns].itertuples(index=False, name=None)
     ]
 
 

@@ -54,15 +54,20 @@ def timeline(jobs: pd.DataFrame) -> Figure:
     """
     with style():
         figure, axis = plt.subplots(figsize=(5.8, 3.7))
-        for job in jobs.itertuples():
-            used = np.isfinite(job.used)
-            axis.barh(job.client, job.finished - job.start, left=job.start, height=0.5,
+        for job in jobs.to_dict("records"):
+            used = np.isfinite(job["used"])
+            axis.barh(job["client"], job["finished"] - job["start"], left=job["start"], height=0.5,
                       color=SKY if used else "white", ec=BLUE if used else GREY, lw=0.8)  # fmt: skip
             if used:
-                axis.barh(job.client, job.used - job.finished, left=job.finished, height=0.5, fc="white", ec=GREY,
-                          lw=0.5, hatch="////")  # fmt: skip
+                axis.barh(job["client"], job["used"] - job["finished"], left=job["finished"], height=0.5, fc="white",
+                          ec=GREY, lw=0.5, hatch="////")  # fmt: skip
                 axis.text(
-                    job.finished - 0.06, job.client, f"{job.staleness:.0f}", ha="right", va="center", fontsize=9
+                    job["finished"] - 0.06,
+                    job["client"],
+                    f"{job['staleness']:.0f}",
+                    ha="right",
+                    va="center",
+                    fontsize=9,
                 )
         for number, seconds in enumerate(sorted(jobs["used"].dropna().unique()), 1):
             axis.axvline(seconds, color=VERMILION, lw=1, zorder=0)
@@ -135,13 +140,17 @@ def vectors(frame: pd.DataFrame) -> Figure:
         figure, axes = plt.subplots(2, 1, figsize=(5.6, 6.2))
         for axis, clipped in zip(axes, (False, True), strict=True):
             own = frame[(frame["clipped"] == clipped) & (frame["what"] != "true gradient")]
-            for row in own.itertuples():
-                stale = row.what == "gradient"
+            for row in own.to_dict("records"):
+                stale = row["what"] == "gradient"
                 colour = SKY if stale else VERMILION
-                _arrow(axis, (row.x, row.y), colour, 1.3 if stale else 2.6)
+                _arrow(axis, (row["x"], row["y"]), colour, 1.3 if stale else 2.6)
                 if stale:
                     axis.annotate(
-                        f"{row.staleness:.0f}", (row.x, row.y), (5, 5), textcoords="offset points", fontsize=9
+                        f"{row['staleness']:.0f}",
+                        (row["x"], row["y"]),
+                        (5, 5),
+                        textcoords="offset points",
+                        fontsize=9,
                     )
             _arrow(axis, (truth.x, truth.y), BLACK, 2.0)
             points = np.vstack([own[["x", "y"]].to_numpy(), [[0, 0], [truth.x, truth.y]]])
@@ -173,14 +182,14 @@ def workflow(steps: pd.DataFrame) -> Figure:
         count = len(steps)
         axis.set(xlim=(1, 11), ylim=(-0.3, count))
         axis.axis("off")
-        for place, row in enumerate(steps.itertuples()):
+        for place, row in enumerate(steps.to_dict("records")):
             y = count - 1 - place
-            edge = GREEN if row.where == "clients" else BLUE
+            edge = GREEN if row["where"] == "clients" else BLUE
             axis.add_patch(FancyBboxPatch((1.2, y + 0.1), 7.6, 0.66, "round,pad=0.05,rounding_size=0.1", ec=edge,
                                           fc="white", lw=1.4))  # fmt: skip
             axis.text(1.4, y + 0.43, f"{place + 1}", va="center", fontsize=12, color=edge)
-            axis.text(2.0, y + 0.57, row.step, va="center", fontsize=10)
-            axis.text(2.0, y + 0.27, row.formula, va="center", fontsize=10, color=BLACK)
+            axis.text(2.0, y + 0.57, row["step"], va="center", fontsize=10)
+            axis.text(2.0, y + 0.27, row["formula"], va="center", fontsize=10, color=BLACK)
             if place:
                 axis.add_patch(FancyArrowPatch((5, y + 1.05), (5, y + 0.83), arrowstyle="-|>", mutation_scale=11,
                                                color=GREY, lw=1.3))  # fmt: skip

@@ -29,9 +29,9 @@ from fl_core.runtime import History
 from fl_core.runtime.history import append
 
 RUNS = ["wkafl-fig2a", *(f"wkafl-fig{n}" for n in range(5, 11)), "wkafl-tab2", "wkafl-tab3", "wkafl-appA",
-        "wkafl-x1", "wkafl-x2", "wkafl-x3"]  # fmt: skip
-FORMULAS = ["wkafl-fig1", "wkafl-fig2b", "wkafl-fig3", "wkafl-fig4", *(f"wkafl-x{n}" for n in range(4, 8))]
-COMPUTED = [f"WKAFL-C{n}" for n in ("02", "21", "22", "23", "24", "25", "26", "27a", "28", "31")]
+        "wkafl-x1", "wkafl-x2", "wkafl-x3", "wkafl-x9"]  # fmt: skip
+FORMULAS = ["wkafl-fig1", "wkafl-fig2b", "wkafl-fig3", "wkafl-fig4", *(f"wkafl-x{n}" for n in range(4, 9))]
+COMPUTED = [f"WKAFL-C{n}" for n in ("02", "21", "22", "23", "24", "25", "26", "27a", "28", "31", "32")]
 
 
 def test_every_figure_table_and_claim_is_registered() -> None:
@@ -111,7 +111,7 @@ def made_up(labels: dict[str, float], dataset: str = "fashion-mnist", aliased: f
     entries, results = tuple(comparison("laptop", dataset, [0, 1, 2])), {}
     for entry in entries:
         history, rng = History(), np.random.default_rng(entry.labels["seed"])
-        level = labels[entry.labels["method"]] + aliased * (entry.labels["snapshot"] == "aliased")
+        level = labels[entry.labels["method"]] + aliased * (entry.labels.get("snapshot") == "aliased")
         level += 1e-4 * rng.standard_normal()
         for step in range(13):
             accuracy = level + 0.001 * (-1) ** step if step else 0.1
@@ -120,7 +120,7 @@ def made_up(labels: dict[str, float], dataset: str = "fashion-mnist", aliased: f
     return Study("laptop", dataset, entries, results)
 
 
-LEVELS = {"WKAFL": 0.8, "TWAFL": 0.7, "SASGD": 0.5, "GSGM": 0.6}
+LEVELS = {"WKAFL": 0.8, "TWAFL": 0.7, "SASGD": 0.5, "GSGM": 0.6, "SGD": 0.65}
 
 
 def test_tables_show_the_papers_numbers_beside_both_modes() -> None:
@@ -162,14 +162,15 @@ def test_curves_have_a_panel_for_each_cell_and_both_modes_where_asked() -> None:
 
 
 def test_claims_about_cifar_are_judged_on_cifar_alone() -> None:
-    names = ["WKAFL-C17", "WKAFL-C19", "WKAFL-C20"]
-    level = {**LEVELS, "TWAFL": 0.8}
+    names = ["WKAFL-C17", "WKAFL-C19", "WKAFL-C20", "WKAFL-C30"]
+    level = {**LEVELS, "WKAFL": 0.61, "TWAFL": 0.61}
     digits = {found.claim.id: found.verdict for found in judge(names, made_up(level))}
-    assert digits == {"WKAFL-C17": "reproduced", "WKAFL-C19": "inconclusive", "WKAFL-C20": "inconclusive"}
+    assert digits == {"WKAFL-C17": "reproduced", **dict.fromkeys(names[1:], "inconclusive")}
     cifar = {found.claim.id: found.verdict for found in judge(names, made_up(level, "cifar10-surrogate"))}
     assert set(cifar.values()) == {"reproduced"}
     apart = {found.claim.id: found.verdict for found in judge(names, made_up(LEVELS, "cifar10-surrogate"))}
-    assert (apart["WKAFL-C19"], apart["WKAFL-C20"]) == ("not reproduced", "not reproduced")
+    assert set(apart.values()) == {"reproduced", "not reproduced"}
+    assert apart["WKAFL-C17"] == "reproduced"
 
 
 def test_the_setting_names_what_only_the_programs_say() -> None:

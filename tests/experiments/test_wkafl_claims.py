@@ -95,7 +95,7 @@ def test_the_motivation_and_appendix_a():
 
 def test_a_study_without_runs_decides_nothing():
     empty = Study("laptop", "fashion-mnist", tuple(comparison("laptop", "fashion-mnist", [0])), {})
-    names = [name for name in CLAIMS if name.startswith("WKAFL-")]
+    names = [name for name, claim in CLAIMS.items() if name.startswith("WKAFL-") and not claim.computed]
     assert len(names) >= 30
     assert set(verdicts(empty, names).values()) == {"inconclusive"}
 
