@@ -48,8 +48,10 @@ def early(result: Result) -> float:
 
 def unrest(result: Result) -> float:
     """Return the stability, which is large where training is not stable (2.8); NaN for fewer than ten evaluations."""
-    values = accuracies(result)
-    return stability(values, LAST) if len(values) >= LAST and min(values[-LAST:]) > 0 else float("nan")
+    values = accuracies(result)[-LAST:]
+    if len(set(values)) == 1 and len(values) == LAST:
+        return 0.0  # not the rounding error of a mean
+    return stability(values, LAST) if len(values) == LAST and min(values) > 0 else float("nan")
 
 
 def reached(result: Result, target: float) -> float:
