@@ -120,7 +120,7 @@ def convergence(
     Parameters
     ----------
     axis : str
-        A key of :data:`AXES`; SGD has gradients only.
+        A key of :data:`~fl_core.experiments.fedasync_curves.AXES`; SGD has gradients only.
     which : int
         0: the small maximum staleness, 1: the large one.
     profile, dataset, seeds, **overrides

@@ -141,7 +141,7 @@ def staleness(uploads: pd.DataFrame) -> Figure:
     Parameters
     ----------
     uploads : DataFrame
-        As :func:`fl_core.experiments.fedasmu_curves.update_table` returns it, with ``bound``.
+        As :func:`fl_core.experiments.fedasmu_beyond.staleness_table` returns it.
     """
     methods = list(uploads["method"].unique())
     bound = int(uploads["bound"].iloc[0])
