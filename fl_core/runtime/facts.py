@@ -74,7 +74,10 @@ class Facts:
 
     @property
     def backhaul_seconds(self) -> float:
-        """Time to send a model to a neighbour, as the world says; see :meth:`~fl_core.runtime.server.ServerHandle.exchange` for who has to count it."""
+        """Time to send a model to a neighbour, as the world says.
+
+        :meth:`~fl_core.runtime.server.ServerHandle.exchange` says who has to count it.
+        """
         return self._run.devices.backhaul_seconds
 
     def stream(self, purpose: str, *index: int) -> np.random.Generator:
