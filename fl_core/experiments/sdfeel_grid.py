@@ -8,7 +8,7 @@ classes on each device (C17), and a horizon on which synchronous training catche
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any
 
@@ -55,15 +55,18 @@ class Setup:
         Of an image; all these data sets have ten classes.
     part : float
         At profile ``laptop``, how much shorter still an iteration is, for networks that take long.
+    samples : int or None
+        At profile ``laptop``, images of a measurement, but for the last one on test data; None: the profile's.
     """
 
     model: str
     reduced: str
     shape: tuple[int, ...]
     part: float = 1.0
+    samples: int | None = None
 
 
-_RESNET = Setup("resnet18", "resnet18(width=0.125)", (3, 32, 32), part=0.5)
+_RESNET = Setup("resnet18", "resnet18(width=0.125)", (3, 32, 32), part=0.3, samples=2_000)
 SETUPS = {"fashion-mnist": Setup("lenet5", "lenet5", (1, 28, 28)), "cifar10": _RESNET, "cifar10-surrogate": _RESNET}
 """By data set. CIFAR-10's is the paper's; at the smaller profiles its channels are an eighth."""
 
@@ -165,8 +168,10 @@ class _Maker:
     def __init__(self, profile: str, dataset: str, chosen: Options) -> None:
         if dataset not in SETUPS:
             raise unknown("data set of this experiment", dataset, SETUPS)
-        self.dataset, self.options, self.scale = dataset, chosen, CLUSTERS[profile]
-        setup = SETUPS[dataset]
+        setup, scale = SETUPS[dataset], CLUSTERS[profile]
+        if profile == "laptop" and setup.samples:
+            scale = replace(scale, train_samples=setup.samples, test_samples=setup.samples)
+        self.dataset, self.options, self.scale = dataset, chosen, scale
         self.model = setup.model if profile == "paper" else setup.reduced
         self.min_batches = round(self.scale.min_batches * (setup.part if profile == "laptop" else 1))
         self.part = self.min_batches / PAPER_BATCHES

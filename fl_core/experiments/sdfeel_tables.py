@@ -61,9 +61,10 @@ def paper_setting(
     chosen, scale, data = Options.of(**overrides), CLUSTERS[profile], load_dataset(dataset)
     entries = figure2(profile, dataset, seeds, **overrides)
     spec = entries[0].spec
-    steps = spec.algorithm.min_batches  # type: ignore[attr-defined]
-    part, clusters = steps / PAPER_BATCHES, spec.world.clusters
+    algorithm, clusters, measured = spec.algorithm, spec.world.clusters, spec.evaluation
+    assert isinstance(algorithm, AsyncSDFeel)
     assert clusters is not None
+    steps, part = algorithm.min_batches, algorithm.min_batches / PAPER_BATCHES
     horizon = spec.budget.seconds or 0.0
     rounds = chosen.rounds or scale.rounds
     long_rounds = LONG_ROUNDS * rounds / CLUSTERS["paper"].rounds
@@ -90,8 +91,8 @@ def paper_setting(
         ("Sync.: local steps, exchanges", "not stated", f"{steps}, 1, matrix 'laplacian_safe' (2.5)"),
         ("horizon", "not stated", f"{horizon:,.0f} s, {rounds:g} synchronous rounds at H = 10"),
         ("long runs", "–", f"linear model, H = {LONG_GAP:g}, {long_rounds:g} synchronous rounds"),
-        ("measured", "not stated", f"{scale.points} times; on {scale.train_samples:,} training images and "
-         f"{scale.test_samples or len(data.test):,} test images"),
+        ("measured", "not stated", f"{scale.points} times; on {measured.train_samples:,} training images and "
+         f"{measured.test_samples or len(data.test):,} test images"),
         ("repetitions", "not stated", f"{len({entry.labels['seed'] for entry in entries})}"),
     ]  # fmt: skip
     if chosen.lr is None and part != 1:

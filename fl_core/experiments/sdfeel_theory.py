@@ -56,10 +56,11 @@ VARIED: dict[str, tuple[float, ...]] = {
 def printed_mixing(study: Study, events: int = 300) -> pd.DataFrame:
     """Return the largest of six models that all begin at 1 when events only mix, by rule and gap (E-01)."""
     found = []
-    for rule, name in (("derived", "corrected weights"), ("printed", "printed weights")):
+    rules: dict[Mixing, str] = {"derived": "corrected weights", "printed": "printed weights"}
+    for rule, name in rules.items():
         for gap in GAPS:
             models, largest = np.ones(6), [1.0]
-            for matrix in _matrices(gap, events, rule):  # type: ignore[arg-type]
+            for matrix in _matrices(gap, events, rule):
                 models = models @ matrix
                 largest.append(abs(models).max())
             found.append(_curve(name, range(events + 1), "model", largest, gap))
@@ -231,8 +232,9 @@ def synchronous_limit(study: Study) -> list[Check]:
     lr, smoothness, tau, decrease = Fraction(1, 100), Fraction(1), Fraction(5), Fraction(2)
     sums = MixingSums(Fraction(1, 2), Fraction(3, 2), Fraction(2))
     found = []
-    for variant, power in (("derived", 2), ("printed", 1)):
-        got = constants(lr, smoothness, tau, 1, 0, sums, 20, variant=variant)  # type: ignore[arg-type]
+    powers: dict[Variant, int] = {"derived": 2, "printed": 1}
+    for variant, power in powers.items():
+        got = constants(lr, smoothness, tau, 1, 0, sums, 20, variant=variant)
         x = lr**2 * tau * (tau - 1)
         u3 = (1 + 4 * x) / (1 - 2 * x)
         A = 4 * lr**2 * (tau - 1) / (1 - 2 * x) + 8 * lr**2 * tau * u3 * sums.squares

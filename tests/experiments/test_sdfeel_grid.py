@@ -68,6 +68,16 @@ def test_one_figure_has_one_horizon_and_as_many_points_for_all_curves():
     assert {entry.labels["alpha"] for entry in non_iid("laptop", "fashion-mnist")} == {0.1}
 
 
+def test_the_larger_network_is_measured_on_fewer_images_at_laptop_only():
+    def measured(profile, dataset):
+        found = figure2(profile, dataset)[0].spec.evaluation
+        return found.train_samples, found.test_samples
+
+    assert measured("laptop", "cifar10-surrogate") == (2_000, 2_000)
+    assert measured("laptop", "fashion-mnist") == (5_000, 0)
+    assert measured("paper", "cifar10") == (10_000, 0)
+
+
 def test_no_run_occurs_twice():
     entries = [entry for make in GRIDS.values() for entry in make("laptop", "fashion-mnist")]
     assert len({entry.key for entry in entries}) == len(entries)
