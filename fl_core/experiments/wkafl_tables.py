@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_core.datasets import load_dataset
+from fl_core.datasets import actual, kind_of
 from fl_core.experiments.claims import judge
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.experiments.wkafl_curves import MODES
 from fl_core.experiments.wkafl_grid import Options
 from fl_core.experiments.wkafl_measures import Cell, final, levels, measured, name_of, skews, unrest
-from fl_core.experiments.wkafl_printed import number, task_of
+from fl_core.experiments.wkafl_printed import number
 from fl_core.experiments.wkafl_setups import GSGM_FACTORS, network, scale_of, setup_of
 from fl_core.formulas.wkafl_staleness import expected_run_staleness
 
 IN_BOTH_MODES = tuple(f"WKAFL-C{n:02d}" for n in (7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18))
 """Claims of Tables 2 and 3 that are judged with true and with aliased staleness."""
+PAPER_DATA = {"cifar10": "CIFAR-10", "emnist-byclass": "EMNIST ByClass", "celeba": "CelebA"}
 SURVIVES = {
     ("reproduced", "reproduced"): "yes",
     ("not reproduced", "reproduced"): "no: only with aliasing",
@@ -108,17 +109,16 @@ def paper_setting(
     profile: str, dataset: str = "fashion-mnist", seeds: Sequence[int] | None = None, **overrides: Any
 ) -> pd.DataFrame:
     """Return the paper's setting beside ours, one row per quantity; "code": stated by the authors' programs only."""
-    chosen, setup, data = Options.of(**overrides), setup_of(dataset), load_dataset(dataset)
-    scale = scale_of(profile, dataset)
+    chosen, setup, scale = Options.of(**overrides), setup_of(dataset), scale_of(profile, dataset)
     updates = scale.updates or setup.updates
     parameters, others = setup.wkafl, ", ".join(f"{name} {lr:g}" for name, lr in setup.lrs.items())
     factors = "" if chosen.lr_factors == (1.0,) else f", times {', '.join(map(str, chosen.lr_factors))}"
     levels_, (clients, count) = [f"{p // k:,} ({p:,}, {k})" for p, k in setup.levels], setup.skew_level
     ours = [f"{p // k:,} ({p:,}, {k})" for p, k in ((max(k, p // scale.shrink), k) for p, k in setup.levels)]
-    paper_data = {"digits": "EMNIST MNIST", "cifar10": "CIFAR-10"}.get(task_of(dataset) or "", data.name)
+    name = dataset.removesuffix("-surrogate")
     owners = setup.min_samples is not None
     rows = [
-        ("data", paper_data, f"{data.name} ({data.kind})"),
+        ("data", PAPER_DATA.get(name, "EMNIST MNIST"), f"{actual(dataset)} ({kind_of(dataset)})"),
         ("pixels", "0 to 255 (code)", "0 to 255"),
         ("network", setup.model, chosen.model or network(profile, dataset)),
         ("P/K (P, K)", "; ".join(levels_), "; ".join(ours)),
