@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 
 from fl_core.experiments.study import Study
-from fl_core.experiments.wkafl_claims import Cell, levels, name_of, skews
-from fl_core.experiments.wkafl_grid import ABLATIONS, METHODS
+from fl_core.experiments.wkafl_measures import Cell, levels, measurements, name_of, skews
+from fl_core.experiments.wkafl_setups import ABLATIONS, METHODS
 from fl_core.formulas.wkafl import clip, estimate, staleness_weights
 from fl_core.formulas.wkafl_staleness import k_asynchronous, predominated
 from fl_core.formulas.wkafl_toys import stale_cloud
@@ -40,7 +40,7 @@ def by_component(study: Study, snapshots: Sequence[str] = ("copy", "aliased")) -
         cells = [cell for cell in levels(study, snapshot) if study.select(method="No Staleness", **cell)]
         frame = panels(study, cells, ("WKAFL", *ABLATIONS), (snapshot,))
         found.append(frame.assign(panel=MODES[snapshot], mode=""))
-    return pd.concat(found, ignore_index=True)
+    return pd.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
 
 
 def byzantine(study: Study) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def panels(study: Study, cells: Iterable[Cell], methods: Iterable[str], snapshot
                 runs = study.select(method=method, lr_factor=1.0, **{**cell, "snapshot": snapshot})
                 if not runs:
                     continue
-                rows = pd.concat([pd.DataFrame(result.history.evaluations) for _, result in runs])
+                rows = pd.concat([measurements(result) for _, result in runs])
                 table = rows.groupby("version")["test_accuracy"].agg(
                     test_accuracy="mean", test_accuracy_std="std", n="size"
                 )

@@ -2,142 +2,35 @@
 
 Comparisons by level of staleness and by label skew (Algorithm 4), with true and with aliased staleness (E30);
 ablations and comparison on data divided by writer or celebrity; Zeno++, and Byzantine uploads. Settings are those of
-the authors' programs (specification, section 6), where the paper prints few.
+:mod:`fl_core.experiments.wkafl_setups`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
 from fl_core.datasets import Natural, WKAFLPartition
-from fl_core.errors import unknown
 from fl_core.experiments.calibration import REFERENCES
 from fl_core.experiments.overrides import Overrides
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
+from fl_core.experiments.wkafl_setups import (
+    ABLATIONS,
+    GSGM_FACTORS,
+    METHODS,
+    SETUPS,
+    Level,
+    Snapshot,
+    network,
+    scale_of,
+    setup_of,
+)
 from fl_core.runtime import Budget, Evaluation, LocalTraining
 from fl_core.world import World
-
-Level = tuple[int, int]
-"""P and K; the paper calls P / K the level of staleness."""
-
-METHODS = ("WKAFL", "TWAFL", "SASGD", "GSGM")
-GSGM_FACTORS = (1.0, 0.1, 0.01)
-ABLATIONS = {"No Grad-Sel": "selection", "No Staleness": "staleness", "No Non-IIDness": "non_iidness"}
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What the authors' programs do on a data set.
-
-    Attributes
-    ----------
-    model, reduced : str
-        The network at profile ``paper``, and at the smaller ones.
-    batch_size : int
-        m.
-    wkafl : dict
-        WKAFL's parameters.
-    lrs : dict
-        Learning rates of the other methods.
-    gsgm_alpha : float
-        GSGM's momentum.
-    updates : int
-        J of the paper.
-    stage2_share : float
-        Part of J after which the second stage begins (A3).
-    levels : tuple
-        By rising staleness; more than one where Algorithm 4 divides the data.
-    skew_level : (int, int)
-        The level at which label skew is varied.
-    min_samples : int or None
-        Devices are owners with so many samples (None: Algorithm 4).
-    """
-
-    model: str
-    reduced: str
-    batch_size: int
-    wkafl: dict[str, float]
-    lrs: dict[str, float]
-    gsgm_alpha: float
-    updates: int
-    stage2_share: float
-    levels: tuple[Level, ...]
-    skew_level: Level
-    min_samples: int | None = None
-
-
-def _parameters(lr: float, factor: float, bound: float, stage2: float, beta: float) -> dict[str, float]:
-    return {
-        "lr": lr,
-        "lr_staleness_factor": factor,
-        "clip_bound": bound,
-        "stage2_clip_factor": stage2,
-        "sim_beta": beta,
-        "sim_min": 0.3,
-        "momentum_alpha": 0.1,
-    }
-
-
-_DIGITS = Setup(
-    "wkafl_cnn", "wkafl_cnn(width=0.25)", 4, _parameters(0.005, 0.1, 100, 10, 10),
-    {"TWAFL": 0.0005, "SASGD": 0.005, "GSGM": 0.005}, 0.1, 5000, 0.2,
-    ((1000, 10), (3000, 20), (3000, 10)), (3000, 10),
-)  # fmt: skip
-SETUPS = {
-    "fashion-mnist": _DIGITS,
-    "emnist-mnist": _DIGITS,
-    "cifar10": Setup(
-        "lenet5", "lenet5", 8, _parameters(0.0005, 0.01, 70, 5, 50),
-        {"TWAFL": 0.0005, "SASGD": 0.0005, "GSGM": 0.0005}, 0.1, 10_000, 0.35,
-        ((1000, 20), (3000, 20), (3000, 10)), (3000, 20),
-    ),
-    "emnist-byclass": Setup(
-        "wkafl_cnn", "wkafl_cnn(width=0.25)", 16, _parameters(0.005, 0.1, 100, 10, 10),
-        {"TWAFL": 0.001, "SASGD": 0.001, "GSGM": 0.001}, 0.9, 10_000, 0.5, ((3000, 20),), (3000, 20), 16,
-    ),
-    "celeba": Setup(
-        "celeba_cnn", "celeba_cnn(width=0.25)", 4, _parameters(0.0001, 0.05, 500, 5, 20),
-        {"TWAFL": 0.0001, "SASGD": 0.00001, "GSGM": 1e-7}, 0.9, 5000, 0.2, ((2000, 15),), (2000, 15), 1,
-    ),
-}  # fmt: skip
-"""By data set, real or surrogate; Fashion-MNIST takes the place of EMNIST MNIST (E30)."""
-
-
-@dataclass(frozen=True)
-class Scale:
-    """What a profile decides.
-
-    Attributes
-    ----------
-    updates : int or None
-        J; None: the paper's.
-    shrink : int
-        P is divided by this.
-    evaluations : int
-        Measurements of a run, evenly spaced.
-    seeds : tuple of int
-    zeno_updates : int
-        Accepted gradients of Appendix A.
-    """
-
-    updates: int | None
-    shrink: int
-    evaluations: int
-    seeds: tuple[int, ...]
-    zeno_updates: int
-
-
-SCALES = {
-    "smoke": Scale(30, 10, 10, (0,), 30),
-    "laptop": Scale(1500, 1, 60, (0, 1, 2), 1500),
-    "paper": Scale(None, 1, 100, (0, 1, 2), 1500),
-}
 
 
 class Options(Overrides):
@@ -145,8 +38,8 @@ class Options(Overrides):
 
     Attributes
     ----------
-    snapshots : tuple of str
-        Modes of staleness: ``"copy"`` (true) and ``"aliased"`` (as in the authors' programs).
+    snapshots : tuple of str or None
+        Modes of staleness: ``"copy"`` (true) and ``"aliased"`` (as in the authors' programs); None: the profile's.
     labels : tuple of int
         Labels per device, where label skew is varied.
     lr_factors : tuple of float
@@ -157,7 +50,7 @@ class Options(Overrides):
         Another network.
     """
 
-    snapshots: tuple[Literal["copy", "aliased"], ...] = Field(("copy", "aliased"), min_length=1)
+    snapshots: tuple[Snapshot, ...] | None = Field(None, min_length=1)
     labels: tuple[int, ...] = Field((1, 5, 10), min_length=1)
     lr_factors: tuple[float, ...] = Field((1.0,), min_length=1)
     byzantine: float = Field(0.1, ge=0, le=1)
@@ -174,7 +67,7 @@ def comparison(profile: str, dataset: str, seeds: Sequence[int] | None, **overri
     return make.reference() + [
         make.entry(method, level, labels, snapshot, factor, seed)
         for seed in make.seeds
-        for snapshot in make.options.snapshots
+        for snapshot in make.snapshots
         for factor in make.options.lr_factors
         for level, labels in make.cells()
         for method in METHODS
@@ -188,7 +81,7 @@ def ablations(profile: str, dataset: str, seeds: Sequence[int] | None, **overrid
     return [
         make.entry(method, make.setup.skew_level, make.options.labels[0], snapshot, 1.0, seed)
         for seed in make.seeds
-        for snapshot in make.options.snapshots
+        for snapshot in make.snapshots
         for method in ("WKAFL", *ABLATIONS)
     ]
 
@@ -226,34 +119,16 @@ def gsgm_rates(profile: str, dataset: str, seeds: Sequence[int] | None, **overri
     ]
 
 
-def setup_of(dataset: str) -> Setup:
-    """Return the setup of a data set or of its surrogate.
-
-    Raises
-    ------
-    SpecError
-        If the experiment is not laid out for that data set.
-    """
-    name = dataset.removesuffix("-surrogate")
-    if name not in SETUPS:
-        raise unknown("data set of this experiment", dataset, SETUPS)
-    return SETUPS[name]
-
-
-def network(profile: str, dataset: str) -> str:
-    """Return the network of a profile: the authors', a narrower one, or a linear model, which takes no time."""
-    setup = setup_of(dataset)
-    return {"paper": setup.model, "laptop": setup.reduced, "smoke": "linear"}[profile]
-
-
 class _Maker:
     """Builds the entries of one profile, data set and choice of options."""
 
     def __init__(self, profile: str, dataset: str, seeds: Sequence[int] | None, chosen: Options) -> None:
         self.dataset, self.options, self.setup = dataset, chosen, setup_of(dataset)
-        self.scale = SCALES[profile]
+        self.scale = scale_of(profile, dataset)
         self.seeds = tuple(self.scale.seeds if seeds is None else seeds)
+        self.snapshots = chosen.snapshots or self.scale.snapshots
         self.model = chosen.model or network(profile, dataset)
+        self.test_samples = 0 if profile == "paper" else self.setup.test_samples
         self.updates = self.scale.updates or self.setup.updates
 
     def cells(self) -> Iterator[tuple[Level, int]]:
@@ -304,7 +179,9 @@ class _Maker:
             algorithm=self.algorithm(method, count, snapshot, factor, updates, changed),
             training=LocalTraining(batch_size=self.setup.batch_size),
             budget=Budget(updates=updates, seconds=seconds),
-            evaluation=Evaluation(every_updates=max(1, updates // self.scale.evaluations)),
+            evaluation=Evaluation(
+                every_updates=max(1, updates // self.scale.evaluations), test_samples=self.test_samples
+            ),
             seed=seed,
         )
         given = {"method": method, "clients": clients, "aggregated": count, "level": clients / count, "role": role}

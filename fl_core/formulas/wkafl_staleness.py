@@ -74,6 +74,23 @@ def staleness_probability(staleness: int, num_clients: int, num_aggregated: int)
     return q * (1 - q) ** staleness
 
 
+def expected_run_staleness(num_clients: int, num_aggregated: int, num_iterations: int) -> float:
+    """Return the mean staleness of all K J gradients of a run without memory, which begins with fresh ones.
+
+    By the identity of D7 it is P / K (1 - A / J) - 1, where the mean age A of the clients after J updates is the sum
+    of (1 - q)^n over n = 1 .. J; it rises to P / K - 1 with J.
+
+    Raises
+    ------
+    ValueError
+        K is not in 1 .. P, or J < 1.
+    """
+    require(num_iterations >= 1, "num_iterations", num_iterations, ">= 1")
+    q = _share(num_clients, num_aggregated)
+    age = (1 - q) * (1 - (1 - q) ** num_iterations) / q
+    return (1 - age / num_iterations) / q - 1
+
+
 def expected_min_staleness(num_clients: int, num_aggregated: int) -> float:
     """Return E tau_min = (1 - q)^K / (1 - (1 - q)^K), of the freshest of K gradients without memory (D7 iii).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -317,6 +318,25 @@ def test_zeno_gives_the_trace_of_the_baselines():
     assert run.outcomes()["discarded"] == 3
     assert list(zip(history.updates["device"], history.updates["staleness"], strict=True)) == [(1, 0), (2, 1), (1, 1)]
     np.testing.assert_allclose(run.server.model, (0.395380587082, 0.491551706238), rtol=1e-10)
+
+
+def test_without_a_lower_limit_zeno_accepts_everything_and_steps_as_far_as_its_own_gradient_is_long():
+    models = []
+
+    class Noting(ZenoOfTheOracle):
+        """Keeps every model that it is asked about."""
+
+        def validation_gradient(self, server):
+            models.append(server.model.clone())
+            return super().validation_gradient(server)
+
+    zeno = Noting(lr=0.1, epsilon=1e9, refresh_every=1)
+    run = Simulation(TOY_B, TOY_B_WORLD, zeno, budget=Budget(updates=6), evaluation=Evaluation(every_updates=None))
+    assert len(run.run("sequential").updates["device"]) == 6
+    assert not run.outcomes().get("discarded")
+    for model, following in itertools.pairwise([*models, run.server.model]):
+        own = model - torch.tensor([0.0, 0.2], dtype=torch.float64)
+        assert float((following - model).norm()) == pytest.approx(0.1 * float(own.norm()), rel=1e-12)
 
 
 def test_zenos_server_draws_its_samples_once_and_a_part_of_them_at_each_refresh():

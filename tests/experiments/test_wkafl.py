@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from fl_core.errors import SpecError
-from fl_core.experiments import wkafl_grid
+from fl_core.experiments import wkafl_setups
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study
 from fl_core.experiments.claims import CLAIMS, judge
 from fl_core.experiments.grid import execute
@@ -19,8 +19,9 @@ from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
 from fl_core.experiments.wkafl_curves import clipped_vectors, four_clients
-from fl_core.experiments.wkafl_grid import Scale, comparison
+from fl_core.experiments.wkafl_grid import comparison
 from fl_core.experiments.wkafl_printed import number, printed, task_of
+from fl_core.experiments.wkafl_setups import Scale
 from fl_core.experiments.wkafl_tables import IN_BOTH_MODES
 from fl_core.experiments.wkafl_theory_claims import rates, schedule_means
 from fl_core.report.figures import draw
@@ -179,8 +180,18 @@ def test_the_setting_names_what_only_the_programs_say() -> None:
     assert rows.loc["P/K (P, K)"].tolist() == ["100 (1,000, 10); 150 (3,000, 20); 300 (3,000, 10)"] * 2
     assert rows.loc["updates J"].tolist() == ["5,000 (code)", "1,500"]
     assert rows.loc["learning rate η₀ of WKAFL"].tolist() == ["0.005 (code)", "0.005, times 1.0, 0.3"]
+    assert rows.loc["mean staleness of a run"].tolist() == ["97; 145; 281", "92; 134; 240"]
     with pytest.raises(SpecError, match="unknown override"):
         find_artifact("wkafl-tab2").paper_setting("laptop", "fashion-mnist", [0], rate=3)
+
+
+def test_a_study_of_true_staleness_alone_has_no_empty_columns_or_panels() -> None:
+    study = made_up(LEVELS, "cifar10-surrogate")
+    for name in ("wkafl-tab2", "wkafl-tab3"):
+        table = find_artifact(name).reduce(study)
+        assert len(table) >= 9
+        assert not any("aliased" in column for column in table.columns)
+    assert find_artifact("wkafl-x2").reduce(study).empty
 
 
 # One tiny grid, really run
@@ -198,7 +209,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
     folder: Path = tmp_path_factory.mktemp("results")
     store = Store(folder, folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(wkafl_grid.SCALES, "smoke", Scale(4, 100, 2, (0,), 4))
+        patch.setitem(wkafl_setups.SCALES, "smoke", Scale(4, 100, 2, (0,), 4))
         study = make_study(find_artifacts(RUNS), "smoke", labels=(1,))
         study = replace(study, entries=tuple(entry for entry in study.entries if needed(entry)))
         execute(study.specs, jobs=1, store=store, progress=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fl_core.experiments import wkafl_claims as claims
+from fl_core.experiments import wkafl_claims  # noqa: F401  (registers the claims)
+from fl_core.experiments import wkafl_measures as measures
 from fl_core.experiments.claims import CLAIMS, judge
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
@@ -20,17 +21,18 @@ TABLES = [f"WKAFL-C{n:02d}" for n in (7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18)]
 
 
 def fabricate(entry, level: dict[str, float]) -> Result:
-    """Make up a run that rises to its level, lower where it is stale and skewed, and then goes up and down."""
+    """Make up a run that rises to its level, lower and later where it is stale and skewed, and goes up and down."""
     labels, history = entry.labels, History()
     method, seed = labels["method"], labels["seed"]
     rng = np.random.default_rng([seed, sum(map(ord, method))])
     weakness = 1 - level[method]
     end = level[method] - weakness * (labels["level"] / 300 + (10 - (labels["labels"] or 10)) / 20) / 4
     end += 0.0005 * rng.standard_normal()
+    rate = 3.0 if method == "WKAFL" else 100 / labels["level"]
     shake = SHAKE.get(method, 0.01) * (1.5 - (labels["labels"] or 10) / 20)
     for number in range(31):
         wobble = shake * (-1) ** number * (1 + 0.05 * rng.random())
-        accuracy = end * (1 - np.exp(-number * (1.5 if method == "WKAFL" else 0.5))) + (number > 15) * wobble
+        accuracy = end * (1 - np.exp(-number * rate)) + (number > 15) * wobble
         append(history.evaluations, version=50 * number, test_accuracy=accuracy if number else 0.1)
     for name, value in (("version", 1), ("weight", 1 / labels["aggregated"])):
         history.updates[name] = [value] * labels["aggregated"]
@@ -72,8 +74,20 @@ def test_they_fail_where_another_method_is_better(changed, fails):
     assert fails <= not_reproduced
 
 
+def test_an_advantage_in_time_that_does_not_grow_with_staleness_is_not_reproduced():
+    study = study_of(comparison)
+    for entry in study.entries:
+        if entry.labels["method"] == "WKAFL" and entry.labels["level"] == 300:
+            evaluations = study.results[entry.key].history.evaluations
+            late = [0.1] * 10 + evaluations["test_accuracy"]
+            evaluations["test_accuracy"] = late[: len(evaluations["version"])]
+    found = {part.name: part.verdict for part in judge(["WKAFL-C09"], study)[0].parts}
+    assert found["lead at P/K = 300, 1 label against P/K = 100, 1 label"] == "not reproduced"
+    assert found["P/K = 100, 1 label, versions, WKAFL against TWAFL"] == "reproduced"
+
+
 def test_the_ablations_claims():
-    study = study_of(ablations, dataset="emnist-byclass-surrogate")
+    study = study_of(ablations, dataset="emnist-byclass-surrogate", snapshots=["copy", "aliased"])
     assert set(verdicts(study, ["WKAFL-C03", "WKAFL-C04", "WKAFL-C05", "WKAFL-C05-aliased"]).values()) == {
         "reproduced"
     }
@@ -105,8 +119,10 @@ def test_measures_of_a_run():
     for version, accuracy in enumerate([0.1, *np.linspace(0.2, 0.6, 5), *[0.7, 0.8] * 5]):
         append(history.evaluations, version=10 * version, test_accuracy=float(accuracy))
     result = Result(comparison("laptop", "fashion-mnist", [0])[0].spec, history, {})
-    assert claims.final(result) == pytest.approx(0.75)
-    assert claims.early(result) == pytest.approx(0.3)
-    assert claims.unrest(result) == pytest.approx(np.log(8 / 7) / 2)
-    assert claims.reached(result, 0.65) == 60
-    assert claims.reached(result, 0.9) == 150
+    assert measures.final(result) == pytest.approx(0.75)
+    assert measures.early(result) == pytest.approx(0.3)
+    assert measures.unrest(result) == pytest.approx(np.log(8 / 7) / 2)
+    assert measures.reached(result, 0.65) == 60
+    assert measures.reached(result, 0.9) == 150
+    append(history.evaluations, version=150, test_accuracy=0.99)  # the same model, on all test samples
+    assert measures.accuracies(result)[-2:] == [0.7, 0.8]

@@ -6,26 +6,35 @@ import pytest
 
 from fl_core.errors import SpecError
 from fl_core.experiments.grid import work
-from fl_core.experiments.wkafl_grid import SETUPS, ablations, byzantine, comparison, motivation, setup_of
+from fl_core.experiments.wkafl_grid import ablations, byzantine, comparison, motivation
+from fl_core.experiments.wkafl_setups import SETUPS, setup_of
 
 
 def cells(entries) -> set[tuple]:
     return {tuple(e.labels[name] for name in ("method", "clients", "aggregated", "labels")) for e in entries}
 
 
-@pytest.mark.parametrize("dataset", ["fashion-mnist", "emnist-mnist-surrogate", "emnist-mnist"])
-def test_the_cells_of_tables_2_and_3(dataset):
+@pytest.mark.parametrize(
+    ("dataset", "updates", "snapshots"),
+    [
+        ("fashion-mnist", 1500, ["copy", "aliased"]),
+        ("emnist-mnist-surrogate", 1000, ["copy"]),
+        ("emnist-mnist", 1000, ["copy"]),
+    ],
+)
+def test_the_cells_of_tables_2_and_3(dataset, updates, snapshots):
     entries = comparison("laptop", dataset, None)
     three = ("WKAFL", "TWAFL", "SASGD")
     table2 = {(m, *level, 1) for level in ((1000, 10), (3000, 20), (3000, 10)) for m in three}
     table3 = {(m, 3000, 10, labels) for labels in (1, 5, 10) for m in (*three, "GSGM")}
     assert cells(entries) == table2 | table3
-    assert len(entries) == len(table2 | table3) * 3 * 2
+    assert len(entries) == len(table2 | table3) * 3 * len(snapshots)
     assert len({entry.key for entry in entries}) == len(entries)
     assert {(e.labels["snapshot"], e.spec.algorithm.client_snapshot) for e in entries} == {
-        ("copy", "copy"), ("aliased", "aliased"),
-    }  # fmt: skip
-    assert {e.spec.budget.updates for e in entries} == {1500}
+        (mode, mode) for mode in snapshots
+    }
+    assert {e.spec.budget.updates for e in entries} == {updates}
+    assert len(comparison("laptop", dataset, None, snapshots=["copy", "aliased"])) == len(table2 | table3) * 3 * 2
 
 
 def test_the_papers_settings():
@@ -59,6 +68,9 @@ def test_ablations_are_of_owners_and_remove_one_component_each(dataset, clients,
     for entry, without in zip(entries, (None, "selection", "staleness", "non_iidness"), strict=True):
         assert dict(entry.spec.algorithm) == {**first, "without": without}
     assert len(cells(comparison("laptop", dataset, [0], snapshots=["copy"]))) == 4
+    measured = {e.spec.evaluation.test_samples for e in entries}
+    assert measured == {10_000 if dataset == "emnist-byclass-surrogate" else 0}
+    assert {e.spec.evaluation.test_samples for e in ablations("paper", dataset, [0])} == {0}
 
 
 def test_the_motivation_has_constant_learning_rate_and_no_selection():

@@ -17,6 +17,7 @@ from fl_core.formulas.wkafl_staleness import (
     expected_inverse_staleness,
     expected_live_versions,
     expected_min_staleness,
+    expected_run_staleness,
     expected_staleness_weight,
     k_asynchronous,
     k_synchronous_seconds,
@@ -85,6 +86,13 @@ def test_o12_expectations_of_the_papers_cells() -> None:
     )
     assert [round(expected_live_versions(*cell)) for cell in CELLS[:3]] == [293, 879, 540]
     assert expected_inverse_staleness(5, 5) == expected_staleness_weight(5, 5) == 1
+
+
+@pytest.mark.parametrize("updates", [1, 20, 400])
+def test_the_staleness_of_a_run_that_begins_with_fresh_gradients(updates) -> None:
+    draws = [uniform_draws(200, 10, updates, np.random.default_rng(seed)).staleness.mean() for seed in range(40)]
+    assert expected_run_staleness(200, 10, updates) == pytest.approx(np.mean(draws), rel=0.02, abs=1e-12)
+    assert expected_run_staleness(200, 10, 10**6) == pytest.approx(mean_staleness(200, 10), rel=1e-3)
 
 
 def test_o12_round_robin() -> None:
