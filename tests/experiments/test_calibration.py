@@ -113,3 +113,15 @@ def test_all_calibration_runs_but_the_one_of_hours_are_published_and_belong_to_t
     study = calibration(Store(published, published))
     missing = {(e.labels["dataset"], e.labels["network"]) for e in study.entries if e.key not in study.results}
     assert missing <= {("tiny-imagenet", "resnet20")}
+
+
+def test_published_networks_end_within_three_points_of_what_is_known_and_all_controls_do_worse():
+    published = data_folder() / "results"
+    rows = table(calibration(Store(published, published)))
+    rows = rows[rows["network"] != "resnet20"]
+    assert rows[~rows["calibrated"].eq(True)]["data set"].tolist() == ["tiny-imagenet"]  # nothing comparable is known
+    linear = rows[rows["linear"].notna()]
+    assert len(linear) == len(rows) - 1  # reviews have none
+    assert (linear["linear"] < linear["measured"] - 0.05).all()
+    assert (rows["less data"] < 0).all()
+    assert (rows["wrong labels"] < 0).all()
