@@ -193,7 +193,8 @@ def data_calibrate(
 ) -> None:
     """Train the papers' reference networks on surrogates, and compare with what is known for the real data.
 
-    Runs that are stored are not repeated; all others together take about an hour on two cores.
+    Runs that are stored are not repeated. ResNet-20 on Tiny ImageNet takes about four hours on one core; all others
+    together take less on one.
     """
     from fl_core.cli.data import calibrate
 

@@ -41,9 +41,11 @@ def calibration_table(study: Study) -> Table:
 def origin_table(study: Study) -> Table:
     """Return, folded away, who reports each known accuracy, and what our runs were made with."""
     found = calibration.table(study)
-    frame = pd.DataFrame([_origin(study, name) for name in found.get("data set", [])])
-    if len(found):
-        frame.insert(0, "data set", [_used(study, name) for name in found["data set"]])
+    pairs = list(zip(found.get("data set", []), found.get("network", []), strict=True))
+    frame = pd.DataFrame([_origin(study, *pair) for pair in pairs])
+    if pairs:
+        frame.insert(0, "data set", [_used(study, name) for name, _ in pairs])
+        frame.insert(1, "network", [network for _, network in pairs])
         frame["known from"] = found["reported"]
     return Table(
         frame,
@@ -101,7 +103,7 @@ def plot_calibration(study: Study) -> Figure:
 def _panel(axis: Axes, reference: Reference, study: Study) -> None:
     if reference.comparable:
         axis.axhspan(reference.known - TOLERANCE, reference.known + TOLERANCE, color=ORANGE, alpha=0.4, lw=0)
-    runs = study.select(dataset=reference.dataset)
+    runs = calibration.runs_of(study, reference)
     for entry, result in runs:
         accuracy = result.history.evaluations["test_accuracy"]
         passes = [reference.epochs * point / reference.points for point in range(len(accuracy))]
@@ -120,9 +122,9 @@ def _used(study: Study, dataset: str) -> str:
     return next(entry.spec.dataset for entry in study.entries if entry.labels["dataset"] == dataset)
 
 
-def _origin(study: Study, dataset: str) -> dict[str, str | None]:
-    """Return seeds, surrogate versions and commits of the stored runs of `dataset`; None without any."""
-    runs = study.select(dataset=dataset)
+def _origin(study: Study, dataset: str, network: str) -> dict[str, str | None]:
+    """Return seeds, surrogate versions and commits of the stored runs of `network` on `dataset`; None without any."""
+    runs = study.select(dataset=dataset, network=network)
     values = {
         "seed": [entry.labels["seed"] for entry, _ in runs],
         "version": [result.provenance.get("data_version", "real") for _, result in runs],

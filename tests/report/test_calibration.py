@@ -43,7 +43,7 @@ def test_a_row_says_what_is_known_what_was_measured_and_where_it_comes_from():
     assert row["data set"] == "cifar10-surrogate"
     assert row["less data"] == pytest.approx(0.45 - (0.62 + 0.3) / 2)  # after the same number of steps
     row = origin_table(study("cifar10")).frame.iloc[0]
-    assert tuple(row) == ("cifar10-surrogate", "0", "3", "abc123", "somebody")
+    assert tuple(row) == ("cifar10-surrogate", "lenet5", "0", "3", "abc123", "somebody")
 
 
 def test_a_row_without_runs_is_dashes():

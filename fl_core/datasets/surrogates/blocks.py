@@ -60,6 +60,9 @@ def fill(blocks: Blocks, wanted: int | None) -> Split:
         images, classes = blocks.draw(block, int(blocks.counts[block]))
         inputs[start:stop], labels[start:stop] = images[: stop - start], classes[: stop - start]
 
+    # From now on glibc keeps what the blocks free, up to twice this size (mallopt(3): its thresholds follow the
+    # largest array freed so far). Otherwise every temporary is new memory from the kernel, zeroed page by page.
+    np.empty(1 << 24, np.uint8)
     within = torch.get_num_threads()
     torch.set_num_threads(1)  # the blocks are the parallel work
     try:

@@ -64,20 +64,26 @@ def soft_noise(rng: Generator, n: int, channels: int, side: int) -> Array:
     amplitude = 1.0
     while field.shape[-1] < side:
         amplitude /= 2
-        field = _doubled(_doubled(field).swapaxes(-1, -2)).swapaxes(-1, -2)
-        field += between(-amplitude, amplitude, uniform(rng, *field.shape))
+        field = _doubled(_doubled(field, -1), -2)
+        finer = uniform(rng, *field.shape)
+        finer *= np.float32(2 * amplitude)
+        finer -= np.float32(amplitude)
+        field += finer
     return field
 
 
-def _doubled(field: Array) -> Array:
-    """Return `field` with twice the pixels along its last axis, by linear interpolation."""
-    near = field * np.float32(0.75)
-    far = field * np.float32(0.25)
-    out = np.empty((*field.shape[:-1], 2 * field.shape[-1]), np.float32)
-    np.add(near[..., 1:], far[..., :-1], out=out[..., 2::2])
-    np.add(near[..., :-1], far[..., 1:], out=out[..., 1:-1:2])
-    out[..., 0], out[..., -1] = field[..., 0], field[..., -1]
-    return out
+def _doubled(field: Array, axis: int) -> Array:
+    """Return `field` with twice the pixels along one of its last two axes, by linear interpolation."""
+    length, width = field.shape[axis], field.shape[-1] if axis == -2 else 1
+    # All images as one long column of rows (or, along the last axis, of pixels), then the ends of each set right.
+    near, far = ((field * np.float32(share)).reshape(-1, width) for share in (0.75, 0.25))
+    out = np.empty((2 * len(near), width), np.float32)
+    np.add(near[1:], far[:-1], out=out[2::2])
+    np.add(near[:-1], far[1:], out=out[1:-1:2])
+    out.reshape(-1, 2 * length, width)[:, [0, -1]] = field.reshape(-1, length, width)[:, [0, -1]]
+    shape = list(field.shape)
+    shape[axis] *= 2
+    return out.reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -146,14 +152,18 @@ def paint(canvas: Array, pose: Pose, figure: Array, light: Array) -> None:
     mask -= np.float32(1)
     mask *= _each(half * pose.scale * np.float32(-0.5 * side))  # to pixels, about: the edge is one pixel wide
     mask += np.float32(0.5)
-    np.clip(mask, 0, 1, out=mask)
+    inside = mask > 0  # a small part: from here on only these pixels, one after the other
+    counts = np.count_nonzero(inside, axis=(1, 2))
+    mask, u, v, light = mask[inside], u[inside], v[inside], light[inside]
+    np.minimum(mask, 1, out=mask)
 
     cosine, sine = _direction(between(-1, 1, grain))
     cycles = between(0.5, 2.5, frequency)
-    pattern = _wave(_each(cycles * cosine) * u + _each(cycles * sine) * v)
-    crossing = _wave(_each(cycles * cosine) * v - _each(cycles * sine) * u)
+    right, down = np.repeat(cycles * cosine, counts), np.repeat(cycles * sine, counts)
+    pattern = _wave(right * u + down * v)
+    crossing = _wave(right * v - down * u)
     crossing -= np.float32(1)
-    crossing *= _each(np.clip(between(-1.5, 1.5, checks), 0, 1))
+    crossing *= np.repeat(np.clip(between(-1.5, 1.5, checks), 0, 1), counts)
     crossing += np.float32(1)
     pattern *= crossing
 
@@ -161,12 +171,15 @@ def paint(canvas: Array, pose: Pose, figure: Array, light: Array) -> None:
     amplitude = (second - first) * contrast[:, None] * np.float32(0.5)
     for channel in range(3):
         plane = canvas[:, channel]
-        change = _each(amplitude[:, channel]) * pattern
-        change += _each(first[:, channel])
+        there = plane[inside]
+        change = np.repeat(amplitude[:, channel], counts)
+        change *= pattern
+        change += np.repeat(first[:, channel], counts)
         change += light
-        change -= plane
+        change -= there
         change *= mask
-        plane += change
+        there += change
+        plane[inside] = there
 
 
 def _coordinates(

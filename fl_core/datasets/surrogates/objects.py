@@ -187,7 +187,7 @@ RECIPES = (
     Recipe("cifar100", 32, families=20, classes=100, sizes=(50_000, 10_000), modes=2, variation=0.9),
     Recipe("tiny-imagenet", 64, families=40, classes=200, sizes=(100_000, 10_000), modes=2, variation=1.0),
 )
-"""Calibrated with LeNet-5 trained centrally (plain SGD, batches of 50, rate 0.05) on all training images: 0.67 on the
-first, as reported for CIFAR-10, 0.31 on the second, as for CIFAR-100; the third is set by its first epochs only."""
+"""Calibrated with LeNet-5 trained centrally on all training images, the third by its first epochs only; what is known
+of the real sets and was measured on these is in :mod:`fl_core.experiments.calibration`."""
 
 SURROGATES = tuple(map(_surrogate, RECIPES))
