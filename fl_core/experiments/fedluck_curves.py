@@ -14,7 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_core.algorithms import FedLuck, FedPer
-from fl_core.experiments.fedluck_grid import METHODS, PERIODS_PER_EVALUATION, num_parameters
+from fl_core.experiments.fedluck_grid import METHODS, num_parameters
+from fl_core.experiments.fedluck_scales import PERIODS_PER_EVALUATION
 from fl_core.experiments.fedluck_setups import setup_of
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study

@@ -18,17 +18,18 @@ from fl_core.experiments.fedluck_curves import accuracy_curves, compared, curve,
 from fl_core.experiments.fedluck_grid import (
     BASELINES,
     METHODS,
-    SCALES,
     VARIANTS,
     Maker,
-    Options,
     comparison,
     heat_map,
     num_parameters,
+    periods,
+    variants,
 )
 from fl_core.experiments.fedluck_heat import rounds
 from fl_core.experiments.fedluck_margins import Bootstrapped, bootstrap, pairs
 from fl_core.experiments.fedluck_printed import number, printed
+from fl_core.experiments.fedluck_scales import SCALES, Options, targets
 from fl_core.experiments.fedluck_setups import SETUPS
 from fl_core.experiments.fedluck_tables import five_devices
 from fl_core.experiments.fedluck_theory import decoded_fedluck, decoded_topk
@@ -103,6 +104,34 @@ def test_a_smaller_network_takes_as_long_to_send_as_the_papers(dataset: str, pro
     )
     bits = np.array(make.world().network.up_bits_per_second)
     assert 32 * ours / bits[1] == pytest.approx(32 * make.setup.parameters / (0.03 * 2**23))
+
+
+def test_a_laptop_spends_the_papers_network_on_the_comparison_and_a_narrow_one_on_the_rest() -> None:
+    profile = ("laptop", "fashion-mnist", (0,))
+    for entry in (*heat_map(*profile), *periods(*profile), *variants(*profile)):
+        assert entry.spec.model == "fedluck_cnn(width=0.25)"
+        bits, ours = entry.spec.world.network.up_bits_per_second, num_parameters(entry.spec.model, (1, 32, 32))
+        assert 32 * ours / bits[1] == pytest.approx(32 * 234_090 / (0.03 * 2**23))
+    cells = heat_map(*profile)
+    assert len(cells) == 36
+    assert {(e.labels["target"], e.spec.budget.accuracy, e.spec.budget.seconds) for e in cells} == {(0.8, 0.8, 360.0)}
+    assert {e.spec.model for e in heat_map("paper", "fashion-mnist", (0,))} == {"fedluck_cnn"}
+    assert {e.labels["target"] for e in heat_map("paper", "fashion-mnist", (0,))} == {0.85}
+
+
+@pytest.mark.parametrize(
+    ("partition", "words"), [("iid", "35 % (paper: 70 %)"), ("dirichlet", "32.5 % (paper: 65 %)")]
+)
+def test_where_network_and_horizon_are_smaller_half_the_papers_accuracies_are_looked_for(
+    partition: str, words: str
+) -> None:
+    for name in ("cifar10", "cifar10-surrogate"):
+        found = targets("laptop", name, partition)
+        assert [t.printed for t in found] == list(SETUPS[name].targets[partition])
+        assert [t.here for t in found] == [t.printed / 2 for t in found]
+        assert str(found[-1]) == words
+    assert [str(t) for t in targets("paper", "cifar10", "iid")] == ["50 %", "60 %", "70 %"]
+    assert [str(t) for t in targets("laptop", "fashion-mnist", "iid")] == ["65 %", "75 %", "85 %"]
 
 
 def test_the_estimate_of_a_timed_run_is_not_below_what_it_does() -> None:
@@ -405,7 +434,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Stor
     small = replace(
         SETUPS["fashion-mnist"], model="linear", preprocessing={}, shape=(1, 28, 28), seconds=13.0, batch_size=8
     )
-    scale = replace(SCALES["smoke"], full=("cnn",), test_samples=200)
+    scale = replace(SCALES["smoke"], full=("cnn",), width=1.0, test_samples=200)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SETUPS, "fashion-mnist", small)
         patch.setitem(SCALES, "smoke", scale)
