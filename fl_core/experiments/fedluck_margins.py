@@ -48,6 +48,16 @@ def bootstrap(values: np.ndarray) -> tuple[float, float]:
     return float(np.quantile(means, tail, method="lower")), float(np.quantile(means, 1 - tail, method="higher"))
 
 
+def interval_text(values: np.ndarray) -> str | None:
+    """Return the mean of `values` ``[n]`` with its interval, as text; None without values."""
+    if not len(values):
+        return None
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    low, high = bootstrap(values)
+    return f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"
+
+
 def reached(study: Study, method: str, partition: str, target: float) -> dict[int, Reached]:
     """Return by seed when a method first has an accuracy."""
     return {seed: reach(*run, target) for seed, run in compared(study, method, partition).items()}

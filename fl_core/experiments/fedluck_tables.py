@@ -21,8 +21,8 @@ from fl_core.experiments.fedluck_grid import (
     Maker,
     num_parameters,
 )
-from fl_core.experiments.fedluck_margins import bootstrap, final, reached, reductions, sought
-from fl_core.experiments.fedluck_printed import ROWS, SWAPPED, number, printed
+from fl_core.experiments.fedluck_margins import final, interval_text, reached, reductions, sought
+from fl_core.experiments.fedluck_printed import ROWS, SWAPPED, number
 from fl_core.experiments.fedluck_scales import (
     HEAT_PERIODS_PER_EVALUATION,
     PERIODS_PER_EVALUATION,
@@ -31,6 +31,7 @@ from fl_core.experiments.fedluck_scales import (
     targets,
 )
 from fl_core.experiments.fedluck_setups import setup_of
+from fl_core.experiments.fedluck_summary import printed_mean
 from fl_core.experiments.fedluck_theory import TASKS, speeds
 from fl_core.experiments.study import Study
 from fl_core.formulas.fedluck_accounting import BYTES_PER_GB
@@ -105,13 +106,13 @@ def improvements(study: Study) -> pd.DataFrame:
                 for what, frame in saved.items():
                     row[f"printed {what}"] = _printed_saving(setup.cell, method, what, target.printed, partition)
                     own = frame[(frame["target"] == target) & (frame["method"] == method)]
-                    row[what], row["seeds"] = _interval(own["saved"].to_numpy()), len(own)
+                    row[what], row[f"seeds, {what}"] = interval_text(own["saved"].to_numpy()), len(own)
                 rows.append(row)
         row = {"labels": words, "target": "mean", "against": "all four"}
         for what, frame in saved.items():
-            row[f"printed {what}"] = f"{_printed_mean(partition, what):.2f}, all tasks"
+            row[f"printed {what}"] = f"{printed_mean(partition, what):.2f}, all tasks"
             by_seed = frame.groupby("seed")["saved"].mean()
-            row[what], row["seeds"] = _interval(by_seed.to_numpy()), len(by_seed)
+            row[what], row[f"seeds, {what}"] = interval_text(by_seed.to_numpy()), len(by_seed)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -221,24 +222,6 @@ def _targets(found: Mapping[str, Sequence[float]]) -> str:
     return "; ".join(f"{LABELS[p]}: {', '.join(f'{100 * t:g} %' for t in values)}" for p, values in found.items())
 
 
-def _printed_mean(partition: str, what: str) -> float:
-    """Return the mean saving over all tasks: as quoted with independent labels, else of Table 1's 36 cells (E14)."""
-    if partition == "iid":
-        quantity = {"seconds": "time reduction", "gigabytes": "communication reduction"}[what]
-        rows = printed()
-        return float(rows.loc[rows["quantity"] == quantity, "value"].iloc[0])
-    return float(
-        np.mean(
-            [
-                1 - (number(cell, "FedLuck", what, t, partition) or 0) / (number(cell, m, what, t, partition) or 1)
-                for cell, (_, setup) in TASKS.items()
-                for t in setup.targets[partition]
-                for m in BASELINES
-            ]
-        )
-    )
-
-
 def _printed_saving(cell: str, method: str, what: str, target: float, partition: str) -> str | None:
     """Return 1 - FedLuck / baseline of the printed numbers, or None."""
     ours, theirs = (number(cell, m, what, target, partition) for m in ("FedLuck", method))
@@ -250,12 +233,3 @@ def _spread(values: list[float], digits: int) -> str | None:
         return None
     mean = f"{np.mean(values):.{digits}f}"
     return f"{mean} ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else mean
-
-
-def _interval(values: np.ndarray) -> str | None:
-    if not len(values):
-        return None
-    if len(values) == 1:
-        return f"{values[0]:.2f}"
-    low, high = bootstrap(values)
-    return f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"

@@ -188,8 +188,8 @@ def bounds_on_toys(problems: int = 15) -> pd.DataFrame:
 def bounds_table() -> pd.DataFrame:
     """Return :func:`bounds_on_toys` in four numbers for each bound."""
     rows = [
-        {"bound": bound, "problems": len(own), "violations": int((own > 1).sum()), "median": own.median(),
-         "largest": own.max()}
+        {"bound": bound, "problems": len(own), "violations": int((own > 1).sum()), "median": f"{own.median():.2g}",
+         "largest": f"{own.max():.2g}"}
         for bound, own in bounds_on_toys().groupby("bound", sort=False)["ratio"]
     ]  # fmt: skip
     return pd.DataFrame(rows)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_core.errors import RunError, SpecError
+from fl_core.errors import DataError, RunError, SpecError
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study, stored_seeds
 from fl_core.experiments.claims import CLAIMS, Judgement, judge
 from fl_core.experiments.fedluck_curves import accuracy_curves, compared, curve, final_accuracy, planned_rounds, reach
@@ -31,6 +31,7 @@ from fl_core.experiments.fedluck_margins import Bootstrapped, bootstrap, pairs
 from fl_core.experiments.fedluck_printed import number, printed
 from fl_core.experiments.fedluck_scales import SCALES, Options, targets
 from fl_core.experiments.fedluck_setups import SETUPS
+from fl_core.experiments.fedluck_summary import over_tasks
 from fl_core.experiments.fedluck_tables import five_devices
 from fl_core.experiments.fedluck_theory import decoded_fedluck, decoded_topk
 from fl_core.experiments.grid import execute, work
@@ -275,6 +276,17 @@ def test_a_target_is_reached_at_the_first_reading_that_shows_it() -> None:
     assert frame["x"].max() == 798.0
 
 
+def test_a_record_without_its_table_of_updates_is_refused_and_not_read_as_if_it_began_at_zero() -> None:
+    [entry] = comparison(("iid",), ("FedBuff",), "laptop", "fashion-mnist", (0,))
+    result = made_up(entry, ramp(100.0))
+    result.history.evaluations["models_received"][-1] = 7
+    assert reach(entry, result, 0.5).seconds == 48.0
+    for column in result.history.updates.values():
+        column.clear()
+    with pytest.raises(DataError, match=f"{entry.spec.hash} was stored without its table of updates"):
+        reach(entry, result, 0.5)
+
+
 def test_methods_measured_at_their_own_times_are_read_at_those_of_the_others() -> None:
     [entry] = comparison(("iid",), ("FedAvg+TopK",), "laptop", "fashion-mnist", (0,))
     result = made_up(entry, ramp(100.0))
@@ -338,6 +350,28 @@ def test_figures_of_targets_are_drawn() -> None:
     row = savings.loc[("independent labels", "65 %", "FedAvg+TopK")]
     assert row["seconds"].startswith("0.67 [")
     assert savings.loc[("Dirichlet labels", "65 %", "FedPer"), "printed seconds"] == f"{1 - 41.92 / 64.44:.2f}"
+
+
+def test_the_headline_numbers_stand_beside_those_over_all_tasks() -> None:
+    """E14: with skewed labels first at nine targets of nine, and least traffic at three and in two ties."""
+    table = over_tasks({"one": made_up_study(SPEEDS), "two": made_up_study({**SPEEDS, "FedLuck": 1e4})})
+    rows = table.fillna("–").set_index(["labels", "quantity"])
+    mean, least = "{} saved, mean over targets and baselines", "targets with the least {}"
+    for labels, kind, paper, won in (
+        ("independent labels", "time", "0.55", "–"),
+        ("independent labels", "communication", "0.56", "6 of 9"),
+        ("Dirichlet labels", "time", "0.42", "9 of 9"),
+        ("Dirichlet labels", "communication", "0.48", "5 of 9"),
+    ):
+        assert rows.loc[(labels, mean.format(kind)), "paper"] == paper
+        assert rows.loc[(labels, least.format(kind)), "paper"] == won
+        assert list(rows.loc[(labels, least.format(kind)), ["one", "two", "all"]]) == ["3 of 3", "0 of 3", "3 of 6"]
+    saved = rows.loc[("independent labels", mean.format("time"))]
+    one, both = (float(saved[name].partition(" [")[0]) for name in ("one", "all"))
+    assert 0.33 < one < 0.67
+    assert both < 0
+    empty = over_tasks({"none": make_study(find_artifacts(RUNS), "laptop", seeds=[0])})
+    assert set(empty["none"].dropna()) == {"0 of 0"}
 
 
 def verdicts(study: Study, *numbers: str) -> dict[str, str]:
