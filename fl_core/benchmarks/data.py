@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from fl_core.benchmarks.part import Effort, Outcome, Row, Target, part
+from fl_core.benchmarks.timing import seconds_of
 from fl_core.datasets import (
     IID,
     Dataset,
@@ -48,12 +47,12 @@ PARTITIONS = (
 )
 def data(effort: Effort) -> Outcome:
     """Measure data."""
-    rows = [Row("fashion-mnist: ready", "s", [_seconds(_load) for _ in range(effort.repetitions)])]
+    rows = [Row("fashion-mnist: ready", "s", [seconds_of(_load) for _ in range(effort.repetitions)])]
     labels = np.arange(SAMPLES) % 10
     owners = np.arange(SAMPLES) % DEVICES
     for partition in PARTITIONS:
         seconds = [
-            _seconds(partial(partition.split, labels, DEVICES, stream(seed, "partition"), owners))
+            seconds_of(partial(partition.split, labels, DEVICES, stream(seed, "partition"), owners))
             for seed in range(effort.repetitions)
         ]
         rows.append(Row(f"partition {partition.kind}", "s", seconds, DEVICES))
@@ -66,9 +65,9 @@ def _surrogate(surrogate: Surrogate, effort: Effort) -> list[Row]:
     count = effort.pick(0, 64) or None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "samples.safetensors"
-        made = _seconds(lambda: prepared.write(path, *surrogate.generate(count, count)))
+        made = seconds_of(lambda: prepared.write(path, *surrogate.generate(count, count)))
         arguments = (path, surrogate.name, "surrogate", surrogate.classes)
-        read = [_seconds(lambda: prepared.read(*arguments)) for _ in range(effort.repetitions)]
+        read = [seconds_of(lambda: prepared.read(*arguments)) for _ in range(effort.repetitions)]
     return [Row(f"{surrogate.name}: generated", "s", [made]), Row(f"{surrogate.name}: read", "s", read)]
 
 
@@ -78,9 +77,3 @@ def _load() -> None:
     train, test = source.read(source_folder(source))
     mean, std = prepared.channel_statistics(train.inputs)
     Preprocessing().apply(Dataset(source.name, "real", source.classes, train, test, tuple(mean), tuple(std)))
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

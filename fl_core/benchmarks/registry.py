@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from fl_core.benchmarks.data import data
 from fl_core.benchmarks.edge import clusters
+from fl_core.benchmarks.formulas import formulas
 from fl_core.benchmarks.kasync import kasync
 from fl_core.benchmarks.limit import limit
 from fl_core.benchmarks.part import Part
@@ -28,6 +29,7 @@ PARTS: dict[str, Part] = {
         batched,
         limit,
         data,
+        formulas,
     )
 }
 

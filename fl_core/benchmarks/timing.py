@@ -51,6 +51,13 @@ class Stopwatch:
         return self
 
 
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return the wall time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
 def alternate(sides: dict[K, Callable[[], T]], times: int) -> dict[K, list[T]]:
     """Call all `sides` one right after the other, `times` times, every second time in reverse order.
 

@@ -63,7 +63,7 @@ Examples:
 
 PARTS = (
     *("reference", "synchronous", "overhead", "small", "kernel"),
-    *("memory", "kasync", "clusters", "scaling", "batched", "limit", "data"),
+    *("memory", "kasync", "clusters", "scaling", "batched", "limit", "data", "formulas"),
 )
 """What ``fl-core bench`` can measure; :mod:`fl_core.benchmarks` has the same."""
 

@@ -17,8 +17,9 @@ from fl_core.experiments.claims import Check, Comparison, add_claim
 from fl_core.experiments.fedluck_curves import compared, planned_rounds
 from fl_core.experiments.fedluck_grid import BASELINES, SINGLE
 from fl_core.experiments.fedluck_heat import edge_share, factor_correlation, spread_of_rounds
-from fl_core.experiments.fedluck_margins import Bootstrapped, final, mean, pairs, reached, reductions
+from fl_core.experiments.fedluck_margins import Bootstrapped, final, mean, pairs, reached, reductions, sought
 from fl_core.experiments.fedluck_printed import number
+from fl_core.experiments.fedluck_scales import Target
 from fl_core.experiments.fedluck_setups import setup_of
 from fl_core.experiments.study import Study
 
@@ -31,12 +32,12 @@ def first_at_every_target(what: str, partition: str) -> Callable[[Study], list[C
 
     def check(study: Study) -> list[Comparison]:
         found: list[Comparison] = []
-        for target in setup_of(study.dataset).targets[partition]:
-            rivals = {m: pairs(study, "FedLuck", m, partition, target, what) for m in BASELINES}
+        for target in sought(study, partition):
+            rivals = {m: pairs(study, "FedLuck", m, partition, target.here, what) for m in BASELINES}
             rivals = {m: sides for m, sides in rivals.items() if sides[0]}
             if rivals:
                 best = min(rivals, key=lambda m: mean(rivals[m][1]))
-                found.append(Bootstrapped(f"{100 * target:.0f} %, best baseline {best}", *rivals[best]))
+                found.append(Bootstrapped(f"{target}, best baseline {best}", *rivals[best]))
         return found
 
     return check
@@ -44,14 +45,14 @@ def first_at_every_target(what: str, partition: str) -> Callable[[Study], list[C
 
 def speed_ups_as_printed(study: Study) -> list[Comparison]:
     """FEDLUCK-C09, on each task's last target with Dirichlet labels."""
-    setup, found = setup_of(study.dataset), []
-    target = setup.targets["dirichlet"][-1]
-    printed = {m: number(setup.cell, m, "seconds", target, "dirichlet") for m in ("FedLuck", *BASELINES)}
+    cell, found = setup_of(study.dataset).cell, []
+    target = sought(study, "dirichlet")[-1]
+    printed = {m: number(cell, m, "seconds", target.printed, "dirichlet") for m in ("FedLuck", *BASELINES)}
     for method in BASELINES:
-        ours, theirs = pairs(study, "FedLuck", method, "dirichlet", target, "seconds")
+        ours, theirs = pairs(study, "FedLuck", method, "dirichlet", target.here, "seconds")
         speed_up = (printed[method] or np.nan) / (printed["FedLuck"] or np.nan)
         if ours:
-            name = f"{100 * target:.0f} %, {method} (printed {speed_up:.2f})"
+            name = f"{target}, {method} (printed {speed_up:.2f})"
             found.append(Bootstrapped(f"{name}, not less", theirs, ours, round(0.75 * speed_up, 3), above=True))
             found.append(Bootstrapped(f"{name}, not more", theirs, ours, round(1.25 * speed_up, 3)))
     return list(found)
@@ -77,46 +78,46 @@ def mean_reduction(what: str, low: float, high: float) -> Callable[[Study], list
 
 def fastest_in_order(study: Study) -> list[Comparison]:
     """FEDLUCK-C13, at each task's last IID target."""
-    target, order = setup_of(study.dataset).targets["iid"][-1], ("FedLuck", *BASELINES)
+    target, order = sought(study, "iid")[-1], ("FedLuck", *BASELINES)
     wanted = [("FedLuck", method) for method in BASELINES] + list(itertools.pairwise(order[1:]))
     return _less(study, wanted, "iid", target, "seconds")
 
 
 def least_traffic(study: Study) -> list[Comparison]:
     """FEDLUCK-C14, at each task's last IID target."""
-    target = setup_of(study.dataset).targets["iid"][-1]
+    target = sought(study, "iid")[-1]
     wanted = [("FedLuck", m) for m in BASELINES] + [(m, "FedBuff") for m in BASELINES if m != "FedBuff"]
     return _less(study, wanted, "iid", target, "gigabytes")
 
 
 def often_least_traffic(study: Study) -> list[Comparison]:
     """FEDLUCK-C15: least in two of three targets, in each at most 1.5 times the least."""
-    targets, found = setup_of(study.dataset).targets["iid"], []
+    found: list[Comparison] = []
     lowest: dict[int, float] = {}
-    for target in targets:
-        rivals = {m: pairs(study, "FedLuck", m, "iid", target, "gigabytes") for m in BASELINES}
+    for target in sought(study, "iid"):
+        rivals = {m: pairs(study, "FedLuck", m, "iid", target.here, "gigabytes") for m in BASELINES}
         rivals = {m: sides for m, sides in rivals.items() if sides[0]}
         if not rivals:
             continue
         best = min(rivals, key=lambda m: mean(rivals[m][1]))
-        found.append(Bootstrapped(f"{100 * target:.0f} %, least of the others {best}", *rivals[best], bound=1.5))
+        found.append(Bootstrapped(f"{target}, least of the others {best}", *rivals[best], bound=1.5))
         for seed in compared(study, "FedLuck", "iid"):
             won = all(ours[seed] <= theirs[seed] for ours, theirs in rivals.values() if seed in ours)
             lowest[seed] = lowest.get(seed, 0.0) + won
     if lowest:
         found.append(Bootstrapped("targets with the least", lowest, dict.fromkeys(lowest, 1.0), 2.0, above=True))
-    return list(found)
+    return found
 
 
 def skew_slows(study: Study) -> list[Comparison]:
     """FEDLUCK-C16, at the targets that both partitions have."""
-    targets, found = setup_of(study.dataset).targets, []
-    for target in (t for t in targets["iid"] if t in targets["dirichlet"]):
-        even, uneven = (reached(study, "FedLuck", partition, target) for partition in ("iid", "dirichlet"))
+    common, found = sought(study, "dirichlet"), []
+    for target in (t for t in sought(study, "iid") if t in common):
+        even, uneven = (reached(study, "FedLuck", partition, target.here) for partition in ("iid", "dirichlet"))
         seeds = [s for s in even.keys() & uneven.keys() if even[s].reached]
         if seeds:
             left, right = ({s: side[s].since_start for s in seeds} for side in (uneven, even))
-            found.append(Bootstrapped(f"{100 * target:.0f} %", left, right, above=True))
+            found.append(Bootstrapped(f"{target}", left, right, above=True))
     return list(found)
 
 
@@ -187,13 +188,13 @@ def factor_predicts(study: Study) -> list[Comparison]:
 
 
 def _less(
-    study: Study, wanted: Iterable[tuple[str, str]], partition: str, target: float, what: str
+    study: Study, wanted: Iterable[tuple[str, str]], partition: str, target: Target, what: str
 ) -> list[Comparison]:
     found = []
     for less, more in wanted:
-        sides = pairs(study, less, more, partition, target, what)
+        sides = pairs(study, less, more, partition, target.here, what)
         if sides[0]:
-            found.append(Bootstrapped(f"{100 * target:.0f} %, {less} against {more}", *sides))
+            found.append(Bootstrapped(f"{target}, {less} against {more}", *sides))
     return list(found)
 
 

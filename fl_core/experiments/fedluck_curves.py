@@ -14,7 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_core.algorithms import FedLuck, FedPer
-from fl_core.experiments.fedluck_grid import METHODS, PERIODS_PER_EVALUATION, num_parameters
+from fl_core.errors import DataError
+from fl_core.experiments.fedluck_grid import METHODS, num_parameters
+from fl_core.experiments.fedluck_scales import PERIODS_PER_EVALUATION
 from fl_core.experiments.fedluck_setups import setup_of
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
@@ -72,8 +74,16 @@ def reach(entry: Entry, result: Result, target: float) -> Reached:
 
 
 def first_aggregation(result: Result) -> float:
-    """Return the virtual time of the first version that was made from an upload."""
+    """Return the virtual time of the first version that was made from an upload; 0 if nothing has arrived.
+
+    Raises
+    ------
+    DataError
+        If the record was stored without its table of updates, so that the time is not known.
+    """
     times = result.history.updates["seconds"]
+    if not times and result.history.evaluations["models_received"][-1]:
+        raise DataError(f"run {result.spec.hash} was stored without its table of updates, which FedLuck's times need")
     return float(times[0]) if times else 0.0
 
 

@@ -2,24 +2,27 @@
 
 Seven methods on the paper's world of ten devices, with independent and with Dirichlet-distributed labels; FedPer on
 five devices over local steps k and kept fraction delta (Figure 1); and FedLuck with other periods and in variants.
-Fashion-MNIST has the paper's own setting from profile ``laptop`` on; the two larger tasks have smaller networks and
-horizons there. A smaller network gets a network link as much slower, so that every upload takes the paper's time.
+The seven methods have the paper's own setting on Fashion-MNIST from profile ``laptop`` on. Everything else has a
+narrower network there, and the two larger tasks shorter horizons. A narrower network gets links as much slower, so
+that every upload takes the paper's time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
-
-from pydantic import Field, field_validator
+from typing import Any
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer
 from fl_core.datasets import IID, Dirichlet
 from fl_core.errors import unknown
+from fl_core.experiments.fedluck_scales import (
+    HEAT_PERIODS_PER_EVALUATION,
+    PERIODS_PER_EVALUATION,
+    SCALES,
+    Options,
+)
 from fl_core.experiments.fedluck_setups import setup_of
-from fl_core.experiments.overrides import Overrides
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
 from fl_core.formulas.compression import Identity, TopK
@@ -42,100 +45,6 @@ METHODS = ("FedLuck", *BASELINES, *SINGLE)
 
 
 CLASSES = 10
-
-
-@dataclass(frozen=True)
-class Scale:
-    """What a profile decides.
-
-    Attributes
-    ----------
-    seeds : tuple of int
-    full : tuple of str
-        Cells with the paper's network and horizon.
-    width, seconds : float
-        Width of the others' network, relative to the paper's, and their horizon.
-    test_samples : int
-        Of the evaluations that targets are looked for in (A16); 0: all. The horizon always has all.
-    heat_steps, heat_deltas : tuple
-        Local steps k and kept fractions delta of Figure 1.
-    heat_seconds, extra_seconds : float
-        Longest run of Figure 1, and length of the runs with other periods and of the variants.
-    periods : tuple of float
-        T~ of those with other periods, as multiples of the task's.
-    """
-
-    seeds: tuple[int, ...]
-    full: tuple[str, ...]
-    width: float
-    seconds: float
-    test_samples: int
-    heat_steps: tuple[int, ...]
-    heat_deltas: tuple[float, ...]
-    heat_seconds: float
-    extra_seconds: float
-    periods: tuple[float, ...]
-
-
-_STEPS, _DELTAS = (10, 20, 30, 40, 50, 60), (0.001, 0.005, 0.01, 0.05, 0.1, 0.5)
-_PERIODS = (1 / 3, 1 / 2, 2 / 3, 1.0, 4 / 3, 2.0, 4.0)
-SCALES = {
-    "smoke": Scale((0,), (), 0.125, 13.0, 500, (10, 60), (0.01, 0.5), 7.0, 7.0, (1.0, 2.0)),
-    "laptop": Scale((0, 1, 2), ("cnn",), 0.25, 3_000.0, 2_000, _STEPS, _DELTAS, 450.0, 200.0, _PERIODS),
-    "paper": Scale(
-        (0, 1, 2, 3, 4), ("cnn", "vgg11s", "lstm"), 1.0, 0.0, 0, _STEPS, _DELTAS, 1_500.0, 800.0, _PERIODS
-    ),
-}
-PERIODS_PER_EVALUATION, HEAT_PERIODS_PER_EVALUATION = 2, 4
-"""Periods T~ from one evaluation to the next (A16); FedBuff and FedAvg+TopK are measured at each version instead."""
-
-
-class Options(Overrides):
-    """What a reader may change besides profile, data set and seeds; None leaves the paper's or the profile's value.
-
-    Attributes
-    ----------
-    steps, delta : int, float or None
-        FedPer's k and delta.
-    dirichlet : float
-        Concentration of the labels.
-    solver : str
-        FedLuck's.
-    period_seconds : float or None
-        T~ of all periodic methods.
-    seconds : float or None
-        Horizon of Figures 2 and 3 and of both tables.
-    local_lr : float or None
-        eta_l.
-    per_tensor : bool
-        Scope of top-k (A6).
-    heat_steps, heat_deltas : tuple or None
-        The grid of Figure 1, ascending.
-    heat_target : float or None
-        Its accuracy.
-    heat_seconds : float or None
-        Its longest run.
-    """
-
-    steps: int | None = Field(None, ge=1)
-    delta: float | None = Field(None, gt=0, le=1)
-    dirichlet: float = Field(1.0, gt=0, allow_inf_nan=False)
-    solver: Literal["official_grid", "exact", "exact_ceil"] = "official_grid"
-    period_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
-    seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
-    local_lr: float | None = Field(None, gt=0, allow_inf_nan=False)
-    per_tensor: bool = True
-    heat_steps: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
-    heat_deltas: tuple[Annotated[float, Field(gt=0, le=1)], ...] | None = Field(None, min_length=1)
-    heat_target: float | None = Field(None, gt=0, lt=1)
-    heat_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
-
-    @field_validator("heat_steps", "heat_deltas")
-    @classmethod
-    def _sorted(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and list(value) != sorted(set(value)):
-            raise ValueError(f"{list(value)} must ascend, without repetitions")
-        return value
 
 
 def comparison(
@@ -208,9 +117,11 @@ class Maker:
 
     def __init__(self, profile: str, dataset: str, seeds: Sequence[int] | None, chosen: Options) -> None:
         self.dataset, self.options, self.scale, self.setup = dataset, chosen, SCALES[profile], setup_of(dataset)
-        full = self.setup.cell in self.scale.full
-        self.model = self.setup.model if full else f"{self.setup.model}(width={self.scale.width})"
-        self.seconds = chosen.seconds or (self.setup.seconds if full else self.scale.seconds)
+        full, width = self.setup.cell in self.scale.full, self.scale.width
+        self.narrow = self.setup.model if width == 1 else f"{self.setup.model}(width={width})"
+        self.model = self.setup.model if full else self.narrow
+        self.seconds = chosen.seconds or (self.setup.seconds if full else self.scale.seconds[self.setup.cell])
+        self.heat_target = chosen.heat_target or self.scale.heat_targets.get(self.setup.cell, self.setup.heat_target)
         self.period = chosen.period_seconds or self.setup.period_seconds
         self.seeds = tuple(self.scale.seeds if seeds is None else seeds)
 
@@ -255,32 +166,35 @@ class Maker:
 
     def heat(self, steps: int, delta: float, seed: int) -> Entry:
         """Return a run of Figure 1."""
-        target = self.options.heat_target or self.setup.heat_target
+        target = self.heat_target
         seconds = self.options.heat_seconds or self.scale.heat_seconds
         labels = {"method": "FedPer", "steps": steps, "delta": delta, "role": "heat map", "target": target}
         evaluation = Evaluation(every_updates=HEAT_PERIODS_PER_EVALUATION, test_samples=self.scale.test_samples)
         return self._entry(
-            self._fedper(steps, delta), labels, "iid", seed, seconds,
-            accuracy=target, devices=FEWER_DEVICES, evaluation=evaluation,
+            self._fedper(steps, delta), labels, "iid", seed, seconds, model=self.narrow, accuracy=target,
+            devices=FEWER_DEVICES, evaluation=evaluation,
         )  # fmt: skip
 
     def with_period(self, period: float, seed: int) -> Entry:
         """Return a run of FedLuck with another period."""
         labels = {"method": "FedLuck", "period": period, "role": "period"}
-        return self._entry(self._fedluck(period_seconds=period), labels, "iid", seed, self.scale.extra_seconds)
+        algorithm = self._fedluck(period_seconds=period)
+        return self._entry(algorithm, labels, "iid", seed, self.scale.extra_seconds, model=self.narrow)
 
     def variant(self, name: str, seed: int) -> Entry:
         """Return a run of FedLuck in one of :data:`VARIANTS`."""
         settings = dict(VARIANTS[name])
         reset = settings.pop("momentum_reset", False)
         labels = {"method": "FedLuck", "variant": name, "role": "variant"}
-        seconds = self.scale.extra_seconds
-        return self._entry(self._fedluck(**settings), labels, "dirichlet", seed, seconds, momentum_reset=reset)
+        return self._entry(
+            self._fedluck(**settings), labels, "dirichlet", seed, self.scale.extra_seconds,
+            model=self.narrow, momentum_reset=reset,
+        )  # fmt: skip
 
-    def world(self, devices: int = DEVICES) -> World:
-        """Return the paper's world; links are slower by as much as the network is smaller than the paper's."""
+    def world(self, devices: int = DEVICES, model: str | None = None) -> World:
+        """Return the paper's world; links are slower by as much as `model` is smaller than the paper's network."""
         world = World.named("fedluck", cell=self.setup.cell, devices=devices)
-        size = num_parameters(self.model, self.setup.shape) / self.setup.parameters
+        size = num_parameters(model or self.model, self.setup.shape) / self.setup.parameters
         if size == 1:
             return world
         bits = world.network.up_bits_per_second
@@ -308,6 +222,7 @@ class Maker:
         seconds: float,
         steps: int | None = None,
         *,
+        model: str | None = None,
         accuracy: float | None = None,
         devices: int = DEVICES,
         momentum_reset: bool = False,
@@ -320,10 +235,10 @@ class Maker:
         spec = RunSpec(
             dataset=self.dataset,
             partition=parts[partition],
-            model=self.model,
+            model=model or self.model,
             preprocessing=self.setup.preprocessing,
             initialisation="pytorch",
-            world=self.world(devices),
+            world=self.world(devices, model),
             algorithm=algorithm,
             training=LocalTraining(
                 lr=self.options.local_lr or self.setup.local_lr,

@@ -16,7 +16,7 @@ import pandas as pd
 from fl_core.experiments.claims import CONFIDENCE, Comparison
 from fl_core.experiments.fedluck_curves import Reached, compared, final_accuracy, reach
 from fl_core.experiments.fedluck_grid import BASELINES
-from fl_core.experiments.fedluck_setups import setup_of
+from fl_core.experiments.fedluck_scales import Target, targets
 from fl_core.experiments.study import Study
 
 EXACT_UP_TO = 5
@@ -48,6 +48,16 @@ def bootstrap(values: np.ndarray) -> tuple[float, float]:
     return float(np.quantile(means, tail, method="lower")), float(np.quantile(means, 1 - tail, method="higher"))
 
 
+def interval_text(values: np.ndarray) -> str | None:
+    """Return the mean of `values` ``[n]`` with its interval, as text; None without values."""
+    if not len(values):
+        return None
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    low, high = bootstrap(values)
+    return f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"
+
+
 def reached(study: Study, method: str, partition: str, target: float) -> dict[int, Reached]:
     """Return by seed when a method first has an accuracy."""
     return {seed: reach(*run, target) for seed, run in compared(study, method, partition).items()}
@@ -74,11 +84,16 @@ def pairs(
 def reductions(study: Study, partition: str, what: str) -> pd.DataFrame:
     """Return 1 - FedLuck / baseline by target, baseline and seed: the part that FedLuck saves of `what`."""
     rows = []
-    for target in setup_of(study.dataset).targets[partition]:
+    for target in sought(study, partition):
         for method in BASELINES:
-            ours, theirs = pairs(study, "FedLuck", method, partition, target, what)
+            ours, theirs = pairs(study, "FedLuck", method, partition, target.here, what)
             rows += [(target, method, seed, 1 - ours[seed] / theirs[seed]) for seed in ours if theirs[seed]]
     return pd.DataFrame(rows, columns=["target", "method", "seed", "saved"])
+
+
+def sought(study: Study, partition: str) -> list[Target]:
+    """Return the targets of a study, as the paper has them and as they are looked for in its runs."""
+    return targets(study.profile, study.dataset, partition)
 
 
 def final(study: Study, method: str, partition: str = "iid") -> dict[int, float]:

@@ -37,3 +37,9 @@ def number(
     chosen &= rows["target"].isna() if target is None else rows["target"].sub(target).abs() < 1e-9
     found = rows.loc[chosen, "value"]
     return float(found.iloc[0]) if len(found) else None
+
+
+def quoted(quantity: str) -> float:
+    """Return a number that the text states over all tasks, such as ``"time reduction"``."""
+    rows = printed()
+    return float(rows.loc[(rows["quantity"] == quantity) & (rows["task"] == ""), "value"].iloc[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,24 @@ from fl_core.experiments.fedluck_grid import (
     BASELINES,
     DEVICES,
     FEWER_DEVICES,
-    HEAT_PERIODS_PER_EVALUATION,
     LABELS,
     MOMENTUM,
-    PERIODS_PER_EVALUATION,
-    SCALES,
     SINGLE,
     VARIANTS,
     Maker,
-    Options,
     num_parameters,
 )
-from fl_core.experiments.fedluck_margins import bootstrap, final, reached, reductions
-from fl_core.experiments.fedluck_printed import ROWS, SWAPPED, number, printed
+from fl_core.experiments.fedluck_margins import final, interval_text, reached, reductions, sought
+from fl_core.experiments.fedluck_printed import ROWS, SWAPPED, number
+from fl_core.experiments.fedluck_scales import (
+    HEAT_PERIODS_PER_EVALUATION,
+    PERIODS_PER_EVALUATION,
+    SCALES,
+    Options,
+    targets,
+)
 from fl_core.experiments.fedluck_setups import setup_of
+from fl_core.experiments.fedluck_summary import printed_mean
 from fl_core.experiments.fedluck_theory import TASKS, speeds
 from fl_core.experiments.study import Study
 from fl_core.formulas.fedluck_accounting import BYTES_PER_GB
@@ -38,12 +42,12 @@ from fl_core.formulas.fedluck_toys import timeline
 def targets_table(study: Study, partition: str = "dirichlet") -> pd.DataFrame:
     """Return seconds and gigabytes to each target, printed and measured, as text (Table 1)."""
     setup, rows = setup_of(study.dataset), []
-    for target in setup.targets[partition]:
+    for target in sought(study, partition):
         for method in ("FedLuck", *BASELINES):
-            found = list(reached(study, method, partition, target).values())
-            row: dict[str, Any] = {"target": f"{100 * target:.0f} %", "method": method}
+            found = list(reached(study, method, partition, target.here).values())
+            row: dict[str, Any] = {"target": str(target), "method": method}
             for what, digits in (("seconds", 1), ("gigabytes", 3)):
-                paper = number(setup.cell, method, what, target, partition)
+                paper = number(setup.cell, method, what, target.printed, partition)
                 row[f"printed {what}"] = None if paper is None else f"{paper:.2f}"
                 row[what] = _spread([getattr(one, what) for one in found if one.reached], digits)
             if found:
@@ -78,14 +82,14 @@ def traffic(study: Study, partition: str = "iid") -> pd.DataFrame:
         ``target``, ``method``, ``gigabytes`` (NaN if a seed does not get there), ``gigabytes_std``, ``n``.
     """
     rows = []
-    for target in setup_of(study.dataset).targets[partition]:
+    for target in sought(study, partition):
         for method in ("FedLuck", *BASELINES):
-            found = reached(study, method, partition, target).values()
+            found = reached(study, method, partition, target.here).values()
             if not found:
                 continue
             values = [one.gigabytes if one.reached else np.nan for one in found]
             spread = float(np.std(values, ddof=1)) if len(values) > 1 else np.nan
-            rows.append((target, method, float(np.mean(values)), spread, len(values)))
+            rows.append((target.here, method, float(np.mean(values)), spread, len(values)))
     return pd.DataFrame(rows, columns=["target", "method", "gigabytes", "gigabytes_std", "n"])
 
 
@@ -96,19 +100,19 @@ def improvements(study: Study) -> pd.DataFrame:
         saved = {what: reductions(study, partition, what) for what in ("seconds", "gigabytes")}
         if not compared(study, "FedLuck", partition):
             continue
-        for target in setup.targets[partition]:
+        for target in sought(study, partition):
             for method in BASELINES:
-                row: dict[str, Any] = {"labels": words, "target": f"{100 * target:.0f} %", "against": method}
+                row: dict[str, Any] = {"labels": words, "target": str(target), "against": method}
                 for what, frame in saved.items():
-                    row[f"printed {what}"] = _printed_saving(setup.cell, method, what, target, partition)
+                    row[f"printed {what}"] = _printed_saving(setup.cell, method, what, target.printed, partition)
                     own = frame[(frame["target"] == target) & (frame["method"] == method)]
-                    row[what], row["seeds"] = _interval(own["saved"].to_numpy()), len(own)
+                    row[what], row[f"seeds, {what}"] = interval_text(own["saved"].to_numpy()), len(own)
                 rows.append(row)
         row = {"labels": words, "target": "mean", "against": "all four"}
         for what, frame in saved.items():
-            row[f"printed {what}"] = f"{_printed_mean(partition, what):.2f}, all tasks"
+            row[f"printed {what}"] = f"{printed_mean(partition, what):.2f}, all tasks"
             by_seed = frame.groupby("seed")["saved"].mean()
-            row[what], row["seeds"] = _interval(by_seed.to_numpy()), len(by_seed)
+            row[what], row[f"seeds, {what}"] = interval_text(by_seed.to_numpy()), len(by_seed)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -179,7 +183,8 @@ def paper_setting(
     rows = [
         ("data", title.partition(", ")[2], f"{data.name} ({data.kind})"),
         ("network", f"{title.partition(', ')[0]}, {setup.parameters:,} parameters (code)",
-         f"{make.model}, {parameters:,} parameters"),
+         f"{make.model}, {parameters:,} parameters" + (f"; figures over k, δ and T̃, and variants: {make.narrow}"
+                                                       if make.narrow != make.model else "")),
         ("a full upload takes", "model size over bandwidth", "as with the paper's network"),
         ("devices", f"{DEVICES}; Figure 1: {FEWER_DEVICES}", f"{DEVICES}; Figure 1: {FEWER_DEVICES}"),
         ("bandwidth", "0.25 to 2 Mb/s; code: fixed lists", "the code's lists"),
@@ -199,39 +204,22 @@ def paper_setting(
          f"δ = {setup.fixed_compression:g}; k = {setup.fixed_steps}"),
         ("top-k", "of the update; code: of each tensor", "of each tensor" if chosen.per_tensor else "of the update"),
         ("horizon", f"{setup.seconds:g} s", f"{make.seconds:g} s; to look for targets, {longest}"),
-        ("targets", _targets(setup.targets), _targets(setup.targets)),
+        ("targets", _targets(setup.targets),
+         _targets({p: [t.here for t in targets(profile, dataset, p)] for p in setup.targets})),
         ("test images", "a random tenth at each evaluation (code)", f"{len(data.test):,}; for targets {measured}"),
         ("measured", "at each aggregation (code)", f"every {PERIODS_PER_EVALUATION} T̃, all methods alike"),
         ("Figure 1: k; δ", "10 to 60; 0.001 to 0.5",
          f"{', '.join(map(str, steps))}; {', '.join(f'{d:g}' for d in deltas)}"),
         ("Figure 1: accuracy; at most", f"{100 * setup.heat_target:.0f} %; –",
-         f"{100 * (chosen.heat_target or setup.heat_target):.0f} %; {chosen.heat_seconds or scale.heat_seconds:g} s, "
+         f"{100 * make.heat_target:g} %; {chosen.heat_seconds or scale.heat_seconds:g} s, "
          f"measured every {HEAT_PERIODS_PER_EVALUATION} T̃"),
         ("repetitions", "not stated (code: 1)", f"{len(make.seeds)}"),
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["setting", "the paper", f"here, profile {profile}"])
 
 
-def _targets(targets: dict[str, tuple[float, ...]]) -> str:
-    return "; ".join(f"{LABELS[p]}: {', '.join(f'{100 * t:.0f} %' for t in values)}" for p, values in targets.items())
-
-
-def _printed_mean(partition: str, what: str) -> float:
-    """Return the mean saving over all tasks: as quoted with independent labels, else of Table 1's 36 cells (E14)."""
-    if partition == "iid":
-        quantity = {"seconds": "time reduction", "gigabytes": "communication reduction"}[what]
-        rows = printed()
-        return float(rows.loc[rows["quantity"] == quantity, "value"].iloc[0])
-    return float(
-        np.mean(
-            [
-                1 - (number(cell, "FedLuck", what, t, partition) or 0) / (number(cell, m, what, t, partition) or 1)
-                for cell, (_, setup) in TASKS.items()
-                for t in setup.targets[partition]
-                for m in BASELINES
-            ]
-        )
-    )
+def _targets(found: Mapping[str, Sequence[float]]) -> str:
+    return "; ".join(f"{LABELS[p]}: {', '.join(f'{100 * t:g} %' for t in values)}" for p, values in found.items())
 
 
 def _printed_saving(cell: str, method: str, what: str, target: float, partition: str) -> str | None:
@@ -245,12 +233,3 @@ def _spread(values: list[float], digits: int) -> str | None:
         return None
     mean = f"{np.mean(values):.{digits}f}"
     return f"{mean} ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else mean
-
-
-def _interval(values: np.ndarray) -> str | None:
-    if not len(values):
-        return None
-    if len(values) == 1:
-        return f"{values[0]:.2f}"
-    low, high = bootstrap(values)
-    return f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from fl_core.experiments.fedluck_printed import number
 from fl_core.experiments.fedluck_setups import SETUPS, Setup
-from fl_core.formulas.compression import kept_count, top_k_indices
+from fl_core.experiments.fedluck_trials import rescaled_trials, theorem1_trials
 from fl_core.formulas.fedluck import job_seconds, key_convergence_factor, rounds_per_job
 from fl_core.formulas.fedluck_accounting import (
     periodic_totals,
@@ -22,8 +21,7 @@ from fl_core.formulas.fedluck_accounting import (
 )
 from fl_core.formulas.fedluck_optimum import interior_minimum, joint_optimum, uncompressed_minimum
 from fl_core.formulas.fedluck_planner import Box, plan
-from fl_core.formulas.fedluck_theory import Moments, corollary1_rates, q_local, rescaled_bound, theorem1_bound
-from fl_core.formulas.fedluck_toys import LogCosh, periodic_models, timeline
+from fl_core.formulas.fedluck_theory import corollary1_rates, q_local
 from fl_core.world import TraceCompute, World
 
 Array = NDArray[np.float64]
@@ -34,8 +32,6 @@ TASKS: dict[str, tuple[str, Setup]] = {
     "lstm": ("LSTM, Speech Commands", SETUPS["speech-commands"]),
 }
 """The paper's tasks by network."""
-WINDOW, SMALL = (0.6, 1.4), (0.005, 0.3)
-"""Ranges of eta_l k: inside Theorem 1's window, and the small steps of (L-b)."""
 
 
 def speeds(cell: str, devices: int = 10) -> tuple[Array, Array]:
@@ -110,12 +106,14 @@ def plans() -> pd.DataFrame:
         ceil = plan(alpha, beta, setup.period_seconds, solver="exact_ceil")
         best = made["exact"]
         jobs = rounds_per_job(job_seconds(best.local_steps, best.compression_rate, alpha, beta), setup.period_seconds)
+        local = _local_solver(alpha, beta, setup.period_seconds)
         for device in range(len(alpha)):
             row = {"task": title, "device": device, "alpha": alpha[device], "beta": beta[device]}
             row["beta/T"] = beta[device] / setup.period_seconds
             for name, one in (*made.items(), ("exact_ceil", ceil)):
                 row[name] = f"{one.local_steps[device]}, {one.compression_rate[device]:.3f}"
-            rows.append(row | {"factor": best.factor[device], "rounds": jobs[device]})
+            row |= {"factor": best.factor[device], "rounds": jobs[device]}
+            rows.append(row | dict(zip(("local", "excess"), local[device], strict=True)))
     return pd.DataFrame(rows)
 
 
@@ -182,17 +180,16 @@ def bounds_on_toys(problems: int = 15) -> pd.DataFrame:
     DataFrame
         ``bound`` and ``ratio``: measured mean squared gradient over the bound, one row per problem.
     """
-    rng = np.random.default_rng(0)
-    rows = [("Theorem 1", _ratio(rng, WINDOW, rescaled=False)) for _ in range(problems)]
-    rows += [("(L-b)", _ratio(rng, SMALL, rescaled=True)) for _ in range(problems)]
-    return pd.DataFrame(rows, columns=["bound", "ratio"])
+    trials = {"Theorem 1": theorem1_trials(problems), "(L-b)": rescaled_trials(problems)}
+    frames = [pd.DataFrame({"bound": name, "ratio": t["measured"] / t["bound"]}) for name, t in trials.items()]
+    return pd.concat(frames, ignore_index=True)
 
 
 def bounds_table() -> pd.DataFrame:
     """Return :func:`bounds_on_toys` in four numbers for each bound."""
     rows = [
-        {"bound": bound, "problems": len(own), "violations": int((own > 1).sum()), "median": own.median(),
-         "largest": own.max()}
+        {"bound": bound, "problems": len(own), "violations": int((own > 1).sum()), "median": f"{own.median():.2g}",
+         "largest": f"{own.max():.2g}"}
         for bound, own in bounds_on_toys().groupby("bound", sort=False)["ratio"]
     ]  # fmt: skip
     return pd.DataFrame(rows)
@@ -205,30 +202,17 @@ def alpha_moves_steps_only() -> tuple[Array, Array, Array]:
     return alpha, found.local_steps.astype(float), found.compression_rate
 
 
-def _ratio(rng: np.random.Generator, step_range: tuple[float, float], rescaled: bool) -> float:
-    """Return the measured over the bound for one problem: six devices, twelve coordinates, 120 rounds, no noise."""
-    smoothness = rng.uniform(0.3, 1.0)
-    problem = LogCosh(rng.normal(scale=2, size=(6, 12)), smoothness)
-    k, delta, global_lr = int(rng.integers(1, 8)), float(rng.choice([0.1, 0.25, 0.5, 1])), rng.uniform(0.3, 1)
-    local_lr = rng.uniform(*step_range) / k
-    rounds = timeline(rng.uniform(0.1, 5, size=6).tolist(), 1.0, 120)
+def _local_solver(alpha: Array, beta: Array, period: float) -> list[tuple[str, float]]:
+    """Return where L-BFGS-B stops for each device, from (1, 1) and in the box that the authors' code has for it.
 
-    def upload(device: int, w: Array) -> Array:
-        update = problem.local_delta(device, w, k, local_lr)
-        kept = top_k_indices(torch.from_numpy(update), kept_count(len(update), delta)).numpy()
-        sent = np.zeros_like(update)
-        sent[kept] = update[kept]
-        return sent
-
-    start = rng.normal(scale=3, size=12)
-    models = periodic_models(start, rounds, upload, global_lr)
-    measured = float(np.mean([problem.gradient(w) @ problem.gradient(w) for w in models[:-1]]))
-    stalest = max(one.round_staleness for uploads in rounds for one in uploads)
-    gap, moments = problem.loss(start) - problem.minimum, Moments(0.0, problem.heterogeneity, problem.gradient_bound)
-    settings: dict[str, Any] = {
-        "local_lr": local_lr, "global_lr": global_lr, "local_steps": k, "num_rounds": 120, "compression_rate": delta,
-        "max_staleness": stalest,
-    }  # fmt: skip
-    if rescaled:
-        return measured / float(rescaled_bound(gap, moments, **settings, smoothness=smoothness).total)
-    return measured / float(theorem1_bound(gap, moments, **settings).total)
+    With it comes phi there over the least phi in that box.
+    """
+    best = plan(alpha, beta, period, solver="exact", box=Box(1, 60, 0.001, 1.0)).factor
+    found = []
+    for a, b, least in zip(alpha, beta, best, strict=True):
+        stop = minimize(
+            lambda x, a=a, b=b: key_convergence_factor(x[0], x[1], a, b, period),
+            (1.0, 1.0), bounds=[(1, 60), (0.001, 1)], method="L-BFGS-B",
+        )  # fmt: skip
+        found.append((f"{stop.x[0]:.1f}, {stop.x[1]:.3f}", float(stop.fun / least)))
+    return found

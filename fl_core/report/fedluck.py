@@ -56,7 +56,7 @@ def heat(cells: pd.DataFrame) -> Figure:
         figure, axes = plt.subplots(2, 1, figsize=(5.6, 7.0))
         _cells(axes[0], cells, "rounds")
         _cells(axes[1], cells, "factor")
-        axes[0].set_title(f"(a) rounds to {100 * cells['target'].iloc[0]:.0f} % accuracy")
+        axes[0].set_title(f"(a) rounds to {100 * cells['target'].iloc[0]:g} % accuracy")
         axes[1].set_title("(b) φ, averaged over the devices")
     plt.close(figure)
     return figure
@@ -90,7 +90,7 @@ def traffic(bars: pd.DataFrame) -> Figure:
         else:
             axis.text(0.5, 0.5, "no target is reached by every seed", transform=axis.transAxes, ha="center")
         axis.set(xticks=range(len(targets)), ylabel="gigabytes uploaded, log scale")
-        axis.set_xticklabels([f"{100 * target:.0f} %" for target in targets])
+        axis.set_xticklabels([f"{100 * target:g} %" for target in targets])
         axis.set_xlabel("target accuracy")
         axis.grid(visible=False, axis="x")
         figure.legend(loc="outside lower center", ncols=3)

@@ -40,7 +40,7 @@ from fl_core.world import World
 QUICK = Effort(quick=True)
 NAMES = [
     *("reference", "synchronous", "overhead", "small", "kernel", "memory"),
-    *("kasync", "clusters", "scaling", "batched", "limit", "data"),
+    *("kasync", "clusters", "scaling", "batched", "limit", "data", "formulas"),
 ]
 
 
@@ -86,6 +86,8 @@ def test_targets_are_the_promised_ones():
         ("kasync", "ratio", 3000): "≥ 0.9",
         ("kasync", "peak memory", 3000): "≤ 1,536",
         ("clusters", "600 devices against 30: mini-batch", None): "≤ 1.1",
+        ("formulas", "exact plan", 100_000): "≤ 5",
+        ("formulas", "top-k", 11_000_000): "≤ 0.5",
     }
 
 

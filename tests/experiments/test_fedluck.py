@@ -11,25 +11,27 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_core.errors import RunError, SpecError
+from fl_core.errors import DataError, RunError, SpecError
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study, stored_seeds
 from fl_core.experiments.claims import CLAIMS, Judgement, judge
 from fl_core.experiments.fedluck_curves import accuracy_curves, compared, curve, final_accuracy, planned_rounds, reach
 from fl_core.experiments.fedluck_grid import (
     BASELINES,
     METHODS,
-    SCALES,
     VARIANTS,
     Maker,
-    Options,
     comparison,
     heat_map,
     num_parameters,
+    periods,
+    variants,
 )
 from fl_core.experiments.fedluck_heat import rounds
 from fl_core.experiments.fedluck_margins import Bootstrapped, bootstrap, pairs
 from fl_core.experiments.fedluck_printed import number, printed
+from fl_core.experiments.fedluck_scales import SCALES, Options, targets
 from fl_core.experiments.fedluck_setups import SETUPS
+from fl_core.experiments.fedluck_summary import over_tasks
 from fl_core.experiments.fedluck_tables import five_devices
 from fl_core.experiments.fedluck_theory import decoded_fedluck, decoded_topk
 from fl_core.experiments.grid import execute, work
@@ -103,6 +105,34 @@ def test_a_smaller_network_takes_as_long_to_send_as_the_papers(dataset: str, pro
     )
     bits = np.array(make.world().network.up_bits_per_second)
     assert 32 * ours / bits[1] == pytest.approx(32 * make.setup.parameters / (0.03 * 2**23))
+
+
+def test_a_laptop_spends_the_papers_network_on_the_comparison_and_a_narrow_one_on_the_rest() -> None:
+    profile = ("laptop", "fashion-mnist", (0,))
+    for entry in (*heat_map(*profile), *periods(*profile), *variants(*profile)):
+        assert entry.spec.model == "fedluck_cnn(width=0.25)"
+        bits, ours = entry.spec.world.network.up_bits_per_second, num_parameters(entry.spec.model, (1, 32, 32))
+        assert 32 * ours / bits[1] == pytest.approx(32 * 234_090 / (0.03 * 2**23))
+    cells = heat_map(*profile)
+    assert len(cells) == 36
+    assert {(e.labels["target"], e.spec.budget.accuracy, e.spec.budget.seconds) for e in cells} == {(0.8, 0.8, 360.0)}
+    assert {e.spec.model for e in heat_map("paper", "fashion-mnist", (0,))} == {"fedluck_cnn"}
+    assert {e.labels["target"] for e in heat_map("paper", "fashion-mnist", (0,))} == {0.85}
+
+
+@pytest.mark.parametrize(
+    ("partition", "words"), [("iid", "35 % (paper: 70 %)"), ("dirichlet", "32.5 % (paper: 65 %)")]
+)
+def test_where_network_and_horizon_are_smaller_half_the_papers_accuracies_are_looked_for(
+    partition: str, words: str
+) -> None:
+    for name in ("cifar10", "cifar10-surrogate"):
+        found = targets("laptop", name, partition)
+        assert [t.printed for t in found] == list(SETUPS[name].targets[partition])
+        assert [t.here for t in found] == [t.printed / 2 for t in found]
+        assert str(found[-1]) == words
+    assert [str(t) for t in targets("paper", "cifar10", "iid")] == ["50 %", "60 %", "70 %"]
+    assert [str(t) for t in targets("laptop", "fashion-mnist", "iid")] == ["65 %", "75 %", "85 %"]
 
 
 def test_the_estimate_of_a_timed_run_is_not_below_what_it_does() -> None:
@@ -246,6 +276,17 @@ def test_a_target_is_reached_at_the_first_reading_that_shows_it() -> None:
     assert frame["x"].max() == 798.0
 
 
+def test_a_record_without_its_table_of_updates_is_refused_and_not_read_as_if_it_began_at_zero() -> None:
+    [entry] = comparison(("iid",), ("FedBuff",), "laptop", "fashion-mnist", (0,))
+    result = made_up(entry, ramp(100.0))
+    result.history.evaluations["models_received"][-1] = 7
+    assert reach(entry, result, 0.5).seconds == 48.0
+    for column in result.history.updates.values():
+        column.clear()
+    with pytest.raises(DataError, match=f"{entry.spec.hash} was stored without its table of updates"):
+        reach(entry, result, 0.5)
+
+
 def test_methods_measured_at_their_own_times_are_read_at_those_of_the_others() -> None:
     [entry] = comparison(("iid",), ("FedAvg+TopK",), "laptop", "fashion-mnist", (0,))
     result = made_up(entry, ramp(100.0))
@@ -309,6 +350,28 @@ def test_figures_of_targets_are_drawn() -> None:
     row = savings.loc[("independent labels", "65 %", "FedAvg+TopK")]
     assert row["seconds"].startswith("0.67 [")
     assert savings.loc[("Dirichlet labels", "65 %", "FedPer"), "printed seconds"] == f"{1 - 41.92 / 64.44:.2f}"
+
+
+def test_the_headline_numbers_stand_beside_those_over_all_tasks() -> None:
+    """E14: with skewed labels first at nine targets of nine, and least traffic at three and in two ties."""
+    table = over_tasks({"one": made_up_study(SPEEDS), "two": made_up_study({**SPEEDS, "FedLuck": 1e4})})
+    rows = table.fillna("–").set_index(["labels", "quantity"])
+    mean, least = "{} saved, mean over targets and baselines", "targets with the least {}"
+    for labels, kind, paper, won in (
+        ("independent labels", "time", "0.55", "–"),
+        ("independent labels", "communication", "0.56", "6 of 9"),
+        ("Dirichlet labels", "time", "0.42", "9 of 9"),
+        ("Dirichlet labels", "communication", "0.48", "5 of 9"),
+    ):
+        assert rows.loc[(labels, mean.format(kind)), "paper"] == paper
+        assert rows.loc[(labels, least.format(kind)), "paper"] == won
+        assert list(rows.loc[(labels, least.format(kind)), ["one", "two", "all"]]) == ["3 of 3", "0 of 3", "3 of 6"]
+    saved = rows.loc[("independent labels", mean.format("time"))]
+    one, both = (float(saved[name].partition(" [")[0]) for name in ("one", "all"))
+    assert 0.33 < one < 0.67
+    assert both < 0
+    empty = over_tasks({"none": make_study(find_artifacts(RUNS), "laptop", seeds=[0])})
+    assert set(empty["none"].dropna()) == {"0 of 0"}
 
 
 def verdicts(study: Study, *numbers: str) -> dict[str, str]:
@@ -405,7 +468,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Stor
     small = replace(
         SETUPS["fashion-mnist"], model="linear", preprocessing={}, shape=(1, 28, 28), seconds=13.0, batch_size=8
     )
-    scale = replace(SCALES["smoke"], full=("cnn",), test_samples=200)
+    scale = replace(SCALES["smoke"], full=("cnn",), width=1.0, test_samples=200)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SETUPS, "fashion-mnist", small)
         patch.setitem(SCALES, "smoke", scale)

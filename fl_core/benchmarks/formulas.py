@@ -1,0 +1,31 @@
+"""The part that measures formulas at the size that experiments need: FedLuck's exact planner, and top-k."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from fl_core.benchmarks.part import Effort, Outcome, Row, Target, part
+from fl_core.benchmarks.timing import seconds_of
+from fl_core.formulas.compression import TopK
+from fl_core.formulas.fedluck_planner import plan
+
+DEVICES, ENTRIES, RATE = 100_000, 11_000_000, 0.01
+"""To plan for; of a vector as large as the parameters of a ResNet-18, and the fraction of it that is kept."""
+
+
+@part(
+    "FedLuck's exact plan for devices of all speeds, each with every whole k from 2 to 60; top-k of one vector, of "
+    "which one entry in a hundred is kept",
+    Target("exact plan", "<=", 5.0, DEVICES),
+    Target("top-k", "<=", 0.5, ENTRIES),
+    sizes="devices, entries",
+)
+def formulas(effort: Effort) -> Outcome:
+    """Measure formulas."""
+    rng, devices, entries = np.random.default_rng(0), effort.pick(DEVICES, 1000), effort.pick(ENTRIES, 100_000)
+    alpha, beta = (np.exp(rng.uniform(*np.log(ends), devices)) for ends in ((0.005, 2), (0.05, 200)))
+    vector, compressor = torch.from_numpy(rng.standard_normal(entries, dtype=np.float32)), TopK(delta=RATE)
+    plans = [seconds_of(lambda: plan(alpha, beta, 1.5, solver="exact")) for _ in range(effort.repetitions)]
+    selections = [seconds_of(lambda: compressor.compress(vector)) for _ in range(effort.repetitions)]
+    return Outcome([Row("exact plan", "s", plans, devices), Row("top-k", "s", selections, entries)])
