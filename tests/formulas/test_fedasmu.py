@@ -13,31 +13,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.formulas.fedasmu import (
-    MOST_UPSILON,
     Aggregation,
     Controls,
-    FreshControls,
     blend,
     control_gradient,
     descend,
+    grad_estimate,
+    inner_product,
+    matched_lambda,
+    mixing_weight,
+    mixing_weight_gradient,
+    project,
+    propagation,
+    squash,
+    weight_score,
+)
+from fl_core.formulas.fedasmu_fresh import (
+    MOST_UPSILON,
+    FreshControls,
     fresh_descend,
     fresh_project,
     fresh_score,
     fresh_slope,
     fresh_weight,
     fresh_weight_gradient,
-    grad_estimate,
-    inner_product,
-    matched_lambda,
-    mixing_weight,
-    mixing_weight_gradient,
-    moving_baseline,
-    project,
-    propagation,
-    reward,
-    squash,
-    weight_score,
 )
+from fl_core.formulas.fedasmu_slots import moving_baseline, reward
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial
 
