@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fl_core.experiments import fedasmu_claims  # noqa: F401  (registers the claims)
 from fl_core.experiments import fedasmu_tables as tables
 from fl_core.experiments import fedasmu_theory as theory
 from fl_core.experiments.claims import CLAIMS, judge
