@@ -11,16 +11,14 @@ from torch import Tensor
 
 from fl_core.algorithms.base import Algorithm
 from fl_core.errors import RunError
-from fl_core.formulas.fedasmu import (
+from fl_core.formulas.fedasmu import blend
+from fl_core.formulas.fedasmu_fresh import (
     FreshControls,
-    blend,
     fresh_descend,
     fresh_project,
     fresh_slope,
     fresh_weight,
     fresh_weight_gradient,
-    moving_baseline,
-    reward,
 )
 from fl_core.formulas.fedasmu_slots import (
     ACTIONS,
@@ -29,10 +27,12 @@ from fl_core.formulas.fedasmu_slots import (
     initial_meta,
     log_probabilities,
     meta_logits,
+    moving_baseline,
     next_slot,
     pretrain_meta,
     q_update,
     reinforce,
+    reward,
 )
 
 if TYPE_CHECKING:

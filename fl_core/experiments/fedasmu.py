@@ -6,7 +6,7 @@ those of :mod:`fl_core.experiments.fedasmu_grid`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,6 @@ from fl_core.experiments.fedasmu_beyond import equal_time_table, staleness_table
 from fl_core.experiments.fedasmu_columns import COLUMNS
 from fl_core.experiments.fedasmu_curves import accuracy_curves, condition_points
 from fl_core.experiments.fedasmu_grid import (
-    ABLATIONS,
-    METHODS,
     ablations,
     comparison,
     conditions,
@@ -30,10 +28,11 @@ from fl_core.experiments.fedasmu_grid import (
     tuning,
     variants,
 )
+from fl_core.experiments.fedasmu_methods import ABLATIONS, METHODS
 from fl_core.experiments.fedasmu_system import five_devices, paper_setting
 from fl_core.experiments.study import Entry, Study
 
-_PAPER, _CHAPTER = "Liu et al. (2024)", "notebooks/2_papers/fedasmu_replication.ipynb"
+_PAPER = "Liu et al. (2024)"
 
 PANELS: dict[int, tuple[str, ...]] = {
     3: ("lenet-cifar10", "cnn-cifar10", "resnet-tiny-imagenet"),
@@ -62,130 +61,87 @@ def part(
     return [entry for entry in entries if entry.labels["column"] in names] or entries
 
 
-def _claims(*numbers: int) -> tuple[str, ...]:
-    return tuple(f"FEDASMU-C{number:02d}" for number in numbers)
-
-
-register(
-    Artifact(
-        id="fedasmu-fig1",
-        title="the system in time",
-        reference=f"Figure 1 of {_PAPER}",
-        description="Devices start at ticks, ask once for a fresh model, and make a version each when they upload.",
-        notebook=_CHAPTER,
-        reduce=five_devices,
-        view=Drawing("fedasmu-timeline"),
-        claims=_claims(40, 41, 42, 43),
-    )
-)
-register(
-    Artifact(
-        id="fedasmu-fig2",
-        title="accuracy over virtual time without parts of the method",
-        reference=f"Figure 2 of {_PAPER}",
-        description="DA: static weights; FA: no fresh models; 0: neither.",
-        notebook=_CHAPTER,
-        make_grid=ablations,
-        reduce=partial(accuracy_curves, methods=("FedASMU", *ABLATIONS, "FedAvg")),
-        view=Drawing("fedasmu-accuracy"),
-        paper_setting=paper_setting,
-        claims=_claims(*range(28, 35)),
-    )
-)
-for _number, _names in PANELS.items():
+def _add(
+    name: str,
+    title: str,
+    reference: str,
+    description: str,
+    reduce: Callable[[Study], pd.DataFrame],
+    view: Columns | Drawing,
+    make_grid: Callable[..., list[Entry]] | None = None,
+    claims: Iterable[int] = (),
+) -> None:
+    """Register an artifact; one without a grid needs no runs."""
+    runs: dict[str, Any] = {} if make_grid is None else {"make_grid": make_grid, "paper_setting": paper_setting}
     register(
         Artifact(
-            id=f"fedasmu-fig{_number}",
-            title="accuracy over virtual time",
-            reference=f"Figure {_number} of {_PAPER}",
-            description="All methods on the same clock, with as many uploads; dashed: the target of the tables.",
-            notebook=_CHAPTER,
-            make_grid=partial(part, _names),
-            reduce=partial(accuracy_curves, methods=METHODS),
-            view=Drawing("fedasmu-accuracy"),
-            paper_setting=paper_setting,
-            claims=_claims(2, 23),
-        )
-    )
-register(
-    Artifact(
-        id="fedasmu-fig7",
-        title="slower networks, more heterogeneous and more devices",
-        reference=f"Figure 7 of {_PAPER}",
-        description="Accuracy at the end, and virtual time to 60 %. No mark: not reached.",
-        notebook=_CHAPTER,
-        make_grid=conditions,
-        reduce=condition_points,
-        view=Drawing("fedasmu-conditions"),
-        paper_setting=paper_setting,
-        claims=_claims(24, 25, 26, 27),
-    )
-)
-for _number, _names in TABLES.items():
-    register(
-        Artifact(
-            id=f"fedasmu-tab{_number}",
-            title="accuracy, and virtual time to a target",
-            reference=f"Table {_number} of {_PAPER}",
-            description="The columns of one data set, each number beside the printed one.",
-            notebook=_CHAPTER,
-            make_grid=partial(part, _names),
-            reduce=tables.comparison_table,
-            view=_MEASURED,
-            paper_setting=paper_setting,
-            claims=_claims(1, 2, *range(5, 24)),
+            id=f"fedasmu-{name}",
+            title=title,
+            reference=reference,
+            description=description,
+            notebook="notebooks/2_papers/fedasmu_replication.ipynb",
+            reduce=reduce,
+            view=view,
+            claims=tuple(f"FEDASMU-C{number:02d}" for number in claims),
+            **runs,
         )
     )
 
 
-def _from_formulas(make: Callable[[], pd.DataFrame], study: Study) -> pd.DataFrame:
+def _without_study(make: Callable[[], pd.DataFrame], study: Study) -> pd.DataFrame:
     return make()
 
 
-for _id, _title, _make in (
-    ("tab3", "layers of the CNN", tables.cnn_layers),
-    ("tab5", "learning rates of the columns of Table 1", partial(tables.hyperparameters, 5)),
-    ("tab6", "learning rates of the columns of Table 2", partial(tables.hyperparameters, 6)),
+_add("fig1", "the system in time", f"Figure 1 of {_PAPER}",
+     "Devices start at ticks, ask once for a fresh model, and make a version each when they upload.",
+     five_devices, Drawing("fedasmu-timeline"), claims=(40, 41, 42, 43))  # fmt: skip
+_add("fig2", "accuracy over virtual time without parts of the method", f"Figure 2 of {_PAPER}",
+     "DA: static weights; FA: no fresh models; 0: neither.",
+     partial(accuracy_curves, methods=("FedASMU", *ABLATIONS, "FedAvg")), Drawing("fedasmu-accuracy"),
+     ablations, range(28, 35))  # fmt: skip
+for _number, _names in PANELS.items():
+    _add(f"fig{_number}", "accuracy over virtual time", f"Figure {_number} of {_PAPER}",
+         "All methods on the same clock, with as many uploads; dashed: the target of the tables.",
+         partial(accuracy_curves, methods=METHODS), Drawing("fedasmu-accuracy"),
+         partial(part, _names), (2, 23))  # fmt: skip
+_add("fig7", "slower networks, more heterogeneous and more devices", f"Figure 7 of {_PAPER}",
+     "Accuracy at the end, and virtual time to 60 %. No mark: not reached.",
+     condition_points, Drawing("fedasmu-conditions"), conditions, (24, 25, 26, 27))  # fmt: skip
+for _number, _names in TABLES.items():
+    _add(f"tab{_number}", "accuracy, and virtual time to a target", f"Table {_number} of {_PAPER}",
+         "The columns of one data set, each number beside the printed one.",
+         tables.comparison_table, _MEASURED, partial(part, _names), (1, 2, *range(5, 24)))  # fmt: skip
+for _number, _title, _make in (
+    (3, "layers of the CNN", tables.cnn_layers),
+    (5, "learning rates of the columns of Table 1", partial(tables.hyperparameters, 5)),
+    (6, "learning rates of the columns of Table 2", partial(tables.hyperparameters, 6)),
 ):
-    register(
-        Artifact(
-            id=f"fedasmu-{_id}",
-            title=_title,
-            reference=f"Table {_id[3:]} of {_PAPER}",
-            description="Printed, and what the specifications of profile paper have.",
-            notebook=_CHAPTER,
-            reduce=partial(_from_formulas, _make),
-            view=Columns(),
-        )
-    )
-_Row = tuple[str, str, Callable[..., list[Entry]], Callable[[Study], pd.DataFrame], Columns | Drawing]
-_REPORTED: tuple[tuple[_Row, tuple[int, ...]], ...] = (
-    (("gains", "what FedASMU gains over each baseline", comparison, tables.gains_table, Columns()), (3, 4)),
-    (("ablations", "without parts of the method", ablations, tables.ablation_table, _MEASURED), (28, 29, 30, 31)),
-    (("heuristics", "learned and fixed slots", heuristics, tables.heuristics_table, Columns()), (38, 44)),
-    (("others", "further baselines", others, tables.others_table, Columns()), (36, 37)),
-    (("traffic", "models sent per upload", comparison, tables.communication_table, Columns()), (39,)),
-    (("sensitivity", "other trigger periods and learning rates", sensitivity, tables.sensitivity_table, Columns()),
+    _add(f"tab{_number}", _title, f"Table {_number} of {_PAPER}",
+         "Printed, and what the specifications of profile paper have.",
+         partial(_without_study, _make), Columns())  # fmt: skip
+
+_Row = tuple[
+    str, str, Callable[..., list[Entry]], Callable[[Study], pd.DataFrame], Columns | Drawing, tuple[int, ...]
+]
+_REPORTED: tuple[_Row, ...] = (
+    ("gains", "what FedASMU gains over each baseline", comparison, tables.gains_table, Columns(), (3, 4)),
+    ("ablations", "without parts of the method", ablations, tables.ablation_table, _MEASURED, (28, 29, 30, 31)),
+    ("heuristics", "learned and fixed slots", heuristics, tables.heuristics_table, Columns(), (38, 44)),
+    ("others", "further baselines", others, tables.others_table, Columns(), (36, 37)),
+    ("traffic", "models sent per upload", comparison, tables.communication_table, Columns(), (39,)),
+    ("sensitivity", "other trigger periods and learning rates", sensitivity, tables.sensitivity_table, Columns(),
      (35,)),
 )  # fmt: skip
 _BEYOND: tuple[_Row, ...] = (
-    ("x1", "staleness, and the weights that uploads get", ablations, staleness_table, Drawing("fedasmu-staleness")),
-    ("x2", "FedASMU in variants", variants, variants_table, Columns()),
-    ("x3", "baselines with other values of what the paper does not print", tuning, tuning_table, Columns()),
-    ("x4", "accuracy after as many uploads, and after as much time", comparison, equal_time_table, Columns()),
-)
-for (_id, _title, _grid, _reduce, _view), _carried in (*_REPORTED, *((row, ()) for row in _BEYOND)):
-    register(
-        Artifact(
-            id=f"fedasmu-{_id}",
-            title=_title,
-            reference="Beyond the paper" if _id.startswith("x") else f"Text of {_PAPER}",
-            description="Runs of our own." if _id.startswith("x") else "What the text reports, beside ours.",
-            notebook=_CHAPTER,
-            make_grid=_grid,
-            reduce=_reduce,
-            view=_view,
-            paper_setting=paper_setting,
-            claims=_claims(*_carried),
-        )
-    )
+    ("x1", "staleness, and the weights that uploads get", ablations, staleness_table, Drawing("fedasmu-staleness"),
+     ()),
+    ("x2", "FedASMU in variants", variants, variants_table, Columns(), ()),
+    ("x3", "baselines with other values of what the paper does not print", tuning, tuning_table, Columns(), ()),
+    ("x4", "accuracy after as many uploads, and after as much time", comparison, equal_time_table, Columns(), ()),
+)  # fmt: skip
+for _rows, _reference, _description in (
+    (_REPORTED, f"Text of {_PAPER}", "What the text reports, beside ours."),
+    (_BEYOND, "Beyond the paper", "Runs of our own."),
+):
+    for _name, _title, _grid, _reduce, _view, _carried in _rows:
+        _add(_name, _title, _reference, _description, _reduce, _view, _grid, _carried)

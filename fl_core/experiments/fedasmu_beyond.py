@@ -9,8 +9,8 @@ import pandas as pd
 
 from fl_core.algorithms import FedASMU
 from fl_core.experiments.fedasmu_curves import final_accuracy, readings
-from fl_core.experiments.fedasmu_grid import METHODS, TUNED, VARIANTS
 from fl_core.experiments.fedasmu_measures import Setting, final, reached, settings
+from fl_core.experiments.fedasmu_methods import METHODS, TUNED, VARIANTS
 from fl_core.experiments.fedasmu_tables import interval
 from fl_core.experiments.study import Study
 

@@ -42,6 +42,9 @@ class Column:
         Side of the images there, if it is another.
     most_samples : int
         More of a device's samples are not used there.
+    initial : str
+        How initial values are drawn, in every profile. With PyTorch's, eight layers and more without normalisation
+        do not leave chance within some hundred steps.
     """
 
     table: int
@@ -60,33 +63,48 @@ class Column:
     small_lr: float | None = None
     small_side: int | None = None
     most_samples: int = 200
+    initial: str = "pytorch"
 
 
 _COLOUR, _C10, _C100 = (3, 32, 32), ("CIFAR-10", "cifar10"), ("CIFAR-100", "cifar100")
 COLUMNS = {
     "lenet-cifar10": Column(
-        1, "LeNet", *_C10, "lenet5", 62_006, 10, _COLOUR, 0.30, rates=(0.001, 0.001, 0.1, 0.1, 0.001)
+        1, "LeNet", *_C10, "lenet5", 62_006, 10, _COLOUR, 0.30, rates=(0.001, 0.001, 0.1, 0.1, 0.001), small_lr=0.1
     ),
-    "lenet-cifar100": Column(1, "LeNet", *_C100, "lenet5", 69_656, 100, _COLOUR, 0.13),
+    "lenet-cifar100": Column(1, "LeNet", *_C100, "lenet5", 69_656, 100, _COLOUR, 0.13, small_lr=0.1),
     "cnn-cifar10": Column(
-        1, "CNN", *_C10, "fedasmu_cnn", 297_066, 10, _COLOUR, 0.40, 0.028, (0.001, 0.001, 1e-4, 0.1, 0.001), 0.25
+        1, "CNN", *_C10, "fedasmu_cnn", 297_066, 10, _COLOUR, 0.40, 0.028, (0.001, 0.001, 1e-4, 0.1, 0.001), 0.25,
+        small_lr=0.1, most_samples=100,
     ),
     "cnn-cifar100": Column(
-        1, "CNN", *_C100, "fedasmu_cnn", 2_889_156, 100, _COLOUR, 0.15, 0.013, (1e-5,) * 5, width=0.25
+        1, "CNN", *_C100, "fedasmu_cnn", 2_889_156, 100, _COLOUR, 0.15, 0.013, (1e-5,) * 5, width=0.25,
+        small_lr=0.05, most_samples=100,
     ),
     "resnet-cifar100": Column(
-        1, "ResNet", *_C100, "resnet20", 275_572, 100, _COLOUR, 0.25, width=0.25, most_samples=100
+        1, "ResNet", *_C100, "resnet20", 275_572, 100, _COLOUR, 0.25, width=0.25, small_lr=0.1, small_side=16,
+        most_samples=100,
     ),
     "resnet-tiny-imagenet": Column(
         1, "ResNet", "Tiny-ImageNet", "tiny-imagenet", "resnet20", 282_072, 200, (3, 64, 64), 0.12, width=0.25,
-        samples=1000, small_side=32, most_samples=100,
+        samples=1000, small_lr=0.1, small_side=16, most_samples=100,
     ),
-    "alexnet-cifar10": Column(2, "AlexNet", *_C10, "alexnet", 23_272_266, 10, _COLOUR, 0.40, width=0.125),
-    "alexnet-cifar100": Column(2, "AlexNet", *_C100, "alexnet", 23_640_996, 100, _COLOUR, 0.12, width=0.125),
-    "vgg-cifar10": Column(2, "VGG", *_C10, "vgg11", 9_225_610, 10, _COLOUR, 0.45, width=0.125),
-    "vgg-cifar100": Column(2, "VGG", *_C100, "vgg11", 9_271_780, 100, _COLOUR, 0.12, width=0.125),
+    "alexnet-cifar10": Column(
+        2, "AlexNet", *_C10, "alexnet", 23_272_266, 10, _COLOUR, 0.40, width=0.125, small_lr=0.1, initial="glorot"
+    ),
+    "alexnet-cifar100": Column(
+        2, "AlexNet", *_C100, "alexnet", 23_640_996, 100, _COLOUR, 0.12, width=0.125, small_lr=0.1, initial="glorot"
+    ),
+    "vgg-cifar10": Column(
+        2, "VGG", *_C10, "vgg11", 9_225_610, 10, _COLOUR, 0.45, width=0.125, small_lr=0.1, most_samples=100,
+        initial="glorot",
+    ),
+    "vgg-cifar100": Column(
+        2, "VGG", *_C100, "vgg11", 9_271_780, 100, _COLOUR, 0.12, width=0.125, small_lr=0.1, most_samples=100,
+        initial="glorot",
+    ),
     "textcnn-imdb": Column(
-        2, "TextCNN", "IMDb", "imdb", "textcnn", 2_714_502, 2, (256,), 0.85, 0.001, width=0.25, samples=250
+        2, "TextCNN", "IMDb", "imdb", "textcnn", 2_714_502, 2, (256,), 0.85, 0.001, width=0.25, samples=250,
+        small_lr=0.5, most_samples=100,
     ),
     "lenet-fmnist": Column(
         2, "LeNet", "FMNIST", "fashion-mnist", "lenet5", 61_706, 10, (1, 28, 28), 0.70, 0.005, samples=600,

@@ -5,159 +5,51 @@ methods begin with the same model in the same world and get as many uploads: 500
 (E20).
 
 The smaller profiles have fewer uploads and use a part of each device's samples; the virtual time of a local epoch,
-and with it the order of events, stays. Large networks are narrower there, on a link as much slower, so that a
-transfer takes the same time. Step size 0.03 on Fashion-MNIST, instead of 0.005, is that of the specification's
-reduced setting (A02).
+and with it the order of events, stays. Large networks are narrower there, and the ResNet's images smaller, on a link
+as much slower, so that a transfer takes the same time. Step sizes are larger, as so few uploads would not leave the
+beginning otherwise: 0.03 on Fashion-MNIST instead of 0.005, which is that of the specification's reduced setting
+(A02), and about 3.5 times the paper's on images in colour.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from fl_core.algorithms import (
-    MOON,
-    PORT,
-    Algorithm,
-    ASOFed,
-    AsyncPart,
-    FedASMU,
-    FedASMU0,
-    FedASMUDA,
-    FedASMUFA,
-    FedASMUH1,
-    FedASMUH2,
-    FedASMUH3,
-    FedAsync,
-    FedAvg,
-    FedBuff,
-    FedDelay,
-    FedDyn,
-    FedProx,
-    FedSA,
-    SyncDrop,
-)
 from fl_core.datasets import Dirichlet
-from fl_core.experiments.fedasmu_columns import COLUMNS, Column, columns_of, num_parameters
+from fl_core.experiments.fedasmu_columns import COLUMNS, columns_of, num_parameters
+from fl_core.experiments.fedasmu_methods import (
+    ABLATIONS,
+    EXTRA,
+    HEURISTICS,
+    METHODS,
+    RATES,
+    SYNCHRONOUS,
+    TUNED,
+    VARIANTS,
+    make_method,
+)
+from fl_core.experiments.fedasmu_scales import SCALES
 from fl_core.experiments.overrides import Overrides
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
-from fl_core.formulas.fedasmu import matched_lambda
-from fl_core.formulas.staleness import Polynomial
 from fl_core.runtime import Budget, Evaluation, LocalTraining
 from fl_core.world import Network, World
 from fl_core.world.triggers import Timed
-
-SYNCHRONOUS = ("FedAvg", "FedProx", "MOON", "FedDyn")
-ASYNCHRONOUS = ("FedAsync", "PORT", "ASO-Fed", "FedBuff", "FedSA")
-METHODS = ("FedASMU", *SYNCHRONOUS, *ASYNCHRONOUS)
-"""Rows of Tables 1 and 2."""
-EXTRA = ("FedDelay", "SyncDrop", "AsyncPart")
-"""Further baselines, which only the paper's text reports."""
-ABLATIONS = ("FedASMU-DA", "FedASMU-FA", "FedASMU-0")
-HEURISTICS = ("H1", "H2", "slot 3", "H3")
-"""Fixed slots 1 to 4; the paper has no name for the third (C44)."""
 
 BATCH, MIN_SAMPLES = 64, 10
 LR_DECAY = 0.998
 """Factor of the step size after ten uploads, a round of the synchronous methods (A06)."""
 IN_FLIGHT = 10
 """One of so many devices trains at a time; ten uploads are a round, and from one evaluation to the next (A18)."""
-BUFFER = 5
-"""Uploads that FedBuff collects, and that PORT waits for."""
-FASTEST_SECONDS, TRANSFER_SECONDS, TRIGGER_SECONDS = 100.0, 1.0, 10.0
+TRANSFER_SECONDS = 1.0
+"""Of a model, at the standard bandwidth (A16)."""
 CONDITION_TARGET = 0.60
 """Accuracy of Figure 7."""
-FEDASMU: dict[str, type[FedASMU]] = {
-    "FedASMU": FedASMU,
-    "FedASMU-DA": FedASMUDA,
-    "FedASMU-FA": FedASMUFA,
-    "FedASMU-0": FedASMU0,
-    "H1": FedASMUH1,
-    "H2": FedASMUH2,
-    "H3": FedASMUH3,
-}
-RATES = ("lr_lambda", "lr_sigma", "lr_iota", "lr_gamma", "lr_upsilon")
 CONDITIONS = ("bandwidth", "heterogeneity", "devices")
 """What Figure 7 varies."""
-VARIANTS: dict[str, dict[str, Any]] = {
-    "staleness bound 12": {"staleness_bound": 12},
-    "printed gradients": {"server_grad": "printed"},
-    "exact propagation": {"propagation": "exact"},
-    "producer's aggregation": {"history": "producer"},
-    "merge correction": {"merge_correction": True},
-    "frozen weights": {"server_weight": "frozen_xi"},
-    "initial values 1": {"lambda_0": 1.0, "gamma_0": 1.0},
-    "largest rates": {"lr_lambda": 1e-3, "lr_sigma": 1e-3, "lr_iota": 0.1, "lr_gamma": 0.1, "lr_upsilon": 1e-3},
-}
-"""What differs from FedASMU as the tables have it: E17, E01, E06, A07, E09, 2.8, A02, and the rates of the first
-column of Table 5 (E16)."""
-TUNED: dict[str, tuple[str, tuple[float, ...]]] = {
-    "FedProx": ("mu", (0.001, 0.1)),
-    "MOON": ("mu", (0.1, 5.0)),
-    "FedDyn": ("alpha", (0.1,)),
-    "FedAsync": ("alpha", (0.3, 0.9)),
-    "FedBuff": ("buffer", (3, 10)),
-    "FedDelay": ("global_lr", (0.1, 0.3)),
-}
-"""Baselines with a value that the paper tunes without printing it: its name, and others than that of the tables."""
-
-
-@dataclass(frozen=True)
-class Scale:
-    """What a profile decides.
-
-    Attributes
-    ----------
-    uploads : int
-        T on Fashion-MNIST, in single uploads; 5,000 in the paper.
-    other_uploads : int
-        On the other data sets.
-    samples : int or None
-        At most so many samples of a device, on average; None: all.
-    test_samples : int
-        Of the periodic evaluations; 0: all.
-    seeds, other_seeds : tuple of int
-        On Fashion-MNIST, and on the other data sets; the latter also for what is varied on one column only, Figure 7
-        above all.
-    conditions : dict
-        What Figure 7 varies, and its values beside the standard one.
-    condition_methods : tuple of str
-        The curves of Figure 7.
-    periods, factors : tuple of float
-        Trigger periods, and factors of the learning rates of lambda, sigma and iota, beside the standard one.
-    extra : int or None
-        So many of :data:`VARIANTS` and of :data:`TUNED`; None: all.
-    whole : bool
-        Whether networks, images and step sizes are the paper's.
-    """
-
-    uploads: int
-    other_uploads: int
-    samples: int | None
-    test_samples: int
-    seeds: tuple[int, ...]
-    other_seeds: tuple[int, ...]
-    conditions: dict[str, tuple[float, ...]]
-    condition_methods: tuple[str, ...] = METHODS
-    periods: tuple[float, ...] = (5.0, 20.0)
-    factors: tuple[float, ...] = (0.1, 10.0)
-    extra: int | None = None
-    whole: bool = False
-
-
-_ENDS = {"bandwidth": (50.0, 100.0), "heterogeneity": (110.0, 440.0), "devices": (200.0,)}
-_ALL = {**_ENDS, "heterogeneity": (110.0, 220.0, 330.0, 440.0)}
-SCALES = {
-    "smoke": Scale(
-        30, 30, 20, 500, (0,), (0,), {"bandwidth": (50.0,)}, ("FedASMU", "FedAvg", "FedAsync"), (20.0,), (10.0,), 1
-    ),
-    "laptop": Scale(600, 300, 200, 2_000, (0, 1, 2), (0,), _ENDS),
-    "paper": Scale(5_000, 5_000, None, 0, (0, 1, 2), (0, 1, 2), _ALL, whole=True),
-}
 
 
 class Options(Overrides):
@@ -312,6 +204,16 @@ class Maker:
         whole = self.scale.whole or column.width == 1
         return column.network if whole else f"{column.network}(width={column.width})"
 
+    def side(self, name: str) -> int | None:
+        """Return the side of the images if they are made smaller."""
+        return None if self.scale.whole else COLUMNS[name].small_side
+
+    def parameters(self, name: str) -> int:
+        """Return the number of parameters of the network that is trained."""
+        column, side = COLUMNS[name], self.side(name)
+        shape = (column.shape[0], side, side) if side else column.shape
+        return num_parameters(self.network(name), shape, column.classes)
+
     def entry(self, method: str, name: str, seed: int, varied: str | None = None, value: Any = None) -> Entry:
         """Return a run, in the standard setting or with a value that is varied."""
         column, chosen = COLUMNS[name], self.options
@@ -322,7 +224,10 @@ class Maker:
             settings = VARIANTS[value]
         elif varied in RATES or varied in ("mu", "alpha", "buffer", "global_lr"):
             settings = {varied: value}
-        algorithm, per_version = self.algorithm(method, column, uploads, in_flight, settings)
+        algorithm, per_version = make_method(
+            method, column, uploads, in_flight, settings, lambda_0=chosen.lambda_0,
+            staleness_bound=chosen.staleness_bound,
+        )  # fmt: skip
         counted = "updates" if per_version == 1 else "uploads"
         if method in SYNCHRONOUS:
             counted, uploads = "updates", max(1, uploads // in_flight)
@@ -339,8 +244,8 @@ class Maker:
                 train_fraction=most / samples,
             ),
             model=self.network(name),
-            initialisation="pytorch",
-            preprocessing={"resize": column.small_side} if column.small_side and not whole else {},
+            initialisation=column.initial,
+            preprocessing={"resize": side} if (side := self.side(name)) else {},
             world=self.world(name, devices, varied, value),
             algorithm=algorithm,
             training=LocalTraining(
@@ -361,11 +266,8 @@ class Maker:
         column, chosen = COLUMNS[name], self.options
         slower = value if varied == "bandwidth" else chosen.slower_network
         given: dict[str, Any] = {}
-        network = self.network(name)
-        if network != column.network:
-            side = column.small_side
-            shape = (column.shape[0], side, side) if side else column.shape
-            bits = 32 * num_parameters(network, shape, column.classes) / (TRANSFER_SECONDS * slower)
+        if self.network(name) != column.network:
+            bits = 32 * self.parameters(name) / (TRANSFER_SECONDS * slower)
             given["network"] = Network(down_bits_per_second=bits, up_bits_per_second=bits)
         if varied == "trigger_period":
             given["trigger"] = Timed(period_seconds=value, per_tick=10, concurrency=devices // IN_FLIGHT)
@@ -379,51 +281,3 @@ class Maker:
             cell=name,
             **given,
         )
-
-    def algorithm(
-        self, method: str, column: Column, uploads: int, in_flight: int, changed: dict[str, Any]
-    ) -> tuple[Algorithm, int]:
-        """Return a method with its settings, and how many uploads make a version."""
-        rounds = {"clients_per_round": in_flight, **changed}
-        single = {"concurrency": in_flight, **changed}
-        match method:
-            case "FedAvg":
-                return FedAvg(**rounds, weighting="samples"), in_flight
-            case "FedProx":
-                return FedProx(**rounds), in_flight
-            case "MOON":
-                return MOON(**rounds), in_flight
-            case "FedDyn":
-                return FedDyn(**rounds), in_flight
-            case "FedAsync":
-                return FedAsync(**single, weight=Polynomial(a=0.5)), 1
-            case "ASO-Fed":
-                return ASOFed(**single), 1
-            case "FedSA":
-                return FedSA(**single, initial_versions=uploads // 5), 1
-            case "FedDelay":
-                return FedDelay(**single), 1
-            case "SyncDrop":
-                return SyncDrop(**single), 1
-            case "AsyncPart":
-                return AsyncPart(**single), 1
-            case "PORT":
-                return PORT(**single, min_uploads=BUFFER), BUFFER
-            case "FedBuff":
-                buffer = changed.get("buffer", BUFFER)
-                return FedBuff(**{**single, "buffer": buffer}), buffer
-        chosen = self.options
-        start = chosen.lambda_0
-        if start is None:
-            start = matched_lambda(uploads, in_flight)
-        settings: dict[str, Any] = {
-            "lambda_0": start,
-            "gamma_0": start,
-            "staleness_bound": chosen.staleness_bound,
-            "concurrency": in_flight,
-            **dict(zip(RATES, column.rates, strict=True)),
-            **changed,
-        }
-        if method == "slot 3":
-            return FedASMU(**settings, slot=3), 1
-        return FEDASMU[method](**settings), 1

@@ -1,8 +1,10 @@
 """The tests of FedASMU's claims, as the specification states them (section 8).
 
 A study is one data set, so "in every cell" means each of its columns of Tables 1 and 2. Accuracies are final ones
-(A18); a time is that of the first evaluation with the column's target accuracy (A19), in Figure 7 with 60 %. An
-advantage is a difference of accuracies, or the part of the other method's time that is saved.
+(A18); a time is that of the first evaluation with the column's target accuracy (A19). An
+advantage is a difference of accuracies, or the part of the other method's time that is saved. Figure 7 is in
+:mod:`fl_core.experiments.fedasmu_condition_judges`, what needs no runs in
+:mod:`fl_core.experiments.fedasmu_theory_judges`.
 """
 
 from __future__ import annotations
@@ -11,17 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from fl_core.experiments import fedasmu_theory as theory
 from fl_core.experiments.claims import Check, Comparison
-from fl_core.experiments.fedasmu_grid import (
-    ABLATIONS,
-    ASYNCHRONOUS,
-    CONDITION_TARGET,
-    EXTRA,
-    HEURISTICS,
-    METHODS,
-    SYNCHRONOUS,
-)
 from fl_core.experiments.fedasmu_measures import (
     Setting,
     Values,
@@ -34,12 +26,12 @@ from fl_core.experiments.fedasmu_measures import (
     savings,
     settings,
     times,
+    traffic,
 )
+from fl_core.experiments.fedasmu_methods import ABLATIONS, ASYNCHRONOUS, BASELINES, EXTRA, HEURISTICS, SYNCHRONOUS
 from fl_core.experiments.fedasmu_printed import What, band
 from fl_core.experiments.study import Study
-from fl_core.formulas.fedasmu import Form
 
-BASELINES = METHODS[1:]
 DA, FA, ZERO = ABLATIONS
 MOST_SENSITIVE = 0.024
 """Difference of accuracies that the text reports as an exception (C35)."""
@@ -144,65 +136,6 @@ def saves_more_of_synchronous_time(study: Study) -> list[Comparison]:
     return above("median time saved, synchronous less asynchronous baselines", difference(*sides))
 
 
-# Figure 7
-
-
-def better_in(study: Study, varied: str, *values: float) -> list[Comparison]:
-    """Return that FedASMU is more accurate and faster than every baseline."""
-    found: list[Comparison] = []
-    for at in _conditions(study, varied, *values):
-        pairs = [("FedASMU", other, at) for other in BASELINES]
-        found += more_accurate(study, pairs) + faster(study, pairs, target=CONDITION_TARGET)
-    return found
-
-
-def low_bandwidth(study: Study) -> list[Comparison]:
-    """C24."""
-    found = better_in(study, "bandwidth", 50)
-    for at in _conditions(study, "bandwidth", 50):
-        here, normal = (over_seeds(_savings(study, one).values()) for one in (at, Setting(at.column)))
-        found += below(f"{at}, mean time saved, less that at normal bandwidth", difference(here, normal))
-    return found
-
-
-def lower_bandwidth(study: Study) -> list[Comparison]:
-    """C25: also the largest and the least advantages, which the paper's ranges have moving apart."""
-    found = better_in(study, "bandwidth", 100)
-    for at in _conditions(study, "bandwidth", 100):
-        before = at._replace(value=50)
-        for what, of in (("accuracy gained", _gaps), ("time saved", _savings)):
-            for name, pick in (("largest", max), ("least", min)):
-                here, there = (over_seeds(of(study, one).values(), pick) for one in (at, before))
-                change = difference(here, there)
-                made = above if name == "largest" else below
-                found += made(f"{at}, {name} {what}, less that at bandwidth 50", change)
-    return found
-
-
-def heterogeneity(study: Study) -> list[Comparison]:
-    """C26: from the smallest to the largest ratio, against each synchronous baseline."""
-    found = []
-    points = _conditions(study, "heterogeneity")
-    for column in dict.fromkeys(at.column for at in points):
-        ratios = sorted(at.value for at in points if at.column == column)
-        if len(ratios) > 1:
-            ends = [Setting(column, "heterogeneity", ratio) for ratio in (ratios[0], ratios[-1])]
-            for other in SYNCHRONOUS:
-                low, high = (savings(study, "FedASMU", other, at, CONDITION_TARGET) for at in ends)
-                name = f"time saved against {other}, ratio {ratios[-1]:g} less {ratios[0]:g}"
-                found += above(name, difference(high, low))
-    return found
-
-
-def more_devices(study: Study) -> list[Comparison]:
-    """C27: with 100 devices, the standard number, and with 200."""
-    found = better_in(study, "devices", 200)
-    for at in _conditions(study, "devices", 200):
-        pairs = [("FedASMU", other, Setting(at.column)) for other in BASELINES]
-        found += more_accurate(study, pairs) + faster(study, pairs, target=CONDITION_TARGET)
-    return found
-
-
 # Ablations and what the text reports
 
 
@@ -270,83 +203,5 @@ def extra_traffic_is_downlink(study: Study) -> list[Check]:
     return found
 
 
-def traffic(study: Study, method: str, at: Setting) -> tuple[Values, Values]:
-    """Return the bytes that are sent up and down per upload received, by seed."""
-    found: tuple[Values, Values] = ({}, {})
-    for entry, result in study.select(method=method, **at._asdict()):
-        table = result.history.evaluations
-        if uploads := table["models_received"][-1]:
-            for side, direction in zip(found, ("bytes_up", "bytes_down"), strict=True):
-                side[entry.labels["seed"]] = table[direction][-1] / uploads
-    return found
-
-
 def _means(study: Study, at: Setting) -> dict[str, float]:
     return {other: mean(values) for other in BASELINES if (values := final(study, other, at))}
-
-
-def _conditions(study: Study, varied: str, *values: float) -> list[Setting]:
-    return [at for at in settings(study, varied=varied) if not values or at.value in values]
-
-
-def _gaps(study: Study, at: Setting) -> dict[str, Values]:
-    return {other: gaps(study, "FedASMU", other, at) for other in BASELINES}
-
-
-def _savings(study: Study, at: Setting) -> dict[str, Values]:
-    return {other: savings(study, "FedASMU", other, at, CONDITION_TARGET) for other in BASELINES}
-
-
-# What formulas and small simulations decide
-
-
-def zero_is_fedasync(study: Study) -> list[Check]:
-    """C34."""
-    zero, fedasync = theory.without_both_parts()
-    applied, discarded = (zero.outcomes[name] for name in ("applied", "discarded"))
-    detail = f"{applied} uploads mixed in and {discarded} dropped on quadratic losses: equal bit for bit"
-    return [Check("all of the run", zero == fedasync and discarded > 0, detail)]
-
-
-def merging_lowers_staleness(study: Study) -> list[Comparison]:
-    """C40."""
-    seeds = range(3)
-    merged, alone = (
-        {seed: float(theory.distances(seed)[side].mean()) for seed in seeds} for side in ("merged", "alone")
-    )
-    return [Comparison("distance at arrival with the merge, over without", merged, alone)]
-
-
-def theorem_1(study: Study) -> list[Check]:
-    """C41."""
-    found, example = theory.theorem(range(2), 100), theory.counterexample((3, 4, 5, 10, 20))
-    corrected = (found["mean of |grad F|²"] <= found["bound"]).all() and not found["rounds violated"].sum()
-    tight = (found["mean of |grad F|²"] / found["bound"]).max()
-    wrong = example["|grad F|²"] > example["printed"]
-    steps = example.loc[wrong, "steps"].min()
-    return [
-        Check("the corrected bound, to a neighbourhood", bool(corrected), f"measured at most {tight:.2g} of it"),
-        Check("the printed bound, to a critical point", not wrong.any(),
-              f"one device of two reports (E13): |∇F|² stays 0.0025, above the bound from {steps} steps on"),
-    ]  # fmt: skip
-
-
-def one_step_helps(study: Study) -> list[Check]:
-    """C42."""
-    found = []
-    forms: dict[Form, str] = {"derived": "with derived gradients", "printed": "with the gradients that are printed"}
-    for form, name in forms.items():
-        table = theory.steps_of_the_controls(form)
-        lower = int((table["after"] < table["before"]).sum())
-        found.append(Check(name, lower == len(table), f"the loss falls in {lower} of {len(table)} random problems"))
-    return found
-
-
-def bound_removes_uploads(study: Study) -> list[Check]:
-    """C43."""
-    found = []
-    for bound in (12, 99):
-        count, largest = theory.dropped(bound)
-        detail = f"{count:,} uploads dropped while 5,000 are mixed in; largest staleness {largest}"
-        found.append(Check(f"τ = {bound}{', the paper' * (bound == 99)}", count > 0, detail))
-    return found

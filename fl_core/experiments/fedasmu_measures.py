@@ -91,6 +91,17 @@ def savings(study: Study, method: str, other: str, at: Setting, target: float | 
     return {seed: 1 - ours[seed] / theirs[seed] for seed in ours if theirs[seed]}
 
 
+def traffic(study: Study, method: str, at: Setting) -> tuple[Values, Values]:
+    """Return the bytes that are sent up and down per upload received, by seed."""
+    found: tuple[Values, Values] = ({}, {})
+    for entry, result in study.select(method=method, **at._asdict()):
+        table = result.history.evaluations
+        if uploads := table["models_received"][-1]:
+            for side, direction in zip(found, ("bytes_up", "bytes_down"), strict=True):
+                side[entry.labels["seed"]] = table[direction][-1] / uploads
+    return found
+
+
 def difference(left: Values, right: Values) -> Values:
     """Return left - right of the seeds that both have."""
     return {seed: left[seed] - right[seed] for seed in sorted(left.keys() & right.keys())}

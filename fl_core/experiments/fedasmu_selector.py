@@ -7,15 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.formulas.fedasmu import FreshControls, blend, fresh_weight, moving_baseline, reward
+from fl_core.formulas.fedasmu import blend
+from fl_core.formulas.fedasmu_fresh import FreshControls, fresh_weight
 from fl_core.formulas.fedasmu_slots import (
     epsilon_greedy,
     initial_meta,
     log_probabilities,
     meta_logits,
+    moving_baseline,
     next_slot,
     q_update,
     reinforce,
+    reward,
 )
 
 Vector = NDArray[np.float64]

@@ -11,7 +11,9 @@ import pandas as pd
 from fl_core.algorithms import FedASMU
 from fl_core.datasets import load_dataset
 from fl_core.experiments.fedasmu_columns import COLUMNS
-from fl_core.experiments.fedasmu_grid import BATCH, BUFFER, IN_FLIGHT, LR_DECAY, SCALES, Maker, Options
+from fl_core.experiments.fedasmu_grid import BATCH, IN_FLIGHT, LR_DECAY, Maker, Options
+from fl_core.experiments.fedasmu_methods import BUFFER
+from fl_core.experiments.fedasmu_scales import SCALES
 from fl_core.experiments.study import Study
 from fl_core.formulas.fedasmu import matched_lambda
 from fl_core.runtime import Budget, LocalTraining, Simulation
@@ -20,6 +22,8 @@ from fl_core.world import Network, World
 from fl_core.world.triggers import Timed
 
 DEVICES, SECONDS, EPOCHS, SIZE = 5, 1400.0, 5, 10
+INITIAL = {"pytorch": "PyTorch's", "glorot": "Glorot's"}
+"""Whose rule initial values follow."""
 
 
 def five_devices(study: Study) -> pd.DataFrame:
@@ -89,7 +93,7 @@ def paper_setting(
     rates = ", ".join(f"{rate:g}" for rate in column.rates)
     rows = [
         ("data", column.data, f"{data.name} ({data.kind})"),
-        ("network", f"{column.model}", f"{spec.model}"),
+        ("network; initial values", f"{column.model}; not stated", f"{spec.model}; {INITIAL[spec.initialisation]}"),
         ("devices; at work at a time", "100; at most 10 %", f"100; {100 // IN_FLIGHT}"),
         ("trigger", "10 devices every 10 s (tables); one every 5 s (text)",
          {"tables": "up to 10 every 10 s", "text": "one every 5 s"}[chosen.ticks]),
@@ -113,3 +117,29 @@ def paper_setting(
         ("repetitions", "not stated", f"{len(make.seeds)}"),
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["setting", "the paper", f"here, profile {profile}"])
+
+
+def column_settings(profile: str) -> pd.DataFrame:
+    """Return what a profile makes of every column of Tables 1 and 2; where the paper has another value, that too.
+
+    Tables 5 and 6 print the step sizes; sizes of networks are those of the specification, as the paper describes one.
+    """
+    rows = []
+    for name, column in COLUMNS.items():
+        make = Maker(profile, column.dataset, None, Options(columns=(name,)))
+        spec = make.entry("FedASMU", name, 0).spec
+        side, whole_side = make.side(name), column.shape[-1] if len(column.shape) == 3 else None
+        rows.append(
+            {"column": f"{column.model}, {column.data}",
+             "parameters": _beside(make.parameters(name), column.parameters),
+             "side of an image": "–" if whole_side is None else _beside(side or whole_side, whole_side),
+             "samples of a device": _beside(round(column.samples * spec.partition.train_fraction), column.samples),
+             "uploads": _beside(make.uploads(name), SCALES["paper"].uploads),
+             "η_i": _beside(spec.training.lr, column.lr),
+             "initial values": INITIAL[spec.initialisation], "seeds": len(make.seeds)}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _beside(here: float, paper: float) -> str:
+    return f"{here:,}" if here == paper else f"{here:,} (paper {paper:,})"

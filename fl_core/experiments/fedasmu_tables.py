@@ -17,8 +17,7 @@ from torch import nn
 
 from fl_core.experiments.claims import CONFIDENCE
 from fl_core.experiments.fedasmu_columns import COLUMNS
-from fl_core.experiments.fedasmu_grid import ABLATIONS, EXTRA, HEURISTICS, METHODS, comparison
-from fl_core.experiments.fedasmu_judges import BASELINES, traffic
+from fl_core.experiments.fedasmu_grid import comparison
 from fl_core.experiments.fedasmu_measures import (
     Setting,
     Values,
@@ -28,7 +27,9 @@ from fl_core.experiments.fedasmu_measures import (
     reached,
     savings,
     settings,
+    traffic,
 )
+from fl_core.experiments.fedasmu_methods import ABLATIONS, BASELINES, EXTRA, HEURISTICS, METHODS
 from fl_core.experiments.fedasmu_printed import IMPLIED, What, band, gain, number, printed, tables_band
 from fl_core.experiments.study import Study
 from fl_core.models import build_network

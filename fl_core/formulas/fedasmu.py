@@ -1,20 +1,18 @@
-"""FedASMU as an algorithm: two weights, their partial derivatives, and the control parameters behind them.
+"""FedASMU on the server: the weight of an upload, its partial derivatives, and the control parameters behind it.
 
 Source: Liu et al., "FedASMU: Efficient Asynchronous Federated Learning with Dynamic Staleness-aware Model Update"
-(AAAI 2024); (n) are its equations; D-n, E-n and A-n those of this project's specification. Who asks for a fresh
-model, and when, is in `fedasmu_slots`; how past directions are kept in `fedasmu_directions`; the theorem in
-`fedasmu_theory`.
+(AAAI 2024); (n) are its equations; D-n, E-n and A-n those of this project's specification. What a device does with a
+fresh model is in `fedasmu_fresh`, when it asks for one in `fedasmu_slots`; how past directions are kept in
+`fedasmu_directions`; the theorem in `fedasmu_theory`.
 
-Symbols: t `version`, s = t - o + 1 `staleness` (a fresh upload has 1), o `origin_version`, g `fresh_version`, xi
-`weight_score`, alpha `mixing_weight`, phi `fresh_score`, beta `fresh_weight`, lambda, sigma, iota `Controls`, gamma,
-upsilon `FreshControls`, p version at which a device's previous upload was mixed in. Numbers, arrays, tensors and
-SymPy symbols may be given, except where a vector is named. Derivatives come in the form that follows from the
-weights, ``"derived"``, and where the paper's differ also as ``"printed"``.
+Symbols: t `version`, s = t - o + 1 `staleness` (a fresh upload has 1), o `origin`, xi `weight_score`, alpha
+`mixing_weight`, lambda, sigma, iota `Controls`, p version at which a device's previous upload was mixed in. Numbers,
+arrays, tensors and SymPy symbols may be given, except where a vector is named. Derivatives come in the form that
+follows from the weight, ``"derived"``, and where the paper's differ also as ``"printed"``.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import Any, Literal, NamedTuple
 
@@ -23,11 +21,9 @@ import torch
 from scipy.optimize import brentq
 
 from fl_core.formulas.checks import require
+from fl_core.formulas.elementary import log, sqrt
 
 Form = Literal["derived", "printed"]
-
-MOST_UPSILON = math.sqrt(2)
-"""Above it phi is negative for a model that is one version newer (D10)."""
 
 LEAST_PRINTED_SIGMA = 1e-6
 """Where sigma is cut off if its logarithm is taken."""
@@ -39,13 +35,6 @@ class Controls(NamedTuple):
     lambda_: Any
     sigma: Any
     iota: Any
-
-
-class FreshControls(NamedTuple):
-    """Control parameters on a device, or derivatives with respect to them, or their learning rates."""
-
-    gamma: Any
-    upsilon: Any
 
 
 class Aggregation(NamedTuple):
@@ -84,7 +73,7 @@ def weight_score(version: Any, staleness: Any, controls: Controls, *, sqrt_offse
     lambda_, sigma, iota = controls
     if np.ndim(version) == 0 and version + sqrt_offset == 0:
         return math.inf if lambda_ > 0 else iota
-    return lambda_ * (1 / staleness) ** sigma / _sqrt(version + sqrt_offset) + iota
+    return lambda_ * (1 / staleness) ** sigma / sqrt(version + sqrt_offset) + iota
 
 
 def squash(score: Any, mu: Any = 1.0) -> Any:
@@ -122,8 +111,8 @@ def mixing_weight_gradient(
     slope = squash_slope(score, mu_alpha)
     if np.ndim(version) == 0 and version + sqrt_offset == 0:  # the limit: the weight is 1 whatever the controls
         return Controls(0.0, 0.0, slope)
-    part = slope * (1 / staleness) ** controls.sigma / _sqrt(version + sqrt_offset)
-    return Controls(part, -part * controls.lambda_ * _log(staleness), slope)
+    part = slope * (1 / staleness) ** controls.sigma / sqrt(version + sqrt_offset)
+    return Controls(part, -part * controls.lambda_ * log(staleness), slope)
 
 
 def grad_estimate(start: Any, uploaded: Any, lr: float, divisor: float, jump: Any = 0.0) -> Any:
@@ -199,7 +188,7 @@ def control_gradient(
     require(form == "printed", "form", form, "'derived' or 'printed'")
     sigma = previous.controls.sigma
     require(sigma > 0, "sigma", sigma, "> 0 in the printed form, which takes its logarithm")
-    return Controls(-q * slopes.lambda_, q * slopes.lambda_ * _log(sigma), -q * slopes.iota)
+    return Controls(-q * slopes.lambda_, q * slopes.lambda_ * log(sigma), -q * slopes.iota)
 
 
 def propagation(kept: list[float], aggregated: int, origin: int) -> float:
@@ -225,90 +214,6 @@ def project(controls: Controls, form: Form = "derived") -> Controls:
     """Return the nearest controls >= 0, for which 0 <= alpha < 1 (E14, A08); the printed form needs sigma > 0."""
     lambda_, sigma, iota = controls
     return Controls(max(0.0, lambda_), max(0.0 if form == "derived" else LEAST_PRINTED_SIGMA, sigma), max(0.0, iota))
-
-
-def fresh_score(fresh_version: Any, origin_version: Any, controls: FreshControls, *, sqrt_offset: int = 0) -> Any:
-    """Return phi = gamma / sqrt(g + offset) (1 - upsilon / sqrt(g - o + 1)), Eq. 8.
-
-    Parameters
-    ----------
-    fresh_version, origin_version : int or array
-        g > o >= 0.
-    controls : FreshControls
-        gamma, upsilon.
-    sqrt_offset : {0, 1}, optional
-        What is added to g under the root; 0 as printed (E04).
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
-    """
-    require(origin_version >= 0, "origin_version", origin_version, ">= 0")
-    require(fresh_version > origin_version, "fresh_version", fresh_version, "> origin_version")
-    require(sqrt_offset in (0, 1), "sqrt_offset", sqrt_offset, "0 or 1")
-    gap = _sqrt(fresh_version - origin_version + 1)
-    return controls.gamma / _sqrt(fresh_version + sqrt_offset) * (1 - controls.upsilon / gap)
-
-
-def fresh_weight(
-    fresh_version: Any, origin_version: Any, controls: FreshControls, mu_beta: Any = 1.0, *, sqrt_offset: int = 0
-) -> Any:
-    """Return beta, Eq. 8: the weight of the fresh model in (1 - beta) w^b + beta w_g. Arguments of `fresh_score`."""
-    return squash(fresh_score(fresh_version, origin_version, controls, sqrt_offset=sqrt_offset), mu_beta)
-
-
-def fresh_weight_gradient(
-    fresh_version: Any, origin_version: Any, controls: FreshControls, mu_beta: Any = 1.0, *, sqrt_offset: int = 0
-) -> FreshControls:
-    """Return the partial derivatives of `fresh_weight` by gamma and upsilon (D6)."""
-    score = fresh_score(fresh_version, origin_version, controls, sqrt_offset=sqrt_offset)
-    part = squash_slope(score, mu_beta) / _sqrt(fresh_version + sqrt_offset)
-    gap = _sqrt(fresh_version - origin_version + 1)
-    return FreshControls(part * (1 - controls.upsilon / gap), -part * controls.gamma / gap)
-
-
-def fresh_slope(gradient: Any, fresh: Any, before: Any, after: Any, *, form: Form = "derived") -> float:
-    """Return q_beta = <G, w_g - w^b>, the derivative of the loss by beta.
-
-    Parameters
-    ----------
-    gradient : ndarray or Tensor
-        G, that of the loss at the merged model w^a, ``[p]``.
-    fresh, before, after : ndarray or Tensor
-        w_g, w^b and w^a, ``[p]``.
-    form : {"derived", "printed"}, optional
-        The appendix has w_g - w^a; with the letters of (7) that is the model after the merge, and wrong (E07).
-
-    Raises
-    ------
-    ValueError
-        The form is unknown.
-    """
-    require(form in ("derived", "printed"), "form", form, "'derived' or 'printed'")
-    return float(gradient @ (fresh - (before if form == "derived" else after)))
-
-
-def fresh_descend(
-    controls: FreshControls, gradient: FreshControls, rates: FreshControls, slope: float = 1.0
-) -> FreshControls:
-    """Return the device's controls after one step of (9).
-
-    Parameters
-    ----------
-    controls, rates : FreshControls
-        gamma, upsilon, and their learning rates.
-    gradient : FreshControls
-        That of beta, from `fresh_weight_gradient`.
-    slope : float, optional
-        q_beta of `fresh_slope`, by which it becomes that of the loss.
-    """
-    return FreshControls(*(x - rate * slope * g for x, g, rate in zip(controls, gradient, rates, strict=True)))
-
-
-def fresh_project(controls: FreshControls) -> FreshControls:
-    """Return the nearest controls with gamma >= 0 and 0 <= upsilon <= sqrt 2, for which 0 <= beta < 1 (A08)."""
-    return FreshControls(max(0.0, controls.gamma), min(max(0.0, controls.upsilon), MOST_UPSILON))
 
 
 def blend(model: Any, other: Any, weight: float) -> Any:
@@ -358,33 +263,3 @@ def matched_lambda(
     while excess(largest) < 0:
         largest *= 2
     return float(brentq(excess, 0.0, largest, xtol=1e-13, rtol=1e-14))
-
-
-def reward(loss_before: float, loss_after: float) -> float:
-    """Return R = loss^b - loss^a: how much the merge lowered the loss on one mini-batch."""
-    return loss_before - loss_after
-
-
-def moving_baseline(baseline: float, reward: float, rate: float = 0.1) -> float:
-    """Return b <- (1 - rho) b + rho R; used after this update, R - b is (1 - rho) times what it was before (D8)."""
-    require(0 <= rate <= 1, "rate", rate, "in [0, 1]")
-    return (1 - rate) * baseline + rate * reward
-
-
-def _sqrt(x: Any) -> Any:
-    return _elementary("sqrt", x)
-
-
-def _log(x: Any) -> Any:
-    return _elementary("log", x)
-
-
-def _elementary(name: str, x: Any) -> Any:
-    """Return a function of a number, an array, a tensor or a SymPy expression."""
-    if isinstance(x, int | float):
-        return getattr(math, name)(x)
-    if isinstance(x, torch.Tensor):
-        return getattr(torch, name)(x)
-    if isinstance(x, np.ndarray | np.generic):
-        return getattr(np, name)(x)
-    return getattr(importlib.import_module("sympy"), name)(x)

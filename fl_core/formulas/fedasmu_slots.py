@@ -2,7 +2,8 @@
 
 Source: Liu et al., "FedASMU" (AAAI 2024). A slot k = 1 .. K_s is the number of local epochs after which a device
 asks; with E epochs there are K_s = E - 1. A device's first slot comes from the server's meta-model, an LSTM trained
-by REINFORCE; the later ones from a table on the device, by Q-learning. Vectors are one flat float64 tensor.
+by REINFORCE; the later ones from a table on the device, by Q-learning. Both learn from the `reward` of a merge.
+Vectors are one flat float64 tensor.
 """
 
 from __future__ import annotations
@@ -204,6 +205,17 @@ def fixed_slot(rule: Rule, epochs: int) -> int:
     slots = {"first": 1, "middle": epochs // 2, "last": epochs - 1}
     require(rule in slots, "rule", rule, f"one of {', '.join(slots)}")
     return slots[rule]
+
+
+def reward(loss_before: float, loss_after: float) -> float:
+    """Return R = loss^b - loss^a: how much the merge lowered the loss on one mini-batch."""
+    return loss_before - loss_after
+
+
+def moving_baseline(baseline: float, reward: float, rate: float = 0.1) -> float:
+    """Return b <- (1 - rho) b + rho R; used after this update, R - b is (1 - rho) times what it was before (D8)."""
+    require(0 <= rate <= 1, "rate", rate, "in [0, 1]")
+    return (1 - rate) * baseline + rate * reward
 
 
 def _sizes(hidden: int) -> list[int]:

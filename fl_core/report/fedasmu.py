@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from fl_core.experiments.fedasmu_grid import SYNCHRONOUS
+from fl_core.experiments.fedasmu_methods import SYNCHRONOUS
 from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, style
 
 ACTIVITIES = {"download": SKY, "train": BLUE, "fresh model": GREEN, "upload": ORANGE}

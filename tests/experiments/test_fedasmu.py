@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fl_core.experiments import fedasmu_claims  # noqa: F401  (registers the claims)
 from fl_core.experiments import fedasmu_tables as tables
 from fl_core.experiments import fedasmu_theory as theory
 from fl_core.experiments.claims import CLAIMS, judge
-from fl_core.experiments.fedasmu_claims import BASELINES
 from fl_core.experiments.fedasmu_columns import COLUMNS
-from fl_core.experiments.fedasmu_grid import GRIDS, METHODS, SYNCHRONOUS
+from fl_core.experiments.fedasmu_grid import GRIDS
 from fl_core.experiments.fedasmu_measures import Setting, difference, over_seeds, savings, settings, times
+from fl_core.experiments.fedasmu_methods import BASELINES, METHODS, SYNCHRONOUS
 from fl_core.experiments.fedasmu_printed import IMPLIED, band, deviations, gain, number, printed, tables_band
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study

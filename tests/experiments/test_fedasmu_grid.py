@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fl_core.algorithms import FedASMU
+from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
 from fl_core.experiments import fedasmu_columns, fedasmu_grid
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study
@@ -18,16 +19,8 @@ from fl_core.experiments.fedasmu import PANELS
 from fl_core.experiments.fedasmu_columns import COLUMNS, num_parameters
 from fl_core.experiments.fedasmu_curves import final_accuracy, readings, time_to
 from fl_core.experiments.fedasmu_grid import (
-    ABLATIONS,
-    ASYNCHRONOUS,
-    EXTRA,
     GRIDS,
-    HEURISTICS,
-    METHODS,
-    RATES,
-    SCALES,
-    SYNCHRONOUS,
-    VARIANTS,
+    ablations,
     comparison,
     conditions,
     heuristics,
@@ -36,10 +29,21 @@ from fl_core.experiments.fedasmu_grid import (
     tuning,
     variants,
 )
-from fl_core.experiments.fedasmu_system import five_devices
+from fl_core.experiments.fedasmu_methods import (
+    ABLATIONS,
+    ASYNCHRONOUS,
+    EXTRA,
+    HEURISTICS,
+    METHODS,
+    RATES,
+    SYNCHRONOUS,
+    VARIANTS,
+)
+from fl_core.experiments.fedasmu_scales import SCALES
+from fl_core.experiments.fedasmu_system import column_settings, five_devices
 from fl_core.experiments.grid import execute
 from fl_core.experiments.run import Result
-from fl_core.experiments.store import Store
+from fl_core.experiments.store import SUFFIX, Store
 from fl_core.experiments.study import Study, load_study
 from fl_core.formulas.fedasmu import matched_lambda
 from fl_core.report.figures import draw
@@ -106,6 +110,26 @@ def test_no_profile_changes_the_clock(profile: str) -> None:
         assert profile_of.up_seconds(4 * num_parameters(spec.model, shape, column.classes)) == pytest.approx(1)
         times = [5 * devices.profile(device, None).train_seconds(1, 1) for device in range(100)]
         assert (min(times), max(times)) == pytest.approx((100, 500))
+
+
+def test_what_a_profile_changes_of_the_columns_stands_in_their_table() -> None:
+    assert not any("paper" in str(cell) for cell in column_settings("paper").to_numpy().ravel())
+    table = column_settings("laptop").set_index("column")
+    assert list(table.loc["ResNet, Tiny-ImageNet"]) == [
+        "20,556 (paper 282,072)", "16 (paper 64)", "100 (paper 1,000)", "300 (paper 5,000)", "0.1 (paper 0.03)",
+        "PyTorch's", 1,
+    ]  # fmt: skip
+    assert list(table.loc["TextCNN, IMDb", ["side of an image", "samples of a device"]]) == ["–", "100 (paper 250)"]
+    assert table.loc["LeNet, CIFAR-10", "parameters"] == "62,006"
+    assert set(table.index[table["initial values"] == "Glorot's"]) == {
+        f"{model}, {data}" for model in ("AlexNet", "VGG") for data in ("CIFAR-10", "CIFAR-100")
+    }
+
+
+def test_the_published_runs_are_those_of_the_grids() -> None:
+    for make in (comparison, others, ablations, heuristics):
+        for entry in make("laptop", FMNIST, [0]):
+            assert (data_folder() / "results" / f"{entry.spec.resolved().hash}{SUFFIX}").exists(), entry.labels
 
 
 def test_all_methods_get_as_many_uploads_and_measure_as_often() -> None:

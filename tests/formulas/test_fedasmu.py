@@ -13,31 +13,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.formulas.fedasmu import (
-    MOST_UPSILON,
     Aggregation,
     Controls,
-    FreshControls,
     blend,
     control_gradient,
     descend,
+    grad_estimate,
+    inner_product,
+    matched_lambda,
+    mixing_weight,
+    mixing_weight_gradient,
+    project,
+    propagation,
+    squash,
+    weight_score,
+)
+from fl_core.formulas.fedasmu_fresh import (
+    MOST_UPSILON,
+    FreshControls,
     fresh_descend,
     fresh_project,
     fresh_score,
     fresh_slope,
     fresh_weight,
     fresh_weight_gradient,
-    grad_estimate,
-    inner_product,
-    matched_lambda,
-    mixing_weight,
-    mixing_weight_gradient,
-    moving_baseline,
-    project,
-    propagation,
-    reward,
-    squash,
-    weight_score,
 )
+from fl_core.formulas.fedasmu_slots import moving_baseline, reward
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial
 
@@ -146,7 +147,7 @@ def test_o11_weights_on_the_way() -> None:
 def test_the_first_aggregation_has_the_limits_of_the_printed_root(sqrt_offset) -> None:
     previous = Aggregation(0, 1, Controls(2.0, 0.5, 0.0))
     gradient = control_gradient(-1.0, previous, sqrt_offset=sqrt_offset)
-    near = control_gradient(-1.0, Aggregation(1e-16, 1, previous.controls), sqrt_offset=sqrt_offset)  # type: ignore[arg-type]
+    near = control_gradient(-1.0, Aggregation(1e-16, 1, previous.controls), sqrt_offset=sqrt_offset)
     assert gradient == pytest.approx(near, abs=1e-7)
 
 
@@ -161,7 +162,7 @@ def test_the_first_aggregation_has_the_limits_of_the_printed_root(sqrt_offset) -
         (lambda: fresh_score(3, 3, FreshControls(1, 1)), "fresh_version"),
         (lambda: grad_estimate(1.0, 1.0, 0, 1), "lr"),
         (lambda: inner_product(vector(1), vector(1), 1, 0), "divisor"),
-        (lambda: control_gradient(1, Aggregation(1, 1, RATES), form="other"), "form"),  # type: ignore[arg-type]
+        (lambda: control_gradient(1, Aggregation(1, 1, RATES), form="other"), "form"),
         (lambda: control_gradient(1, Aggregation(1, 1, Controls(1, 0, 1)), form="printed"), "sigma"),
         (lambda: propagation([0.5], 1, 1), "aggregated"),
         (lambda: blend(1.0, 2.0, 1.5), "weight"),
@@ -244,7 +245,7 @@ def test_d2_the_derived_gradient_is_that_of_the_loss_and_the_printed_one_is_not(
     assert printed.iota == close(-float(expected[2]))
     # One step of the derived gradient lowers the loss and one of the printed raises it (E01, C42).
     for form, sign in (("derived", -1), ("printed", 1)):
-        step = control_gradient(q, previous, 1.3, sqrt_offset=0, form=form)  # type: ignore[arg-type]
+        step = control_gradient(q, previous, 1.3, sqrt_offset=0, form=form)
         change = bowl.loss(made(descend(previous.controls, step, Controls(1e-4, 0, 1e-4)))) - bowl.loss(
             made(previous.controls)
         )

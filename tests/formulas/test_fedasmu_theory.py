@@ -27,8 +27,8 @@ def test_e13_the_printed_bound_falls_below_a_gradient_that_never_changes(epochs,
     assert square == pytest.approx(0.0025)
     problem = Problem(smoothness=H, gradient=H * C, deviation=(H * C / 2) ** 2)
     arguments = {"alpha_min": 0.1, "staleness_bound": 1, "epochs_min": epochs, "epochs_max": epochs}
-    assert printed_bound(0.0, problem, **arguments) == pytest.approx(bound, abs=5.1e-7)  # type: ignore[arg-type]
-    assert (printed_bound(0.0, problem, **arguments) < square) == (epochs >= 4)  # type: ignore[arg-type]
+    assert printed_bound(0.0, problem, **arguments) == pytest.approx(bound, abs=5.1e-7)
+    assert (printed_bound(0.0, problem, **arguments) < square) == (epochs >= 4)
 
 
 def test_e13_no_constants_repair_the_printed_bound() -> None:
@@ -47,7 +47,7 @@ def test_e13_the_printed_number_of_gradients_is_too_small() -> None:
         assert lr * rounds * epochs == pytest.approx(epochs**4)
         problem = Problem(1.0, 0.0, 0.0)
         arguments = {"alpha_min": 1.0, "staleness_bound": 1, "epochs_min": epochs, "epochs_max": epochs}
-        assert printed_bound(1.0, problem, **arguments) == pytest.approx(2 / epochs**3)  # type: ignore[arg-type]
+        assert printed_bound(1.0, problem, **arguments) == pytest.approx(2 / epochs**3)
         derived = corrected_bound(
             1.0, problem, lr=lr, weights=[1.0] * rounds, epochs=[epochs] * rounds, beta_max=0.0, drift=0.0
         )
@@ -58,7 +58,7 @@ def run(seed: int, alpha: tuple[float, float] = (0.02, 0.08), staleness_bound: i
     rng = np.random.default_rng(seed)
     losses = Quadratics(rng.uniform(0.3, 2, (4, 3)), rng.normal(size=(4, 3)))
     arguments = {"rounds": 300, "staleness_bound": staleness_bound, "epochs": 4, "lr": 0.05, "beta_max": 0.3}
-    return losses, random_run(losses, 3 * rng.normal(size=3), rng, alpha=alpha, **arguments)  # type: ignore[arg-type]
+    return losses, random_run(losses, 3 * rng.normal(size=3), rng, alpha=alpha, **arguments)
 
 
 @pytest.mark.parametrize("seed", range(8))
