@@ -24,7 +24,7 @@ DEVICES, ENTRIES, RATE = 100_000, 11_000_000, 0.01
 def formulas(effort: Effort) -> Outcome:
     """Measure formulas."""
     rng, devices, entries = np.random.default_rng(0), effort.pick(DEVICES, 1000), effort.pick(ENTRIES, 100_000)
-    alpha, beta = (np.exp(rng.uniform(*np.log(ends), devices)) for ends in ((0.005, 2), (0.05, 200)))
+    alpha, beta = (low * (high / low) ** rng.random(devices) for low, high in ((0.005, 2), (0.05, 200)))
     vector, compressor = torch.from_numpy(rng.standard_normal(entries, dtype=np.float32)), TopK(delta=RATE)
     plans = [seconds_of(lambda: plan(alpha, beta, 1.5, solver="exact")) for _ in range(effort.repetitions)]
     selections = [seconds_of(lambda: compressor.compress(vector)) for _ in range(effort.repetitions)]

@@ -29,7 +29,8 @@ def over_tasks(studies: Mapping[str, Study]) -> pd.DataFrame:
     DataFrame
         ``labels``, ``quantity``, ``paper``, a column for each data set, and ``all`` of them.
     """
-    rows = []
+    rows: list[dict[str, str | None]] = []
+    row: dict[str, str | None]
     for partition, words in LABELS.items():
         for what, kind in _KINDS.items():
             saved = {name: reductions(study, partition, what) for name, study in studies.items()}

@@ -159,7 +159,8 @@ def paint(canvas: Array, pose: Pose, figure: Array, light: Array) -> None:
 
     cosine, sine = _direction(between(-1, 1, grain))
     cycles = between(0.5, 2.5, frequency)
-    right, down = np.repeat(cycles * cosine, counts), np.repeat(cycles * sine, counts)
+    right: Array = np.repeat(cycles * cosine, counts)
+    down: Array = np.repeat(cycles * sine, counts)
     pattern = _wave(right * u + down * v)
     crossing = _wave(right * v - down * u)
     crossing -= np.float32(1)
