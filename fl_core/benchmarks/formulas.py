@@ -23,9 +23,9 @@ DEVICES, ENTRIES, RATE = 100_000, 11_000_000, 0.01
 )
 def formulas(effort: Effort) -> Outcome:
     """Measure formulas."""
-    rng, devices, entries = np.random.default_rng(0), effort.pick(DEVICES, 1000), effort.pick(ENTRIES, 100_000)
-    alpha, beta = (low * (high / low) ** rng.random(devices) for low, high in ((0.005, 2), (0.05, 200)))
-    vector, compressor = torch.from_numpy(rng.standard_normal(entries, dtype=np.float32)), TopK(delta=RATE)
+    rng = np.random.default_rng(0)
+    alpha, beta = (low * (high / low) ** rng.random(DEVICES) for low, high in ((0.005, 2), (0.05, 200)))
+    vector, compressor = torch.from_numpy(rng.standard_normal(ENTRIES, dtype=np.float32)), TopK(delta=RATE)
     plans = [seconds_of(lambda: plan(alpha, beta, 1.5, solver="exact")) for _ in range(effort.repetitions)]
     selections = [seconds_of(lambda: compressor.compress(vector)) for _ in range(effort.repetitions)]
-    return Outcome([Row("exact plan", "s", plans, devices), Row("top-k", "s", selections, entries)])
+    return Outcome([Row("exact plan", "s", plans, DEVICES), Row("top-k", "s", selections, ENTRIES)])
