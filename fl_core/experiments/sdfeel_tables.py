@@ -100,11 +100,12 @@ def paper_setting(
     return pd.DataFrame(rows, columns=["setting", "the paper", f"here, profile {profile}"])
 
 
-def differences(first: Study, second: Study, **overrides: object) -> pd.DataFrame:
+def differences(first: Study, second: Study) -> pd.DataFrame:
     """Return the rows of :func:`paper_setting` in which two studies differ, with a column for each."""
-    one, other = (paper_setting(s.profile, s.dataset, s.seeds or None, **overrides) for s in (first, second))
-    found = one.iloc[:, :2].assign(**{first.dataset: one.iloc[:, 2], second.dataset: other.iloc[:, 2]})
-    return found[found.iloc[:, 2] != found.iloc[:, 3]].reset_index(drop=True)
+    one, other = (paper_setting(s.profile, s.dataset, s.seeds or None, **s.options) for s in (first, second))
+    here, there = one.iloc[:, 2], other.iloc[:, 2]
+    found = one.iloc[:, :2].assign(**{first.dataset: here, second.dataset: there})
+    return found[here != there].reset_index(drop=True)
 
 
 def _p(quantity: str) -> str:
