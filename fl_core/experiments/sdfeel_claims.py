@@ -7,10 +7,10 @@ off measurements, for both methods in the same way; a loss that is not reached c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
-from fl_core.experiments.claims import Check, Claim, Comparison, register
+from fl_core.experiments.claims import Check, Comparison, add_claim
 from fl_core.experiments.sdfeel_clock import run_clock
 from fl_core.experiments.sdfeel_curves import Run, gaps, horizon, runs, time_to, value_at, value_near
 from fl_core.experiments.sdfeel_grid import ASYNC, SYNC
@@ -173,16 +173,7 @@ def _plus(values: Values, constant: float) -> Values:
     return {seed: value + constant for seed, value in values.items()}
 
 
-def _add(
-    number: str,
-    source: str,
-    statement: str,
-    test: str,
-    judge: Callable[[Study], Sequence[Comparison | Check]],
-    exact: bool = False,
-) -> None:
-    register(Claim(f"SDFEEL-{number}", statement, source, test, judge, exact=exact))
-
+_add = partial(add_claim, "SDFEEL")
 
 _add("C01", "Fig. 2a", "For each H the asynchronous algorithm converges faster in training loss.",
      "time to the loss that Sync. has at 25 % and at 50 % of the horizon: Async. < Sync., each H",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fl_core.algorithms import AsyncSDFeel
-from fl_core.datasets import load_dataset
+from fl_core.datasets.registry import actual, kind_of, sizes
 from fl_core.experiments.profiles import CLUSTERS
 from fl_core.experiments.sdfeel_clock import RESNET18
 from fl_core.experiments.sdfeel_grid import (
@@ -58,7 +58,7 @@ def paper_setting(
     profile: str, dataset: str = "fashion-mnist", seeds: Sequence[int] | None = None, **overrides: object
 ) -> pd.DataFrame:
     """Return the paper's setting beside ours, one row per quantity; what the paper does not say is marked."""
-    chosen, scale, data = Options.of(**overrides), CLUSTERS[profile], load_dataset(dataset)
+    chosen, scale = Options.of(**overrides), CLUSTERS[profile]
     entries = figure2(profile, dataset, seeds, **overrides)
     spec = entries[0].spec
     algorithm, clusters, measured = spec.algorithm, spec.world.clusters, spec.evaluation
@@ -71,7 +71,7 @@ def paper_setting(
     gaps = ", ".join(f"{gap:g}" for gap in chosen.gaps)
     shorter = "the paper's" if part == 1 else f"{part:g} times the paper's"
     rows = [
-        ("data", "CIFAR-10", f"{data.name} ({data.kind})"),
+        ("data", "CIFAR-10", f"{actual(dataset)} ({kind_of(dataset)})"),
         ("network", f"ResNet-18, {RESNET18:,} parameters",
          f"{spec.model}, {parameters_of(spec.model, dataset):,} parameters"),
         ("devices; clusters; graph", f"{_p('num_clients')}; {_p('num_clusters')}; {_p('topology')}",
@@ -92,12 +92,20 @@ def paper_setting(
         ("horizon", "not stated", f"{horizon:,.0f} s, {rounds:g} synchronous rounds at H = 10"),
         ("long runs", "–", f"linear model, H = {LONG_GAP:g}, {long_rounds:g} synchronous rounds"),
         ("measured", "not stated", f"{scale.points} times; on {measured.train_samples:,} training images and "
-         f"{measured.test_samples or len(data.test):,} test images"),
+         f"{measured.test_samples or sizes(dataset)[1]:,} test images"),
         ("repetitions", "not stated", f"{len({entry.labels['seed'] for entry in entries})}"),
     ]  # fmt: skip
     if chosen.lr is None and part != 1:
         rows[6] = (*rows[6][:2], f"{BATCH}; {PAPER_LR:g}/{part:g} = {spec.training.lr:g}, constant")
     return pd.DataFrame(rows, columns=["setting", "the paper", f"here, profile {profile}"])
+
+
+def differences(first: Study, second: Study) -> pd.DataFrame:
+    """Return the rows of :func:`paper_setting` in which two studies differ, with a column for each."""
+    one, other = (paper_setting(s.profile, s.dataset, s.seeds or None, **s.options) for s in (first, second))
+    here, there = one.iloc[:, 2], other.iloc[:, 2]
+    found = one.iloc[:, :2].assign(**{first.dataset: here, second.dataset: there})
+    return found[here != there].reset_index(drop=True)
 
 
 def _p(quantity: str) -> str:

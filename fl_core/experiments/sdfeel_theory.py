@@ -5,16 +5,15 @@ Settings are the specification's: D1, D5, D9 and D10, claims C07 and C09 to C15.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fl_core.experiments.claims import Check, Claim, Comparison, register
+from fl_core.experiments.claims import Check, add_claim
 from fl_core.experiments.sdfeel_clock import paper_clock
 from fl_core.experiments.sdfeel_grid import ASYNC, ROUND_SECONDS, SYNC
 from fl_core.experiments.study import Study
@@ -275,11 +274,7 @@ def consensus_is_cheap(study: Study) -> list[Check]:
     return found
 
 
-def _add(
-    number: str, source: str, statement: str, test: str, judge: Callable[[Study], Sequence[Comparison | Check]]
-) -> None:
-    register(Claim(f"SDFEEL-{number}", statement, source, test, judge, exact=True, computed=True))
-
+_add = partial(add_claim, "SDFEEL", exact=True, computed=True)
 
 _add("C07", "Figure 1, section III", "Fast devices idle in synchronous training, and are fully used in asynchronous.",
      "part of the time in which devices compute, seed 0: 0.4114, 0.2859, 0.1634 and 0.9869, 0.9892, 0.9909",

@@ -1,14 +1,50 @@
-"""What one iteration of asynchronous SD-FEEL changes: Lemma 2 as printed and as it follows, and clients' local drift.
+"""What one iteration of SD-FEEL changes: the mean model, Lemma 2 as printed and as it follows, clients' local drift.
 
-Source: Sun et al. (IEEE ICC 2022), Eq. 12; E-n and D-n are those of this project's specification. Symbols as in
-:mod:`fl_core.formulas.sdfeel_theory`, whose bound adds these changes up.
+Source: Sun et al. (IEEE ICC 2022), Eqs. 11 and 12; E-n and D-n are those of this project's specification. Symbols as
+in :mod:`fl_core.formulas.sdfeel_theory`, whose bound adds these changes up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fl_core.formulas.checks import require
+
+
+def round_step(
+    lr: Any, cluster_weight: Sequence[Any], effective_steps: Sequence[Any], gradients: Sequence[Any]
+) -> Any:
+    """Return y-bar_{k+1} - y-bar_k of Eq. 11, by which a *synchronous* round moves the data-weighted mean (E-07).
+
+    Parameters
+    ----------
+    lr : float
+        eta.
+    cluster_weight, effective_steps : sequence of float
+        m-tilde_d and tau-bar_d of all clusters.
+    gradients : sequence
+        ``[D, p]``, sum_i m-hat_i times the mean gradient along the local steps of client i, of each cluster.
+    """
+    terms = zip(cluster_weight, effective_steps, gradients, strict=True)
+    return -lr * sum(weight * steps * gradient for weight, steps, gradient in terms)
+
+
+def event_step(lr: Any, num_clusters: int, effective_steps: Any, gradient: Any) -> Any:
+    """Return by how much an *asynchronous* event moves the uniform mean: -eta / D tau-bar_d g-hat^(d) (D3).
+
+    Only the trigger's gradient is in it, taken along steps from the model that its clients were sent (E-07).
+
+    Parameters
+    ----------
+    lr : float
+        eta.
+    num_clusters : int
+        D.
+    effective_steps, gradient : float, ndarray or Tensor
+        tau-bar_d and g-hat^(d) ``[p]`` of the trigger.
+    """
+    return -lr * effective_steps / num_clusters * gradient
 
 
 def printed_lemma2_bound(

@@ -13,6 +13,7 @@ of P_s ... P_{k-1} from exact averaging.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -49,11 +50,10 @@ def mixing_errors(matrices: ArrayLike, limit: ArrayLike | None = None) -> NDArra
     count, servers = len(matrices) + 1, matrices.shape[-1]
     v = np.full(servers, 1 / servers) if limit is None else np.asarray(limit, dtype=float)
     average, rho = np.outer(v, np.ones(servers)), np.zeros((count, count))
-    for s in range(count - 1):
-        product = np.eye(servers)
-        for k in range(s + 1, count):
-            product = product @ matrices[k - 1]
-            rho[s, k] = np.linalg.norm(product - average, 2)
+    products = np.tile(np.eye(servers), (count, 1, 1))
+    for k in range(1, count):
+        products[:k] = products[:k] @ matrices[k - 1]
+        rho[:k, k] = np.linalg.norm(products[:k] - average, 2, axis=(1, 2))
     return rho
 
 
@@ -84,10 +84,8 @@ def window_contraction(matrices: ArrayLike, window: int) -> float:
     """
     matrices = np.asarray(matrices, dtype=float)
     average = np.full(matrices.shape[1:], 1 / matrices.shape[-1])
-    return max(
-        float(np.linalg.norm(np.linalg.multi_dot([*matrices[s : s + window], np.eye(len(average))]) - average, 2))
-        for s in range(len(matrices) - window + 1)
-    )
+    products = (reduce(np.matmul, matrices[s : s + window]) for s in range(len(matrices) - window + 1))
+    return max(float(np.linalg.norm(product - average, 2)) for product in products)
 
 
 def window_sum_bound(window: int, contraction: float) -> float:

@@ -14,10 +14,11 @@ import torch
 from pydantic import ValidationError
 
 from fl_core.algorithms import Algorithm, AsyncSDFeel, FedAvg, HierarchicalFedAvg, SyncSDFeel
+from fl_core.algorithms.edge_consensus import gossip_consensus
 from fl_core.algorithms.edge_updates import aggregated
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
-from fl_core.formulas.sdfeel_graphs import consensus_phase, synchronous_mixing_matrix, zeta
+from fl_core.formulas.sdfeel_graphs import synchronous_mixing_matrix, zeta
 from fl_core.formulas.sdfeel_system import cluster_event_clock, staleness_bound, synchronous_round_seconds
 from fl_core.formulas.sdfeel_theory import surrogate_weights
 from fl_core.formulas.sdfeel_toys import surrogate_minimiser
@@ -284,11 +285,25 @@ def test_gossip_repeated_comes_as_near_to_the_mean_as_the_second_eigenvalue_says
 
 def test_the_consensus_phase_delivers_the_model_that_is_measured():
     run = simulate(AsyncSDFeel(min_batches=2), updates=30)
-    m = np.array([40, 40, 50, 20]) / 150
-    matrix = synchronous_mixing_matrix([server.neighbours for server in run.servers], m)
-    found = consensus_phase(models(run), matrix, 1e-9)
-    assert found.models == pytest.approx([float(run.history.model)] * 4, abs=1e-9)
+    before = models(run)
+    found = gossip_consensus(run, 1e-9)
+    assert found.models.squeeze() == pytest.approx([float(run.history.model)] * 4, abs=1e-9)
     assert found.rounds >= 20
+    assert found.seconds == found.rounds * 0.25
+    assert (models(run) == before).all()
+    sooner = gossip_consensus(run, 1e-3, relative=True)
+    assert np.ptp(sooner.models) <= 1e-3 * np.ptp(before)
+    assert sooner.rounds < found.rounds
+    with pytest.raises(ValueError, match="tolerance must be > 0"):
+        gossip_consensus(run, 0)
+
+
+def test_consensus_with_a_symmetric_matrix_forgets_how_much_data_clusters_have():
+    """E-06."""
+    run = simulate(AsyncSDFeel(min_batches=2), updates=30)
+    found = gossip_consensus(run, 1e-9, mixing="uniform").models
+    assert found.squeeze() == pytest.approx([models(run).mean()] * 4, abs=1e-9)
+    assert abs(models(run).mean() - float(run.history.model)) > 1e-3
 
 
 def test_statistics_are_averaged_as_they_are():

@@ -18,7 +18,7 @@ from fl_core.experiments.sdfeel_clock import latency_table, paper_clock, run_clo
 from fl_core.experiments.sdfeel_curves import gaps, runs, time_to, value_at, value_near
 from fl_core.experiments.sdfeel_grid import ASYNC, CLOUD, SETUPS, SYNC, Setup, parameters_of
 from fl_core.experiments.sdfeel_printed import number, printed
-from fl_core.experiments.sdfeel_tables import paper_setting
+from fl_core.experiments.sdfeel_tables import differences, paper_setting
 from fl_core.experiments.sdfeel_theory import bound, inconsistency
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
@@ -77,6 +77,25 @@ def test_the_setting_at_profile_paper_is_the_papers() -> None:
     assert here["batch; rate"] == "10; 0.001, constant"
     laptop = paper_setting("laptop")["here, profile laptop"]
     assert "10; 0.001/0.1 = 0.01, constant" in set(laptop)
+
+
+def test_two_settings_differ_where_the_larger_network_makes_runs_shorter() -> None:
+    first, second = (
+        make_study(find_artifact("sdfeel-fig2a"), "laptop", dataset)
+        for dataset in ("fashion-mnist", "cifar10-surrogate")
+    )
+    table = differences(first, second).set_index("setting")
+    assert list(table.columns) == ["the paper", "fashion-mnist", "cifar10-surrogate"]
+    assert set(table.index) == {
+        "data", "network", "batch; rate", "local steps of the slowest device", "upload; server to server",
+        "Sync.: local steps, exchanges", "horizon", "measured",
+    }  # fmt: skip
+    here = table["cifar10-surrogate"]
+    assert here["local steps of the slowest device"] == "3"
+    assert here["batch; rate"] == "10; 0.001/0.03 = 0.0333333, constant"
+    assert here["measured"] == "30 times; on 2,000 training images and 2,000 test images"
+    assert here["data"] == "cifar10-surrogate (surrogate)"
+    assert differences(first, first).empty
 
 
 def test_figure_1_shows_what_the_clock_says() -> None:

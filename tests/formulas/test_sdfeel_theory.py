@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from itertools import islice
 
 import numpy as np
@@ -11,8 +11,14 @@ import sympy as sp
 
 from fl_core.formulas.sdfeel import staleness_aware_mixing_matrix
 from fl_core.formulas.sdfeel_graphs import synchronous_mixing_matrix, zeta
-from fl_core.formulas.sdfeel_lemmas import lemma2_bound, local_drift_bound, printed_lemma2_bound
-from fl_core.formulas.sdfeel_system import cluster_event_clock
+from fl_core.formulas.sdfeel_lemmas import (
+    event_step,
+    lemma2_bound,
+    local_drift_bound,
+    printed_lemma2_bound,
+    round_step,
+)
+from fl_core.formulas.sdfeel_system import ClusterEvent, cluster_event_clock, plan_cluster
 from fl_core.formulas.sdfeel_theory import (
     MixingSums,
     conditions,
@@ -27,6 +33,7 @@ from fl_core.formulas.sdfeel_theory import (
     window_contraction,
     window_sum_bound,
 )
+from fl_core.world import GapCompute
 
 close = partial(pytest.approx, rel=1e-10)
 digits = partial(pytest.approx, rel=1e-11)
@@ -78,6 +85,17 @@ def asynchronous(events: int, periods=(1.0, 1.3, 2.1, 2.6, 3.3, 4.0)) -> tuple[n
     return np.array([staleness_aware_mixing_matrix(RING, e.cluster, e.staleness) for e in clock]), clock
 
 
+def papers_events(gap: float, count: int) -> list[ClusterEvent]:
+    """The first events in the paper's setting, with the specification's draw of speeds."""
+    seconds = GapCompute(ratio=gap, seconds_per_step=55.67).draw(30, np.random.default_rng(0))
+    periods = [plan_cluster(seconds[5 * d : 5 * d + 5], 71.5133568, 35.7566784).iteration_seconds for d in range(6)]
+    return list(islice(cluster_event_clock(periods), count))
+
+
+def papers_matrices(clock: list[ClusterEvent], **variant) -> np.ndarray:
+    return np.array([staleness_aware_mixing_matrix(RING, e.cluster, e.staleness, **variant) for e in clock])
+
+
 def test_the_second_eigenvalue_of_an_asynchronous_matrix_is_one() -> None:
     """E-14: so the printed bound on the sums says nothing."""
     late = (4, 0, 2, 7, 1, 5)
@@ -100,6 +118,39 @@ def test_windows_contract_and_bound_the_sums() -> None:
     assert (rho <= contraction ** np.maximum(lag // window, 0) + 1e-12)[lag > 0].all()
 
 
+@pytest.mark.parametrize(
+    ("gap", "window", "contraction", "bound", "gap_sum", "fresh_sum"),
+    [(5, 13, 0.3767, 20.9, 9.6, 16.5), (10, 17, 0.3077, 24.6, 12.1, 19.8), (30, 40, 0.1223, 45.6, 16.6, 32.1)],
+)
+def test_mixing_in_the_papers_setting(gap, window, contraction, bound, gap_sum, fresh_sum) -> None:
+    """D5 on 400 events, and A-02: a trigger that counts its own staleness makes servers agree faster."""
+    clock = papers_events(gap, 400)
+    assert max(max(event.staleness) for event in clock) + 1 == window
+    found = window_contraction(papers_matrices(clock), window)
+    assert found == pytest.approx(contraction, abs=5e-5)
+    assert window_sum_bound(window, found) == pytest.approx(bound, abs=0.05)
+    sums = {}
+    for own in ("gap", "fresh"):
+        product, sums[own] = np.eye(6), 0.0
+        for matrix in papers_matrices(clock, self_staleness=own)[::-1]:  # rho_{s,399} for s = 399, 398, ...
+            product = matrix @ product
+            sums[own] += np.linalg.norm(product - 1 / 6, 2)
+    assert sums == {"gap": pytest.approx(gap_sum, abs=0.06), "fresh": pytest.approx(fresh_sum, abs=0.06)}
+    assert sums["gap"] < window_sum_bound(window, found)
+
+
+@pytest.mark.parametrize(("gap", "least", "most"), [(5, 0, 1e-6), (10, 36, 205), (30, 4e15, 8e16)])
+def test_printed_mixing_lets_a_constant_vanish_or_grow(gap, least, most) -> None:
+    """E-01 in the paper's setting: models that are all 1 and only mix, after 300 events."""
+    made = (papers_matrices(papers_events(gap, 300), rule=rule) for rule in ("printed", "derived"))
+    printed, derived = (reduce(np.matmul, matrices, np.ones(6)) for matrices in made)
+    assert derived == pytest.approx(1, abs=1e-12)
+    if gap == 5:
+        assert least < printed.min() < printed.max() < most
+    else:
+        assert (printed.min(), printed.max()) == (pytest.approx(least, rel=0.12), pytest.approx(most, rel=0.06))
+
+
 def test_o11_weights_of_what_is_minimised() -> None:
     steps, periods = (150, 220, 120, 300), (6000, 9000, 5700, 14000)
     plain = [0.271958922161, 0.265915390558, 0.229018039715, 0.233107647567]
@@ -108,7 +159,23 @@ def test_o11_weights_of_what_is_minimised() -> None:
     assert surrogate_weights(steps, periods, (0.1, 0.2, 0.3, 0.4)) == digits(weighted)
 
 
-# Lemma 2
+# One iteration: Eq. 11 and Lemma 2
+
+
+def test_the_printed_evolution_of_the_mean_is_that_of_synchronous_rounds() -> None:
+    """E-07: in a round all clusters move the data-weighted mean; in an event the trigger alone, the uniform one."""
+    rng = np.random.default_rng(5)
+    m, taus = np.array([0.10, 0.12, 0.15, 0.18, 0.20, 0.25]), rng.uniform(1, 9, 6)
+    models, gradients = rng.normal(size=(2, 6, 3))
+    matrix = synchronous_mixing_matrix(RING, m)
+    after = matrix.T @ (models - 0.1 * taus[:, None] * gradients)
+    assert m @ after - m @ models == pytest.approx(round_step(0.1, m, taus, gradients), abs=1e-15)
+    alone = models.copy()
+    alone[2] -= 0.1 * taus[2] * gradients[2]
+    after = staleness_aware_mixing_matrix(RING, 2, (4, 0, 2, 7, 1, 5)).T @ alone
+    moved = event_step(0.1, 6, taus[2], gradients[2])
+    assert after.mean(0) - models.mean(0) == pytest.approx(moved, abs=1e-15)
+    assert m @ after - m @ models != pytest.approx(m[2] * 6 * moved, abs=1e-3)  # E-05: nor the weighted mean's share
 
 
 def example(y: float, lr: float) -> tuple[dict, dict]:
@@ -234,6 +301,72 @@ def test_the_printed_b_and_c_have_the_wrong_power_of_the_step_count() -> None:
 
             terms.append(sp.simplify(b(lr / c, c * tau) / b(lr, tau)))
         assert terms == [c**exponent for exponent in exponents], variant
+
+
+def test_the_error_of_the_gradients_has_three_sources() -> None:
+    """Eq. 14 with one delay for each cluster (E-21), on random log-cosh problems."""
+    worst = 0.0
+    for seed in range(500):
+        rng = np.random.default_rng(seed)
+        m, shares = rng.dirichlet(np.ones(6)), rng.dirichlet(np.ones(5), size=6)
+        scale, centre = rng.uniform(0.2, 1, (6, 5)), rng.normal(size=(6, 5))  # F'' <= scale, so L = 1
+        steps, lr, now = rng.integers(1, 9, (6, 5)), rng.uniform(0.01, 0.1), rng.normal()
+        delayed = now + rng.normal(size=6) * rng.uniform(0, 1)  # the mean when each cluster's clients were sent ...
+        sent = delayed + rng.normal(size=6) * rng.uniform(0, 1)  # ... their model
+        w = np.repeat(sent[:, None], 5, axis=1)
+        gradient, drift = np.zeros((6, 5)), np.zeros((6, 5))
+        for step in range(steps.max()):
+            active = (step < steps) / steps
+            slope = scale * np.tanh(w - centre)
+            gradient, drift = gradient + active * slope, drift + active * (w - sent[:, None]) ** 2
+            w = w - lr * slope
+        weights = m[:, None] * shares
+        error = (weights * (scale * np.tanh(now - centre) - gradient)).sum() ** 2
+        parts = m @ (now - delayed) ** 2, m @ (delayed - sent) ** 2, (weights * drift).sum()
+        worst = max(worst, error / np.dot((2, 4, 4), parts))
+    assert 0.1 < worst < 1
+
+
+def test_the_printed_b_is_exceeded_where_clusters_pull_in_different_directions() -> None:
+    """E-13: a ring of 24 clusters, 2,000 local steps; the printed factor would let many short steps cost nothing.
+
+    The steps are so short that they follow the gradient flow to 1e-6, which one Runge-Kutta step of a round computes.
+    """
+    servers, steps, span, rounds = 24, 2000, 0.005, 1500
+    slope = -np.cos(2 * np.pi * np.arange(servers) / servers)
+    curved = (slope < 0).astype(float)
+
+    def descent(w):
+        return -(slope + curved * np.tanh(w))
+
+    def euler(w):
+        for _ in range(steps):
+            w = w + span / steps * descent(w)
+        return w
+
+    ring = [((d - 1) % servers, (d + 1) % servers) for d in range(servers)]
+    matrix = synchronous_mixing_matrix(ring, kind="laplacian")
+    models, errors, means = np.zeros(servers), [], []
+    for k in range(rounds):
+        k1 = descent(models)
+        k2 = descent(models + span / 2 * k1)
+        k3 = descent(models + span / 2 * k2)
+        ends = models + span / 6 * (k1 + 2 * k2 + 2 * k3 + descent(models + span * k3))
+        if k == 100:
+            assert euler(models) == pytest.approx(ends, abs=2e-6 * span)
+        delayed = (models - ends).mean() / span
+        errors.append((-descent(models.mean()).mean() - delayed) ** 2)
+        means.append(delayed**2)
+        models = ends @ matrix
+    assert np.mean(errors) == pytest.approx(1.97127e-3, rel=1e-4)
+    sums = mixing_error_sums(constant_mixing_errors(zeta(matrix), rounds))
+    right = {}
+    for variant in ("printed", "derived"):
+        found = constants(span / steps, 1, steps, 1, 0, sums, rounds, variant=variant)
+        right[variant] = found.B * 1.5**2 + found.C * max(means)
+    assert right["printed"] == pytest.approx(1.71286e-3, rel=2e-4)
+    assert right["derived"] == pytest.approx(0.728, rel=1e-3)
+    assert right["printed"] < np.mean(errors) < right["derived"]
 
 
 # Theorem 1
