@@ -74,7 +74,9 @@ def fastest(study: Study, snapshot: str) -> list[Comparison]:
         times = _times(study, cell, ("WKAFL", *others))
         if times:
             ours, *theirs = times.values()
-            leads.append((cell, {s: ours[s] / min(t[s] for t in theirs) for s in _shared(times.values())}))
+            best = {seed: min(each[seed] for each in theirs) for seed in _shared(times.values())}
+            # NaN, undecided: with a worst method no better than guessing, the initial model can be at the target
+            leads.append((cell, {seed: ours[seed] / best[seed] if best[seed] else float("nan") for seed in best}))
     for cell, lead in leads[:-1]:
         top, most = leads[-1]
         found.append(Comparison(f"lead at {name_of(top)} against {name_of(cell)}", most, lead))

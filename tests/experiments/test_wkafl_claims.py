@@ -86,6 +86,17 @@ def test_an_advantage_in_time_that_does_not_grow_with_staleness_is_not_reproduce
     assert found["P/K = 100, 1 label, versions, WKAFL against TWAFL"] == "reproduced"
 
 
+def test_an_advantage_in_time_over_a_method_that_begins_at_the_target_is_undecided():
+    study = study_of(comparison, snapshots=["copy"])
+    for entry in study.entries:
+        if entry.labels["method"] == "SASGD" and entry.labels["level"] == 300:  # never better than guessing
+            evaluations = study.results[entry.key].history.evaluations
+            evaluations["test_accuracy"] = [0.1] * len(evaluations["version"])
+    leads = [part for part in judge(["WKAFL-C09"], study)[0].parts if part.name.startswith("lead")]
+    assert [part.verdict for part in leads] == ["inconclusive"] * 2
+    assert all(part.words()[:2] == ("–", "–") for part in leads)
+
+
 def test_the_ablations_claims():
     study = study_of(ablations, dataset="emnist-byclass-surrogate", snapshots=["copy", "aliased"])
     assert set(verdicts(study, ["WKAFL-C03", "WKAFL-C04", "WKAFL-C05", "WKAFL-C05-aliased"]).values()) == {
