@@ -193,7 +193,7 @@ def data_calibrate(
 ) -> None:
     """Train the papers' reference networks on surrogates, and compare with what is known for the real data.
 
-    Runs that are stored are not repeated. ResNet-20 on Tiny ImageNet takes about four hours on one core; all others
+    Runs that are stored are not repeated. ResNet-20 on Tiny ImageNet takes nearly two hours on one core; all others
     together take less on one.
     """
     from fl_core.cli.data import calibrate

@@ -32,7 +32,7 @@ EVALUATION_COST = 1 / 3
 """Of an image that is only classified, relative to one that is trained on (forward pass of three passes)."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Parameters of glibc's mallopt: freed memory that is given back at once, and blocks that always are."""
+"""Parameters of glibc's mallopt, in bytes: free memory at the end of the heap, and single blocks, that go back."""
 
 
 @dataclass(frozen=True)
@@ -252,8 +252,8 @@ def _begin_worker() -> None:
 def _keep_freed_memory() -> None:
     """Have the C library keep what is freed for the next tensor (glibc; elsewhere nothing happens).
 
-    It would give large blocks back at once, and the system clears each page that it lends again: a tenth to a half of
-    a run's time, the more the larger its models.
+    It would give large blocks back to the system, which clears each page that it lends again: up to two fifths of a
+    run's time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -96,7 +96,7 @@ SETUPS = {
     "celeba": Setup(
         "celeba_cnn", "celeba_cnn", 4, _parameters(0.0001, 0.05, 500, 5, 20),
         {"TWAFL": 0.0001, "SASGD": 0.00001, "GSGM": 1e-7}, 0.9, 5000, 0.2, ((2000, 15),), (2000, 15), 1,
-        2_000,  # with a quarter of its ten filters the network does not leave guessing, whatever trains it
+        2_000,  # with a quarter of its ten filters no method left guessing in 1,000 updates
     ),
 }  # fmt: skip
 """By data set, real or surrogate; Fashion-MNIST takes the place of EMNIST MNIST (E30)."""
