@@ -108,17 +108,18 @@ def test_a_data_set_without_reference_is_refused_by_name():
         calibration(EMPTY, ["cifar"])
 
 
-def test_all_calibration_runs_but_the_one_of_hours_are_published_and_belong_to_the_present_surrogates():
+def test_all_calibration_runs_are_published_and_belong_to_the_present_surrogates():
     published = data_folder() / "results"
     study = calibration(Store(published, published))
-    missing = {(e.labels["dataset"], e.labels["network"]) for e in study.entries if e.key not in study.results}
-    assert missing <= {("tiny-imagenet", "resnet20")}
+    assert [entry.labels for entry in study.entries if entry.key not in study.results] == []
 
 
-def test_published_networks_end_within_three_points_of_what_is_known_and_all_controls_do_worse():
+def test_all_published_networks_but_one_end_within_three_points_of_what_is_known_and_all_controls_do_worse():
     published = data_folder() / "results"
     rows = table(calibration(Store(published, published)))
-    rows = rows[rows["network"] != "resnet20"]
+    hard = rows["network"] == "resnet20"  # on Tiny ImageNet's surrogate, after four passes
+    assert rows[hard]["calibrated"].tolist() == [False]
+    rows = rows[~hard]
     assert rows[~rows["calibrated"].eq(True)]["data set"].tolist() == ["tiny-imagenet"]  # nothing comparable is known
     linear = rows[rows["linear"].notna()]
     assert len(linear) == len(rows) - 1  # reviews have none
