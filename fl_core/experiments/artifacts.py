@@ -109,6 +109,8 @@ class Artifact:
         ``(profile, dataset, seeds, **overrides) -> DataFrame``: the paper's setting beside ours.
     claims : tuple of str
         Ids of the claims that it carries.
+    over_seeds : str
+        What it shows of several seeds, before the word "seeds".
     """
 
     id: str
@@ -121,6 +123,7 @@ class Artifact:
     make_grid: Callable[..., list[Entry]] = no_runs
     paper_setting: Callable[..., pd.DataFrame] | None = None
     claims: tuple[str, ...] = ()
+    over_seeds: str = "mean and standard deviation over"
 
     def grid(
         self,
@@ -160,7 +163,7 @@ class Artifact:
         if not study.entries:
             return f"{self.reference}, {self.title}. Computed from formulas, no runs. Made by `{self.command()}`."
         seeds = study.seeds
-        runs = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean and standard deviation over seeds {listed(seeds)}"
+        runs = f"seed {seeds[0]}" if len(seeds) == 1 else f"{self.over_seeds} seeds {listed(seeds)}"
         return (
             f"{self.reference}, {self.title}. {study.dataset} ({study.data_kind} data), profile {study.profile}, "
             f"{runs}. Made by `{study.command(self.notebook)}`."

@@ -53,6 +53,10 @@ TABLES: dict[int, tuple[str, ...]] = {
 }
 
 
+_SPREAD = {"fig7": "mean over", "traffic": "mean over", "x1": "all uploads of"}
+"""What artifacts show of several seeds; other tables have intervals, other figures standard deviations."""
+
+
 def part(
     names: Sequence[str], profile: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any
 ) -> list[Entry]:
@@ -73,6 +77,7 @@ def _add(
 ) -> None:
     """Register an artifact; one without a grid needs no runs."""
     runs: dict[str, Any] = {} if make_grid is None else {"make_grid": make_grid, "paper_setting": paper_setting}
+    kind = "95 % t-interval" if isinstance(view, Columns) else "standard deviation"
     register(
         Artifact(
             id=f"fedasmu-{name}",
@@ -83,6 +88,7 @@ def _add(
             reduce=reduce,
             view=view,
             claims=tuple(f"FEDASMU-C{number:02d}" for number in claims),
+            over_seeds=_SPREAD.get(name, f"mean and {kind} over"),
             **runs,
         )
     )

@@ -127,5 +127,6 @@ for _number, (_title, _grid, _reduce, _shown, _tested) in enumerate(_RUNS, start
             view=_shown,
             paper_setting=tables.paper_setting,
             claims=_claims(*_tested),
+            over_seeds="each run of" if _reduce is curves.by_seed else "mean and standard deviation over",
         )
     )

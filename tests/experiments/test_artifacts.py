@@ -219,6 +219,24 @@ def test_every_figure_is_drawn_with_a_true_caption(tiny: tuple[Study, Store]) ->
             assert part in caption
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fedasync-fig2", "mean and standard deviation over"),
+        ("fedasmu-fig2", "mean and standard deviation over"),
+        ("fedasmu-tab2", "mean and 95 % t-interval over"),
+        ("fedasmu-fig7", "mean over"),
+        ("fedasmu-x1", "all uploads of"),
+        ("fedluck-savings", "mean and 95 % bootstrap interval over"),
+        ("sdfeel-x12", "each run of"),
+        ("wkafl-x2", "verdicts by 95 % intervals over"),
+    ],
+)
+def test_a_caption_says_what_of_several_seeds_is_shown(name: str, words: str) -> None:
+    artifact = find_artifact(name)
+    assert f"{words} seeds 0 and 1" in artifact.caption(make_study(artifact, "smoke", seeds=[0, 1]))
+
+
 def test_figures_of_final_values_show_the_ends_of_runs(tiny: tuple[Study, Store]) -> None:
     study, _ = tiny
     frame = find_artifact("fedasync-fig8").reduce(study)
