@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fl_core.experiments.fedasmu_columns import COLUMNS
 from fl_core.experiments.fedasmu_grid import CONDITION_TARGET, CONDITIONS
+from fl_core.experiments.fedasmu_scales import SCALES
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 
@@ -50,6 +51,12 @@ def time_to(result: Result, target: float) -> float:
     return float(seconds[at[0]]) if len(at) else inf
 
 
+def target_of(profile: str, column: str) -> float:
+    """Return the accuracy whose time a column gives in a profile; Figure 7 has one of its own."""
+    own = COLUMNS[column]
+    return own.target if SCALES[profile].whole or own.small_target is None else own.small_target
+
+
 def accuracy_curves(study: Study, methods: Sequence[str]) -> pd.DataFrame:
     """Return mean and standard deviation over seeds of each method's accuracy, up to the end of its shortest run.
 
@@ -69,7 +76,7 @@ def accuracy_curves(study: Study, methods: Sequence[str]) -> pd.DataFrame:
         told = {
             "column": column,
             "title": f"{chosen.model}, {chosen.data} ({kind})",
-            "target": chosen.target,
+            "target": target_of(study.profile, column),
             "missing": ", ".join(method for method, pairs in found.items() if not pairs),
         }
         rows += [pd.DataFrame([told | {"method": None}])] * (not runs)

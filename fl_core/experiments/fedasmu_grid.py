@@ -235,6 +235,7 @@ class Maker:
         most = min(self.scale.samples or samples, samples, samples if self.scale.whole else column.most_samples)
         every = max(1, 10 // per_version)
         whole = self.scale.whole
+        lr = chosen.lr or (column.lr if whole else column.small_lr or column.lr)
         spec = RunSpec(
             dataset=column.dataset if chosen.columns else self.dataset,
             partition=Dirichlet(
@@ -249,7 +250,7 @@ class Maker:
             world=self.world(name, devices, varied, value),
             algorithm=algorithm,
             training=LocalTraining(
-                lr=chosen.lr or (column.lr if whole else column.small_lr or column.lr),
+                lr=lr * value if varied == "step_factor" else lr,
                 lr_decay=LR_DECAY ** (every * per_version / 10),
                 lr_decay_versions=every,
                 batch_size=BATCH,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fl_core.experiments.fedasmu_columns import COLUMNS
-from fl_core.experiments.fedasmu_curves import final_accuracy, readings, time_to
+from fl_core.experiments.fedasmu_curves import final_accuracy, readings, target_of, time_to
 from fl_core.experiments.study import Study
 
 Values = dict[int, float]
@@ -25,11 +25,6 @@ class Setting(NamedTuple):
     column: str
     varied: str | None = None
     value: Any = None
-
-    @property
-    def target(self) -> float:
-        """The accuracy whose time the column gives; Figure 7 has one of its own."""
-        return COLUMNS[self.column].target
 
     def __str__(self) -> str:
         own = COLUMNS[self.column]
@@ -61,7 +56,7 @@ def reached(study: Study, method: str, at: Setting, target: float | None = None)
     """Return when `method` gets to a target accuracy (A19), by seed; without one given, to the column's."""
     found = {}
     for entry, result in study.select(method=method, **at._asdict()):
-        seconds = time_to(result, at.target if target is None else target)
+        seconds = time_to(result, target_of(study.profile, at.column) if target is None else target)
         end = float(readings(result)[0][-1])
         found[entry.labels["seed"]] = Time(min(seconds, end), bool(np.isfinite(seconds)))
     return found

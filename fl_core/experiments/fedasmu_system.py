@@ -11,6 +11,7 @@ import pandas as pd
 from fl_core.algorithms import FedASMU
 from fl_core.datasets import load_dataset
 from fl_core.experiments.fedasmu_columns import COLUMNS
+from fl_core.experiments.fedasmu_curves import target_of
 from fl_core.experiments.fedasmu_grid import BATCH, IN_FLIGHT, LR_DECAY, Maker, Options
 from fl_core.experiments.fedasmu_methods import BUFFER
 from fl_core.experiments.fedasmu_scales import SCALES
@@ -135,7 +136,7 @@ def column_settings(profile: str) -> pd.DataFrame:
              "side of an image": "–" if whole_side is None else _beside(side or whole_side, whole_side),
              "samples of a device": _beside(round(column.samples * spec.partition.train_fraction), column.samples),
              "uploads": _beside(make.uploads(name), SCALES["paper"].uploads),
-             "η_i": _beside(spec.training.lr, column.lr),
+             "η_i": _beside(spec.training.lr, column.lr), "target": _beside(target_of(profile, name), column.target),
              "initial values": INITIAL[spec.initialisation], "seeds": len(make.seeds)}
         )  # fmt: skip
     return pd.DataFrame(rows)

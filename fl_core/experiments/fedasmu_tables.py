@@ -17,6 +17,7 @@ from torch import nn
 
 from fl_core.experiments.claims import CONFIDENCE
 from fl_core.experiments.fedasmu_columns import COLUMNS
+from fl_core.experiments.fedasmu_curves import target_of
 from fl_core.experiments.fedasmu_grid import comparison
 from fl_core.experiments.fedasmu_measures import (
     Setting,
@@ -68,7 +69,8 @@ def all_columns(studies: Sequence[Study], table: int, quantity: str = "accuracy"
     quantity : str, optional
         ``"accuracy"``, or ``"time"``: as multiples of FedASMU's, as the paper's unit is unknown (A26).
     """
-    data: dict[str, list[str]] = {"method": [*METHODS, "data"]}
+    timed = quantity == "time"
+    data: dict[str, list[str]] = {"method": [*METHODS, *["target"] * timed, "data"]}
     for name, column in COLUMNS.items():
         if column.table != table:
             continue
@@ -76,11 +78,13 @@ def all_columns(studies: Sequence[Study], table: int, quantity: str = "accuracy"
         runs = next((study for study in studies if final(study, "FedASMU", at)), None)
         shown = []
         for method in METHODS:
-            if quantity == "accuracy":
-                paper, here = _accuracy(name, method), interval(final(runs, method, at)) if runs else None
-            else:
+            if timed:
                 paper, here = _printed_ratio(name, method), _ratio(runs, method, at) if runs else None
+            else:
+                paper, here = _accuracy(name, method), interval(final(runs, method, at)) if runs else None
             shown.append(f"{paper} | {here or '–'}")
+        if timed:
+            shown.append(f"{column.target:.2f} | {f'{target_of(runs.profile, name):.2f}' if runs else '–'}")
         kind = (
             "not run" if runs is None else f"{runs.data_kind}, {runs.profile}, {_seeds(final(runs, 'FedASMU', at))}"
         )

@@ -245,6 +245,8 @@ def test_all_columns_are_there_whether_they_were_run_or_not(whole: Study) -> Non
     assert second.loc["data", "VGG, CIFAR-10"] == "not run"
     first = tables.all_columns([whole], 1, "time").set_index("method")
     assert first.loc["FedDyn", "LeNet, CIFAR-10"] == "not reached | –"
+    assert first.loc["target", "CNN, CIFAR-10"] == "0.40 | –"
+    assert tables.all_columns([whole], 2, "time").set_index("method").loc["target", "LeNet, FMNIST"] == "0.70 | 0.70"
     assert len(first.columns) == len(second.columns) == 6
 
 

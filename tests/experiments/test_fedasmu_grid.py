@@ -16,7 +16,7 @@ from fl_core.experiments import fedasmu_columns, fedasmu_grid
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study
 from fl_core.experiments.claims import CLAIMS
 from fl_core.experiments.fedasmu import PANELS
-from fl_core.experiments.fedasmu_columns import COLUMNS, num_parameters
+from fl_core.experiments.fedasmu_columns import COLUMNS, SURROGATE, num_parameters
 from fl_core.experiments.fedasmu_curves import final_accuracy, readings, time_to
 from fl_core.experiments.fedasmu_grid import (
     GRIDS,
@@ -43,7 +43,7 @@ from fl_core.experiments.fedasmu_scales import SCALES
 from fl_core.experiments.fedasmu_system import column_settings, five_devices
 from fl_core.experiments.grid import execute
 from fl_core.experiments.run import Result
-from fl_core.experiments.store import SUFFIX, Store
+from fl_core.experiments.store import SUFFIX, Store, default_store
 from fl_core.experiments.study import Study, load_study
 from fl_core.formulas.fedasmu import matched_lambda
 from fl_core.report.figures import draw
@@ -117,9 +117,9 @@ def test_what_a_profile_changes_of_the_columns_stands_in_their_table() -> None:
     table = column_settings("laptop").set_index("column")
     assert list(table.loc["ResNet, Tiny-ImageNet"]) == [
         "20,556 (paper 282,072)", "16 (paper 64)", "100 (paper 1,000)", "300 (paper 5,000)", "0.1 (paper 0.03)",
-        "PyTorch's", 1,
+        "0.12", "PyTorch's", 1,
     ]  # fmt: skip
-    assert list(table.loc["TextCNN, IMDb", ["side of an image", "samples of a device"]]) == ["–", "100 (paper 250)"]
+    assert list(table.loc["TextCNN, IMDb", ["side of an image", "samples of a device"]]) == ["–", "200 (paper 250)"]
     assert table.loc["LeNet, CIFAR-10", "parameters"] == "62,006"
     assert set(table.index[table["initial values"] == "Glorot's"]) == {
         f"{model}, {data}" for model in ("AlexNet", "VGG") for data in ("CIFAR-10", "CIFAR-100")
@@ -130,6 +130,23 @@ def test_the_published_runs_are_those_of_the_grids() -> None:
     for make in (comparison, others, ablations, heuristics):
         for entry in make("laptop", FMNIST, [0]):
             assert (data_folder() / "results" / f"{entry.spec.resolved().hash}{SUFFIX}").exists(), entry.labels
+
+
+def test_a_smaller_target_is_three_quarters_of_the_way_from_guessing_to_fedavg() -> None:
+    for name, column in COLUMNS.items():
+        dataset = column.dataset if column.dataset == FMNIST else column.dataset + SURROGATE
+        labels = {"method": "FedAvg", "column": name}
+        [spec] = [e.spec for e in comparison("laptop", dataset, [0]) if labels.items() <= e.labels.items()]
+        if not (stored := default_store().get(spec)):
+            assert column.small_target is None
+            continue
+        chance = 1 / column.classes
+        reachable = chance + 0.75 * (final_accuracy(stored) - chance)
+        if column.small_target is None:
+            assert column.target <= reachable + 0.005
+        else:
+            assert abs(column.small_target - reachable) <= 0.005
+            assert column.target > reachable
 
 
 def test_all_methods_get_as_many_uploads_and_measure_as_often() -> None:
@@ -176,7 +193,9 @@ def test_what_a_run_changes_is_what_its_labels_say() -> None:
         changed = VARIANTS[entry.labels["value"]]
         assert {name: getattr(entry.spec.algorithm, name) for name in changed} == changed
     for entry in tuning("laptop", FMNIST, [0]):
-        if entry.labels["varied"]:
+        if entry.labels["varied"] == "step_factor":
+            assert entry.spec.training.lr == pytest.approx(0.03 * entry.labels["value"])
+        elif entry.labels["varied"]:
             assert getattr(entry.spec.algorithm, entry.labels["varied"]) == entry.labels["value"]
     slots = {e.labels["method"]: e.spec.algorithm.slot for e in heuristics("laptop", FMNIST, [0])}
     assert slots == {"FedASMU": "learned", "H1": "first", "H2": "middle", "slot 3": 3, "H3": "last"}
@@ -189,7 +208,7 @@ def test_runs_that_several_figures_need_are_one_run_seed_after_seed() -> None:
     for entry in entries:
         by_key.setdefault(entry.key, set()).add(repr(entry.labels))
     assert all(len(labels) == 1 for labels in by_key.values())
-    assert len(by_key) == 3 * (10 + 3 + 3 + 4 + 8) + 50 + 8 + 11
+    assert len(by_key) == 3 * (10 + 3 + 3 + 4 + 8) + 50 + 8 + 12
     assert [entry.labels["seed"] for entry in comparison("laptop", FMNIST, None)] == [0] * 10 + [1] * 10 + [2] * 10
     assert {entry.labels["seed"] for entry in comparison("laptop", "cifar10", None)} == {0}
 
