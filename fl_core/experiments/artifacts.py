@@ -83,6 +83,10 @@ def no_runs(profile_name: str, dataset: str, seeds: Sequence[int] | None, **over
     return []
 
 
+MEAN_AND_DEVIATION = "mean and standard deviation over"
+"""What most artifacts show of several seeds."""
+
+
 @dataclass(frozen=True)
 class Artifact:
     """One figure or table of a paper.
@@ -123,7 +127,7 @@ class Artifact:
     make_grid: Callable[..., list[Entry]] = no_runs
     paper_setting: Callable[..., pd.DataFrame] | None = None
     claims: tuple[str, ...] = ()
-    over_seeds: str = "mean and standard deviation over"
+    over_seeds: str = MEAN_AND_DEVIATION
 
     def grid(
         self,

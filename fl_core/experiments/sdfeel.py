@@ -15,7 +15,7 @@ from fl_core.experiments import sdfeel_clock as clock
 from fl_core.experiments import sdfeel_curves as curves
 from fl_core.experiments import sdfeel_tables as tables
 from fl_core.experiments import sdfeel_theory as theory
-from fl_core.experiments.artifacts import Artifact, Columns, Curves, Drawing, Panel, register
+from fl_core.experiments.artifacts import MEAN_AND_DEVIATION, Artifact, Columns, Curves, Drawing, Panel, register
 from fl_core.experiments.sdfeel_grid import ASYNC, GRIDS, SYNC, figure2
 from fl_core.experiments.study import Entry, Study
 
@@ -127,6 +127,6 @@ for _number, (_title, _grid, _reduce, _shown, _tested) in enumerate(_RUNS, start
             view=_shown,
             paper_setting=tables.paper_setting,
             claims=_claims(*_tested),
-            over_seeds="each run of" if _reduce is curves.by_seed else "mean and standard deviation over",
+            over_seeds="each run of" if _reduce is curves.by_seed else MEAN_AND_DEVIATION,
         )
     )

@@ -17,7 +17,16 @@ from fl_core.experiments import wkafl_curves as curves
 from fl_core.experiments import wkafl_probe as probe
 from fl_core.experiments import wkafl_tables as tables
 from fl_core.experiments import wkafl_theory_claims as theory
-from fl_core.experiments.artifacts import Artifact, Columns, Curves, Drawing, Panel, no_runs, register
+from fl_core.experiments.artifacts import (
+    MEAN_AND_DEVIATION,
+    Artifact,
+    Columns,
+    Curves,
+    Drawing,
+    Panel,
+    no_runs,
+    register,
+)
 from fl_core.experiments.study import Study
 from fl_core.experiments.wkafl_grid import ablations, byzantine, comparison, gsgm_rates, motivation
 
@@ -32,7 +41,7 @@ def _claims(*numbers: str, aliased: bool = True) -> tuple[str, ...]:
 
 def _register(name: str, title: str, reference: str, description: str, reduce: Callable[..., pd.DataFrame], view: Any,
               grid: Callable[..., Any] | None = None, claims: tuple[str, ...] = (),
-              over_seeds: str = "mean and standard deviation over") -> None:  # fmt: skip
+              over_seeds: str = MEAN_AND_DEVIATION) -> None:  # fmt: skip
     register(
         Artifact(
             id=f"wkafl-{name}", title=title, reference=reference, description=description, notebook=_CHAPTER,
