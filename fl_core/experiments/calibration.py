@@ -171,13 +171,13 @@ REFERENCES = (
         known=0.50,
         reported="the middle of what a ResNet-20 reaches: 0.554 on the validation set, 0.45 on the test set "
         "(Yu, CS231n report)",
-        lr=0.1,
+        lr=0.05,
         linear_lr=0,
-        batch_size=100,
-        epochs=4,
+        epochs=3,
+        points=12,
         initialisation="pytorch",
         momentum=0.9,
-        decay=0.6,
+        decay=0.7,
         controls=False,
     ),
     Reference(

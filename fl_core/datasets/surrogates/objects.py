@@ -46,20 +46,33 @@ SCENE = 10
 """Numbers of a scene: two colours, height and width of the border between them, and two strengths of noise."""
 
 
-def _spread(form: float, colour: float, scene: float) -> Array:
-    """Return the spread of each number of an image around what it varies."""
-    figure = [form] * FORM + [colour] * (FIGURE - FORM)
-    return np.array(figure * FIGURES + [scene] * SCENE, np.float32)
+PATTERN = 4
+"""The last of the `FORM` numbers of a figure: frequency, grain, checks and contrast of its pattern."""
 
 
-CLASS_SPREAD = _spread(form=0.6, colour=0.3, scene=0.15)
-"""How far a class lies from its family: the smaller, the more alike are its classes."""
+@dataclass(frozen=True)
+class Spread:
+    """How far numbers of an image lie from what they vary around, by what they say.
 
-MODE_SPREAD = _spread(form=0.3, colour=0.65, scene=0.5)
-"""How far a mode lies from its class: the larger, the less does a linear model learn, colours above all."""
+    Attributes
+    ----------
+    shape, pattern, colour : float
+        Of each figure.
+    scene : float
+        Of the background.
+    """
 
-IMAGE_SPREAD = _spread(form=0.2, colour=0.36, scene=1.0)
-"""How far an image lies from its mode, times the `variation` of the data set."""
+    shape: float
+    pattern: float
+    colour: float
+    scene: float
+
+    @property
+    def numbers(self) -> Array:
+        """The spread of each number of an image, ``[FIGURES * FIGURE + SCENE]``."""
+        figure = [self.shape] * (FORM - PATTERN) + [self.pattern] * PATTERN + [self.colour] * (FIGURE - FORM)
+        return np.array(figure * FIGURES + [self.scene] * SCENE, np.float32)
+
 
 ODDNESS = (0.4, 1.6)
 """That spread again varies between images by a factor from this interval: some are typical, some ambiguous."""
@@ -85,6 +98,18 @@ class Recipe:
         Kinds or views of each class.
     variation : float
         Calibrated: how much images of one mode differ; the larger, the harder.
+    class_spread : Spread
+        How far a class lies from its family: the smaller, the more alike are its classes.
+    mode_spread : Spread
+        How far a mode lies from its class: the larger, the less does a linear model learn, colours above all.
+    image_spread : Spread
+        How far an image lies from its mode, times `variation`.
+    reach, turn : float
+        How far objects lie from the middle of the image, which is 2 wide, and turn, 1 being 90 degrees.
+    scale : (float, float)
+        Smallest and largest of their sizes.
+    version : int
+        Raised with every change of the images.
     """
 
     of: str
@@ -94,22 +119,29 @@ class Recipe:
     sizes: tuple[int, int]
     modes: int
     variation: float
+    class_spread: Spread = Spread(shape=0.6, pattern=0.6, colour=0.3, scene=0.15)
+    mode_spread: Spread = Spread(shape=0.3, pattern=0.3, colour=0.65, scene=0.5)
+    image_spread: Spread = Spread(shape=0.2, pattern=0.2, colour=0.36, scene=1.0)
+    reach: float = 0.3
+    turn: float = 0.25
+    scale: tuple[float, float] = (0.8, 1.3)
+    version: int = 1
 
 
 def _modes(recipe: Recipe) -> Array:
     """Return the numbers of each mode of each class ``[classes, modes, numbers]``."""
     rng = stream(0, f"{recipe.of}-surrogate/modes")
-    n, numbers = recipe.classes, len(CLASS_SPREAD)
-    family = np.repeat(uniform(rng, recipe.families, numbers), n // recipe.families, axis=0)
-    centre = reflect(family + CLASS_SPREAD * bell(rng, n, numbers))
-    return reflect(centre[:, None] + MODE_SPREAD * bell(rng, n, recipe.modes, numbers))
+    n, spread = recipe.classes, recipe.class_spread.numbers
+    family = np.repeat(uniform(rng, recipe.families, len(spread)), n // recipe.families, axis=0)
+    centre = reflect(family + spread * bell(rng, n, len(spread)))
+    return reflect(centre[:, None] + recipe.mode_spread.numbers * bell(rng, n, recipe.modes, len(spread)))
 
 
 def _draw(recipe: Recipe, modes: Array, labels: NDArray[np.int64], rng: Generator) -> NDArray[np.uint8]:
     """Draw images ``[n, 3, side, side]`` of classes `labels` ``[n]``."""
     n, side = len(labels), recipe.side
     mode = modes[labels, rng.integers(recipe.modes, size=n)]
-    spread = IMAGE_SPREAD * between(*ODDNESS, uniform(rng, n, 1)) * np.float32(recipe.variation)
+    spread = recipe.image_spread.numbers * between(*ODDNESS, uniform(rng, n, 1)) * np.float32(recipe.variation)
     numbers = reflect(mode + spread * bell(rng, *mode.shape))
     figures, scene = numbers[:, :-SCENE].reshape(n, FIGURES, FIGURE), numbers[:, -SCENE:]
     noise = soft_noise(rng, n, 4, side)
@@ -119,7 +151,7 @@ def _draw(recipe: Recipe, modes: Array, labels: NDArray[np.int64], rng: Generato
 
     other = uniform(rng, 2, n, FIGURE)
     paint(canvas, Pose.random(rng, n, reach=0.9, scale=(0.3, 0.8), turn=1), other[0], light)
-    pose = Pose.random(rng, n, reach=0.3, scale=(0.8, 1.3), turn=0.25)
+    pose = Pose.random(rng, n, reach=recipe.reach, scale=recipe.scale, turn=recipe.turn)
     for figure in range(FIGURES):
         paint(canvas, pose, figures[:, figure], light)
     paint(canvas, Pose.random(rng, n, reach=0.9, scale=(0.18, 0.48), turn=1), other[1], light)
@@ -173,7 +205,7 @@ def _surrogate(recipe: Recipe) -> Surrogate:
     family = recipe.classes // recipe.families
     return Surrogate(
         of=recipe.of,
-        version=1,
+        version=recipe.version,
         shape=(3, recipe.side, recipe.side),
         classes=tuple(f"object {c} of family {c // family}" for c in range(recipe.classes)),
         sizes=recipe.sizes,
@@ -185,7 +217,22 @@ def _surrogate(recipe: Recipe) -> Surrogate:
 RECIPES = (
     Recipe("cifar10", 32, families=5, classes=10, sizes=(50_000, 10_000), modes=4, variation=1.0),
     Recipe("cifar100", 32, families=20, classes=100, sizes=(50_000, 10_000), modes=2, variation=0.9),
-    Recipe("tiny-imagenet", 64, families=40, classes=200, sizes=(100_000, 10_000), modes=2, variation=1.0),
+    Recipe(
+        "tiny-imagenet",
+        64,
+        families=40,
+        classes=200,
+        sizes=(100_000, 10_000),
+        modes=2,
+        variation=1.0,
+        class_spread=Spread(shape=0.6, pattern=0.9, colour=0.4, scene=0.15),
+        mode_spread=Spread(shape=0.23, pattern=0.056, colour=0.46, scene=0.5),
+        image_spread=Spread(shape=0.18, pattern=0.046, colour=0.236, scene=1.0),
+        reach=0.55,
+        turn=0.12,
+        scale=(0.7, 1.05),
+        version=2,
+    ),
 )
 """Calibrated with LeNet-5 trained centrally on all training images, the third by its first epochs only; what is known
 of the real sets and was measured on these is in :mod:`fl_core.experiments.calibration`."""
