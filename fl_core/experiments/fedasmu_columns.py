@@ -40,8 +40,10 @@ class Column:
         Step size in the smaller profiles, if it is another.
     small_side : int or None
         Side of the images there, if it is another.
-    most_samples : int
-        More of a device's samples are not used there.
+    share : float
+        Of a device, times as many samples are used there as the profile says, if it has them.
+    longer : int
+        Times as many uploads there as the profile gives its data set: with fewer the network does not leave chance.
     small_target : float or None
         Accuracy whose time is given there, if the target is out of reach: three quarters of the way from guessing to
         what FedAvg ends with there, in hundredths.
@@ -65,7 +67,8 @@ class Column:
     samples: int = 500
     small_lr: float | None = None
     small_side: int | None = None
-    most_samples: int = 200
+    share: float = 1.0
+    longer: int = 1
     small_target: float | None = None
     initial: str = "pytorch"
 
@@ -80,38 +83,39 @@ COLUMNS = {
     ),
     "cnn-cifar10": Column(
         1, "CNN", *_C10, "fedasmu_cnn", 297_066, 10, _COLOUR, 0.40, 0.028, (0.001, 0.001, 1e-4, 0.1, 0.001), 0.25,
-        small_lr=0.1, most_samples=100, small_target=0.20,
+        small_lr=0.1, share=0.5, small_target=0.20,
     ),
     "cnn-cifar100": Column(
         1, "CNN", *_C100, "fedasmu_cnn", 2_889_156, 100, _COLOUR, 0.15, 0.013, (1e-5,) * 5, width=0.25,
-        small_lr=0.05, most_samples=100, small_target=0.08,
+        small_lr=0.05, share=0.5, small_target=0.08,
     ),
     "resnet-cifar100": Column(
         1, "ResNet", *_C100, "resnet20", 275_572, 100, _COLOUR, 0.25, width=0.25, small_lr=0.1, small_side=16,
-        most_samples=100,
+        share=2.5,
     ),
     "resnet-tiny-imagenet": Column(
         1, "ResNet", "Tiny-ImageNet", "tiny-imagenet", "resnet20", 282_072, 200, (3, 64, 64), 0.12, width=0.25,
-        samples=1000, small_lr=0.1, small_side=16, most_samples=100,
+        samples=1000, small_lr=0.1, small_side=16, share=2.5,
     ),
     "alexnet-cifar10": Column(
         2, "AlexNet", *_C10, "alexnet", 23_272_266, 10, _COLOUR, 0.40, width=0.125, small_lr=0.1, initial="glorot",
         small_target=0.25,
     ),
     "alexnet-cifar100": Column(
-        2, "AlexNet", *_C100, "alexnet", 23_640_996, 100, _COLOUR, 0.12, width=0.125, small_lr=0.1, initial="glorot"
+        2, "AlexNet", *_C100, "alexnet", 23_640_996, 100, _COLOUR, 0.12, width=0.125, small_lr=0.1, initial="glorot",
+        longer=3,
     ),
     "vgg-cifar10": Column(
-        2, "VGG", *_C10, "vgg11", 9_225_610, 10, _COLOUR, 0.45, width=0.125, small_lr=0.1, most_samples=100,
+        2, "VGG", *_C10, "vgg11", 9_225_610, 10, _COLOUR, 0.45, width=0.125, small_lr=0.1, share=0.5,
         initial="glorot", small_target=0.21,
     ),
     "vgg-cifar100": Column(
-        2, "VGG", *_C100, "vgg11", 9_271_780, 100, _COLOUR, 0.12, width=0.125, small_lr=0.1, most_samples=100,
-        initial="glorot",
+        2, "VGG", *_C100, "vgg11", 9_271_780, 100, _COLOUR, 0.12, width=0.125, small_lr=0.1, share=0.5,
+        initial="glorot", longer=3,
     ),
     "textcnn-imdb": Column(
         2, "TextCNN", "IMDb", "imdb", "textcnn", 2_714_502, 2, (256,), 0.85, 0.001, width=0.25, samples=250,
-        small_lr=0.3,
+        small_lr=0.3, longer=2,
     ),
     "lenet-fmnist": Column(
         2, "LeNet", "FMNIST", "fashion-mnist", "lenet5", 61_706, 10, (1, 28, 28), 0.70, 0.005, samples=600,

@@ -196,7 +196,7 @@ class Maker:
     def uploads(self, name: str) -> int:
         """Return T of a column, in single uploads."""
         own = self.scale.uploads if COLUMNS[name].dataset == "fashion-mnist" else self.scale.other_uploads
-        return self.options.uploads or own
+        return self.options.uploads or (own if self.scale.whole else own * COLUMNS[name].longer)
 
     def network(self, name: str) -> str:
         """Return the network that is trained."""
@@ -232,7 +232,7 @@ class Maker:
         if method in SYNCHRONOUS:
             counted, uploads = "updates", max(1, uploads // in_flight)
         samples = column.samples * 100 / devices
-        most = min(self.scale.samples or samples, samples, samples if self.scale.whole else column.most_samples)
+        most = min(self.scale.samples * column.share if self.scale.samples else samples, samples)
         every = max(1, 10 // per_version)
         whole = self.scale.whole
         lr = chosen.lr or (column.lr if whole else column.small_lr or column.lr)
