@@ -3,7 +3,7 @@
 For each surrogate: the reference network, which should end within :data:`TOLERANCE` of the accuracy that is known for
 the real data; a linear model, which should do clearly worse; the reference network on a part of the data, and with
 20 % wrong labels, both of which should hurt. SGD on one machine, without augmentation; but for the network that takes
-hours, plain and with a constant learning rate.
+longest, plain and with a constant learning rate.
 """
 
 from __future__ import annotations

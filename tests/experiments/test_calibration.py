@@ -70,7 +70,7 @@ def test_two_networks_on_one_data_set_are_two_rows_of_which_the_slow_one_has_no_
 def test_the_learning_rate_of_the_slow_network_falls_and_its_momentum_lasts():
     [*_, slow] = calibration(EMPTY, ["tiny-imagenet"]).entries
     training = slow.spec.training
-    assert training.lr_at(slow.spec.budget.updates - 1) == pytest.approx(0.1 * 0.6**9)
+    assert training.lr_at(slow.spec.budget.updates - 1) == pytest.approx(0.05 * 0.7**11)
     assert (training.momentum, training.momentum_reset) == (0.9, False)
 
 
@@ -114,13 +114,12 @@ def test_all_calibration_runs_are_published_and_belong_to_the_present_surrogates
     assert [entry.labels for entry in study.entries if entry.key not in study.results] == []
 
 
-def test_all_published_networks_but_one_end_within_three_points_of_what_is_known_and_all_controls_do_worse():
+def test_all_published_networks_end_within_three_points_of_what_is_known_and_all_controls_do_worse():
     published = data_folder() / "results"
     rows = table(calibration(Store(published, published)))
-    hard = rows["network"] == "resnet20"  # on Tiny ImageNet's surrogate, after four passes
-    assert rows[hard]["calibrated"].tolist() == [False]
-    rows = rows[~hard]
-    assert rows[~rows["calibrated"].eq(True)]["data set"].tolist() == ["tiny-imagenet"]  # nothing comparable is known
+    unknown = rows[~rows["calibrated"].eq(True)]
+    assert list(zip(unknown["data set"], unknown["network"], strict=True)) == [("tiny-imagenet", "lenet5")]
+    rows = rows[rows["network"] != "resnet20"]  # has no controls: LeNet-5 on the same surrogate has them
     linear = rows[rows["linear"].notna()]
     assert len(linear) == len(rows) - 1  # reviews have none
     assert (linear["linear"] < linear["measured"] - 0.05).all()

@@ -234,7 +234,7 @@ RECIPES = (
         version=2,
     ),
 )
-"""Calibrated with LeNet-5 trained centrally on all training images, the third by its first epochs only; what is known
-of the real sets and was measured on these is in :mod:`fl_core.experiments.calibration`."""
+"""Calibrated with LeNet-5 trained centrally on all training images, the third with ResNet-20 in few passes; what is
+known of the real sets and was measured on these is in :mod:`fl_core.experiments.calibration`."""
 
 SURROGATES = tuple(map(_surrogate, RECIPES))
