@@ -91,7 +91,7 @@ COLUMNS = {
     ),
     "resnet-cifar100": Column(
         1, "ResNet", *_C100, "resnet20", 275_572, 100, _COLOUR, 0.25, width=0.25, small_lr=0.1, small_side=16,
-        share=2.5,
+        share=2.5, small_target=0.07,
     ),
     "resnet-tiny-imagenet": Column(
         1, "ResNet", "Tiny-ImageNet", "tiny-imagenet", "resnet20", 282_072, 200, (3, 64, 64), 0.12, width=0.25,
@@ -103,7 +103,7 @@ COLUMNS = {
     ),
     "alexnet-cifar100": Column(
         2, "AlexNet", *_C100, "alexnet", 23_640_996, 100, _COLOUR, 0.12, width=0.125, small_lr=0.1, initial="glorot",
-        longer=3,
+        longer=3, small_target=0.04,
     ),
     "vgg-cifar10": Column(
         2, "VGG", *_C10, "vgg11", 9_225_610, 10, _COLOUR, 0.45, width=0.125, small_lr=0.1, share=0.5,
@@ -111,11 +111,11 @@ COLUMNS = {
     ),
     "vgg-cifar100": Column(
         2, "VGG", *_C100, "vgg11", 9_271_780, 100, _COLOUR, 0.12, width=0.125, small_lr=0.1, share=0.5,
-        initial="glorot", longer=3,
+        initial="glorot", longer=3, small_target=0.04,
     ),
     "textcnn-imdb": Column(
         2, "TextCNN", "IMDb", "imdb", "textcnn", 2_714_502, 2, (256,), 0.85, 0.001, width=0.25, samples=250,
-        small_lr=0.3, longer=2,
+        small_lr=0.3, longer=2, small_target=0.67,
     ),
     "lenet-fmnist": Column(
         2, "LeNet", "FMNIST", "fashion-mnist", "lenet5", 61_706, 10, (1, 28, 28), 0.70, 0.005, samples=600,
