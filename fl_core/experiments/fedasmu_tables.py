@@ -7,7 +7,7 @@ of the virtual clock; the paper's unit is unknown, so that only ratios can be co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import isinf
+from math import inf, isinf
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,36 @@ def all_columns(studies: Sequence[Study], table: int, quantity: str = "accuracy"
         )
         data[str(at)] = [*shown, kind]
     return pd.DataFrame(data)
+
+
+def leaders(studies: Sequence[Study]) -> pd.DataFrame:
+    """Return who is first in each column of Tables 1 and 2 that was run, and the place of FedASMU (printed: 1).
+
+    Parameters
+    ----------
+    studies : sequence of Study
+        As for :func:`all_columns`.
+    """
+    rows = []
+    for name in COLUMNS:
+        at = Setting(name)
+        runs = next((study for study in studies if final(study, "FedASMU", at)), None)
+        if runs is None:
+            continue
+        short, seconds = {}, {}
+        for method in METHODS:
+            if values := final(runs, method, at):
+                found = reached(runs, method, at).values()
+                short[method] = 1 - mean(values)
+                seconds[method] = mean(dict(enumerate(one.seconds if one.reached else inf for one in found)))
+        row = {"column": str(at)}
+        for what, of in (("highest accuracy", short), ("first at the target", seconds)):
+            first, own = min(of, key=lambda method: of[method]), of["FedASMU"]
+            place = 1 + sum(value < own for value in of.values())
+            row[what] = "none" if isinf(of[first]) else first
+            row[f"{what}: FedASMU's place"] = "not reached" if isinf(own) else f"{place} of {len(of)}"
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def gains_table(study: Study) -> pd.DataFrame:

@@ -250,6 +250,17 @@ def test_all_columns_are_there_whether_they_were_run_or_not(whole: Study) -> Non
     assert len(first.columns) == len(second.columns) == 6
 
 
+def test_leaders_of_the_columns() -> None:
+    def row(**made: dict[str, float]) -> list[str]:
+        return tables.leaders([study_of("comparison", **made)]).to_numpy().tolist()[0]
+
+    assert row() == ["LeNet, FMNIST", "FedASMU", "1 of 10", "FedASMU", "1 of 10"]
+    assert row(level={"FedDyn": 0.95, "PORT": 0.94}) == ["LeNet, FMNIST", "FedDyn", "3 of 10", "FedASMU", "1 of 10"]
+    assert row(level={"FedASMU": 0.6})[3:] == ["FedAsync", "not reached"]
+    assert row(level=dict.fromkeys(METHODS, 0.6))[3:] == ["none", "not reached"]
+    assert tables.leaders([]).empty
+
+
 def test_gains_ablations_and_what_the_text_reports(whole: Study) -> None:
     gains = tables.gains_table(whole).set_index("against")
     assert gains.loc["FedSA", "accuracy gain, text"] == "not printed"
