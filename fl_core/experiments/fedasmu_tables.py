@@ -112,7 +112,7 @@ def leaders(studies: Sequence[Study]) -> pd.DataFrame:
                 found = reached(runs, method, at).values()
                 short[method] = 1 - mean(values)
                 seconds[method] = mean(dict(enumerate(one.seconds if one.reached else inf for one in found)))
-        row = {"column": str(at)}
+        row = {"column": str(at), "data": runs.data_kind}
         for what, of in (("highest accuracy", short), ("first at the target", seconds)):
             first, own = min(of, key=lambda method: of[method]), of["FedASMU"]
             place = 1 + sum(value < own for value in of.values())
