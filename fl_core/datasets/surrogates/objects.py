@@ -105,7 +105,8 @@ class Recipe:
     image_spread : Spread
         How far an image lies from its mode, times `variation`.
     reach, turn : float
-        How far objects lie from the middle of the image, which is 2 wide, and turn, 1 being 90 degrees.
+        Most that an object lies away from the middle of the image, which is 2 wide, along an axis, and that it is
+        turned, 1 being 90 degrees.
     scale : (float, float)
         Smallest and largest of their sizes.
     version : int
