@@ -142,17 +142,10 @@ def _modes(recipe: Recipe) -> Array:
     return reflect(centre[:, None] + recipe.mode_spread.numbers * bell(rng, n, recipe.modes, len(spread)))
 
 
-def _mistake(recipe: Recipe, labels: NDArray[np.int64], rng: Generator) -> NDArray[np.int64]:
-    """Return the class that is seen in each image of classes `labels` ``[n]``: sometimes any of the same family."""
-    alike = recipe.classes // recipe.families
-    other = labels // alike * alike + rng.integers(alike, size=len(labels))
-    return np.where(uniform(rng, len(labels)) < recipe.ambiguous, other, labels)
-
-
 def _draw(recipe: Recipe, modes: Array, labels: NDArray[np.int64], rng: Generator) -> NDArray[np.uint8]:
     """Draw images ``[n, 3, side, side]`` of classes `labels` ``[n]``."""
     n, side = len(labels), recipe.side
-    seen = _mistake(recipe, labels, rng) if recipe.ambiguous else labels
+    seen = seen_classes(recipe, labels, rng) if recipe.ambiguous else labels
     mode = modes[seen, rng.integers(recipe.modes, size=n)]
     spread = recipe.image_spread.numbers * between(*ODDNESS, uniform(rng, n, 1)) * np.float32(recipe.variation)
     numbers = reflect(mode + spread * bell(rng, *mode.shape))
@@ -194,6 +187,13 @@ def shuffled_labels(recipe: Recipe, part: str) -> NDArray[np.int64]:
     """Return the labels of all images of the part ``"train"`` or ``"test"``, equally many of each class."""
     size = recipe.sizes[part == "test"]
     return stream(0, f"{recipe.of}-surrogate/{part}/labels").permutation(np.arange(size) % recipe.classes)
+
+
+def seen_classes(recipe: Recipe, labels: NDArray[np.int64], rng: Generator) -> NDArray[np.int64]:
+    """Return the class that is seen in each image of classes `labels` ``[n]``: sometimes any of the same family."""
+    alike = recipe.classes // recipe.families
+    other = labels // alike * alike + rng.integers(alike, size=len(labels))
+    return np.where(uniform(rng, len(labels)) < recipe.ambiguous, other, labels)
 
 
 def _split(recipe: Recipe, part: str, wanted: int | None) -> Split:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fl_core.datasets.surrogates import blocks
 from fl_core.datasets.surrogates.fields import FIGURE, Pose, bell, paint, reflect, soft_noise, uniform
-from fl_core.datasets.surrogates.objects import RECIPES, SURROGATES, shuffled_labels
+from fl_core.datasets.surrogates.objects import RECIPES, SURROGATES, seen_classes, shuffled_labels
 from fl_core.streams import stream
 
 each_surrogate = pytest.mark.parametrize("surrogate", SURROGATES, ids=lambda surrogate: surrogate.name)
@@ -102,6 +102,18 @@ def test_every_class_has_equally_many_images_in_shuffled_order(recipe, part):
     size = recipe.sizes[part == "test"]
     assert np.bincount(labels).tolist() == [size // recipe.classes] * recipe.classes
     assert abs(np.corrcoef(np.arange(size), labels)[0, 1]) < 0.05
+
+
+def test_an_ambiguous_image_shows_any_class_of_its_labels_family():
+    [*_, recipe] = RECIPES
+    labels = shuffled_labels(recipe, "train")
+    seen = seen_classes(recipe, labels, stream(0, "test"))
+    assert recipe.classes // recipe.families == 5
+    np.testing.assert_array_equal(seen // 5, labels // 5)
+    assert abs((seen == labels).mean() - (1 - recipe.ambiguous + recipe.ambiguous / 5)) < 0.01
+    shares = np.bincount(seen[labels == 7], minlength=200)[5:10] / 500
+    assert shares.argmax() == 2
+    assert np.abs(np.delete(shares, 2) - recipe.ambiguous / 5).max() < 0.06  # 500 images: four deviations
 
 
 def test_two_hundred_images_per_class_teach_a_linear_model_more_than_chance():
