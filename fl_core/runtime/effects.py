@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from fl_core.errors import RunError
-from fl_core.runtime.executors import Ticket
+from fl_core.runtime.executor import Ticket
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
 from fl_core.runtime.local import Job
 from fl_core.runtime.messages import Snapshot

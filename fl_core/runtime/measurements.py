@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fl_core.errors import RunError
-from fl_core.runtime.executors import Ticket
+from fl_core.runtime.executor import Ticket
 from fl_core.runtime.history import append
 from fl_core.runtime.kernel import StopRun
 from fl_core.runtime.local import EvaluateJob

@@ -18,7 +18,8 @@ from torch import Tensor
 from fl_core.errors import SpecError
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.edge import Cluster
-from fl_core.runtime.executors import Executor, make_executor
+from fl_core.runtime.executor import Executor
+from fl_core.runtime.executors import make_executor
 from fl_core.runtime.history import History, append
 from fl_core.runtime.kernel import Kernel, Process, StopRun
 from fl_core.runtime.local import TrainJob

@@ -21,7 +21,8 @@ from fl_core.formulas.fedluck_accounting import uploads_until
 from fl_core.formulas.fedluck_planner import plan
 from fl_core.formulas.fedluck_toys import timeline
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, simulation
-from fl_core.runtime.executors import Sequential, Ticket
+from fl_core.runtime.executor import Ticket
+from fl_core.runtime.executors import Sequential
 from fl_core.runtime.local import Trained, TrainJob
 from fl_core.tasks import Quadratic
 from fl_core.tasks.quadratic import QuadraticWorkspace
