@@ -113,8 +113,7 @@ def _entry(source: base.Source, width: int) -> Iterator[str]:
     size = sum(archive.bytes for archive in source.archives)
     count = f"{train:,} + {test:,} samples" if train else "samples"
     facts = [f"{count} of {shape}", f"{len(source.classes)} classes"]
-    if size:
-        facts.append(f"{size / MIB:,.0f} MiB")
+    facts.append(f"{size / MIB:,.0f} MiB" if size else "size not stated")
     yield f"{source.name:<20}{kind.upper() if kind != 'real' else kind:<11}{', '.join(facts)}"
     details = [source.title, f"Licence: {source.licence}", source.homepage]
     if kind == "real":
