@@ -70,7 +70,7 @@ def test_two_networks_on_one_data_set_are_two_rows_of_which_the_slow_one_has_no_
 def test_the_learning_rate_of_the_slow_network_falls_and_its_momentum_lasts():
     [*_, slow] = calibration(EMPTY, ["tiny-imagenet"]).entries
     training = slow.spec.training
-    assert training.lr_at(slow.spec.budget.updates - 1) == pytest.approx(0.05 * 0.7**11)
+    assert training.lr_at(slow.spec.budget.updates - 1) == pytest.approx(0.05 * 0.77**14)
     assert (training.momentum, training.momentum_reset) == (0.9, False)
 
 
