@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fl_core.runtime.minibatches import batches, cyclic_batches
 from fl_core.streams import stream, torch_stream
 from fl_core.tasks import POOLED, Contrast, ContrastiveWorkspace, Correction, Objective, Workspace
 
@@ -321,26 +322,6 @@ def batches_of(job: TrainJob | GradientJob | PeekJob) -> Iterator[np.ndarray]:
     if job.cursor is None:
         return batches(job.samples, job.batch_size, job.steps, stream(*job.key))
     return cyclic_batches(job.samples, job.batch_size, job.steps, job.cursor)
-
-
-def batches(samples: int, size: int, steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield `steps` mini-batches of positions ``0..samples-1``: without replacement within an epoch."""
-    done = 0
-    while done < steps:
-        order = rng.permutation(samples)
-        for first in range(0, samples, size):
-            if done == steps:
-                return
-            yield order[first : first + size]
-            done += 1
-
-
-def cyclic_batches(samples: int, size: int, steps: int, first: int) -> Iterator[np.ndarray]:
-    """Yield `steps` mini-batches of positions in their own order, from number `first` on, round and round."""
-    per_epoch = -(-samples // size)
-    for step in range(first, first + steps):
-        start = step % per_epoch * size
-        yield np.arange(start, min(start + size, samples))
 
 
 def regularise(

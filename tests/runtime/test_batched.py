@@ -18,7 +18,8 @@ from fl_core.datasets import Dataset, Preprocessing, Split
 from fl_core.models import MODELS
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, batched_executor, executor, make_executor
 from fl_core.runtime.batched import batch_sizes, compute_together
-from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches
+from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob
+from fl_core.runtime.minibatches import batches
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Classification, Proximal, Quadratic
 from fl_core.world import World

@@ -20,7 +20,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, DeviceHandle, Simulation, make_executor
 from fl_core.runtime.executors import Threads
 from fl_core.runtime.history import History, append
-from fl_core.runtime.local import batches
+from fl_core.runtime.minibatches import batches
 from fl_core.streams import stream
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, World
