@@ -95,7 +95,7 @@ COLUMNS = {
     ),
     "resnet-tiny-imagenet": Column(
         1, "ResNet", "Tiny-ImageNet", "tiny-imagenet", "resnet20", 282_072, 200, (3, 64, 64), 0.12, width=0.25,
-        samples=1000, small_lr=0.1, small_side=16, share=2.5,
+        samples=1000, small_lr=0.1, small_side=16, share=2.5, longer=2, small_target=0.02,
     ),
     "alexnet-cifar10": Column(
         2, "AlexNet", *_C10, "alexnet", 23_272_266, 10, _COLOUR, 0.40, width=0.125, small_lr=0.1, initial="glorot",

@@ -116,8 +116,8 @@ def test_what_a_profile_changes_of_the_columns_stands_in_their_table() -> None:
     assert not any("paper" in str(cell) for cell in column_settings("paper").to_numpy().ravel())
     table = column_settings("laptop").set_index("column")
     assert list(table.loc["ResNet, Tiny-ImageNet"]) == [
-        "20,556 (paper 282,072)", "16 (paper 64)", "500 (paper 1,000)", "300 (paper 5,000)", "0.1 (paper 0.03)",
-        "0.12", "PyTorch's", 1,
+        "20,556 (paper 282,072)", "16 (paper 64)", "500 (paper 1,000)", "600 (paper 5,000)", "0.1 (paper 0.03)",
+        "0.02 (paper 0.12)", "PyTorch's", 1,
     ]  # fmt: skip
     assert list(table.loc["TextCNN, IMDb", ["side of an image", "samples of a device"]]) == ["–", "200 (paper 250)"]
     assert table.loc["LeNet, CIFAR-10", "parameters"] == "62,006"
