@@ -53,9 +53,9 @@ def interval_text(values: np.ndarray) -> str | None:
     if not len(values):
         return None
     if len(values) == 1:
-        return f"{values[0]:.2f}"
+        return f"{values[0]:z.2f}"
     low, high = bootstrap(values)
-    return f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"
+    return f"{values.mean():z.2f} [{low:z.2f}, {high:z.2f}]"
 
 
 def reached(study: Study, method: str, partition: str, target: float) -> dict[int, Reached]:
