@@ -261,14 +261,21 @@ def _advantages(study: Study, others: Iterable[str]) -> pd.DataFrame:
 
 
 def _ratio(study: Study, method: str, at: Setting) -> str | None:
-    """Return the mean time over FedASMU's of the seeds where both get there; the words "not reached" if none does."""
+    """Return the mean time over FedASMU's of the seeds where both get there.
+
+    If there are none, "< x" where only `method` gets there, x with the end of FedASMU's run, which its time exceeds;
+    else the words "not reached".
+    """
     sides = [reached(study, one, at) for one in (method, "FedASMU")]
     if not all(sides):
         return None
     pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0].keys() & sides[1].keys()]
-    known = [(theirs.seconds, ours.seconds) for theirs, ours in pairs if theirs.reached and ours.reached]
-    theirs_mean, ours_mean = np.mean(known, axis=0) if known else (1.0, 0.0)
-    return f"{theirs_mean / ours_mean:.2f}" if ours_mean else "not reached"
+    there = [(theirs, ours) for theirs, ours in pairs if theirs.reached]
+    both = [(theirs, ours) for theirs, ours in there if ours.reached]
+    if not there:
+        return "not reached"
+    theirs_mean, ours_mean = np.mean([(theirs.seconds, ours.seconds) for theirs, ours in both or there], axis=0)
+    return f"{'' if both else '< '}{theirs_mean / ours_mean:.2f}" if ours_mean else None
 
 
 def _accuracy(column: str, method: str, setting: str = "") -> str | None:

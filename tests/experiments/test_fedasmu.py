@@ -14,7 +14,7 @@ from fl_core.experiments import fedasmu_theory as theory
 from fl_core.experiments.claims import CLAIMS, judge
 from fl_core.experiments.fedasmu_columns import COLUMNS
 from fl_core.experiments.fedasmu_grid import GRIDS
-from fl_core.experiments.fedasmu_measures import Setting, difference, over_seeds, savings, settings, times
+from fl_core.experiments.fedasmu_measures import Setting, difference, over_seeds, reached, savings, settings, times
 from fl_core.experiments.fedasmu_methods import BASELINES, METHODS, SYNCHRONOUS
 from fl_core.experiments.fedasmu_printed import IMPLIED, band, deviations, gain, number, printed, tables_band
 from fl_core.experiments.run import Result
@@ -248,6 +248,14 @@ def test_all_columns_are_there_whether_they_were_run_or_not(whole: Study) -> Non
     assert first.loc["target", "CNN, CIFAR-10"] == "0.40 | –"
     assert tables.all_columns([whole], 2, "time").set_index("method").loc["target", "LeNet, FMNIST"] == "0.70 | 0.70"
     assert len(first.columns) == len(second.columns) == 6
+
+
+def test_a_target_that_only_a_baseline_reaches_is_not_called_unreached() -> None:
+    here = study_of("comparison", level={"FedASMU": 0.6, "PORT": 0.6})
+    column = tables.all_columns([here], 2, "time").set_index("method")["LeNet, FMNIST"].str.split(" | ", regex=False)
+    assert column["FedASMU"][1] == column["PORT"][1] == "not reached"
+    end, fedavg = (np.mean([found.seconds for found in reached(here, m, AT).values()]) for m in ("FedASMU", "FedAvg"))
+    assert column["FedAvg"][1] == f"< {fedavg / end:.2f}"
 
 
 def test_leaders_of_the_columns() -> None:
