@@ -35,7 +35,8 @@ class ASOFed(Algorithm):
         Part of the memory that a step keeps.
     start : str
         Local training goes on from the ``"global"`` model, or from the device's ``"own"`` last one, only attracted by
-        the global one; then the global model is the mean of the devices' models, weighted by samples.
+        the global one; then the global model is the mean of the devices' models, weighted by samples, as long as no
+        upload gets lost. That a new device has the initial model, too, is not counted in bytes.
     feature_learning : str
         What the server does to the first layer after each update (BL-3.10): nothing, ``"off"``; ``"paper"``, which
         shrinks a layer with many inputs to nothing; or ``"rescaled"`` by the number of inputs.

@@ -76,7 +76,9 @@ class FedASMU(FreshMerge):
         What is added to t under the root: 1 counts rounds from 1; 0 as printed (E04).
     directions : str
         How they are kept: in main memory, ``"ram"``; on disk, ``"memmap"``; in half precision, ``"float16"``; or as a
-        ``"sketch"`` of `sketch_size` numbers.
+        ``"sketch"`` of `sketch_size` numbers. An update of the server passes four times over vectors with ``"ram"``,
+        once more with `merge_correction`, and more often with the other forms. After a run is resumed, directions
+        that were on disk are in main memory until they are replaced.
     trigger_period, trigger_size, concurrency : float, int, int
         Unless the world declares a trigger: so many devices every so many seconds, and at most so many in flight.
     """

@@ -24,6 +24,9 @@ class FedDyn(FedAvg):
     Each device that has taken part keeps a vector for ever, and the server one more. The server's is the mean of the
     devices' as long as no upload gets lost.
 
+    The limit for small alpha is not FedAvg. Devices then train as there, but the server adds to the mean of their
+    models the sum of all mean moves so far: in a first round with everybody it goes twice as far.
+
     Attributes
     ----------
     weighting : str

@@ -184,9 +184,11 @@ class FreshMerge(Algorithm):
             state["q_table"] = np.zeros((count, len(ACTIONS)))
             report["num_slots"] = count
         else:
-            state["q_table"] = q_update(
+            learned = q_update(
                 state["q_table"], state["last_slot"], choice.action, choice.slot, gained, self.q_lr, self.q_discount
             )
+            if np.isfinite(learned).all():  # training that diverges may overflow it
+                state["q_table"] = learned
         state["last_slot"] = choice.slot
 
     def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> int:
@@ -203,7 +205,9 @@ class FreshMerge(Algorithm):
         state, count = server.state, payload["num_slots"]
         state["baseline"] = moving_baseline(state.get("baseline", 0.0), payload["reward"], self.baseline_rate)
         advantage = payload["reward"] - state["baseline"]
-        state["meta"] = reinforce(self._meta(server, count), payload["slot"], count, advantage, self.lr_rl)
+        learned = reinforce(self._meta(server, count), payload["slot"], count, advantage, self.lr_rl)
+        if log_probabilities(meta_logits(learned, count)).isfinite().all():  # the same
+            state["meta"] = learned
 
     def num_slots(self, epochs: int) -> int:
         """Return K_s."""

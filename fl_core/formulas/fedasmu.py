@@ -71,9 +71,12 @@ def weight_score(version: Any, staleness: Any, controls: Controls, *, sqrt_offse
     require(staleness >= 1, "staleness", staleness, ">= 1 (a fresh upload has 1)")
     require(sqrt_offset in (0, 1), "sqrt_offset", sqrt_offset, "0 or 1")
     lambda_, sigma, iota = controls
-    if np.ndim(version) == 0 and version + sqrt_offset == 0:
-        return math.inf if lambda_ > 0 else iota
-    return lambda_ * (1 / staleness) ** sigma / sqrt(version + sqrt_offset) + iota
+    if np.ndim(version) == 0:
+        if version + sqrt_offset == 0:
+            return math.inf if lambda_ > 0 else iota
+    else:
+        require(version + sqrt_offset > 0, "version", version, ">= 1 in an array with sqrt_offset = 0")
+    return lambda_ * _power(staleness, sigma) / sqrt(version + sqrt_offset) + iota
 
 
 def squash(score: Any, mu: Any = 1.0) -> Any:
@@ -92,7 +95,9 @@ def squash(score: Any, mu: Any = 1.0) -> Any:
 
 
 def squash_slope(score: Any, mu: Any = 1.0) -> Any:
-    """Return mu / (1 + mu x)^2 = mu (1 - alpha)^2, the derivative of `squash` (D1)."""
+    """Return mu / (1 + mu x)^2 = mu (1 - alpha)^2, the derivative of `squash` (D1), for the same arguments."""
+    require(mu > 0, "mu", mu, "> 0")
+    require(1 + mu * score > 0, "score", score, f"> -1 / mu = {-1 / mu}: there the weight has a pole")
     return mu / (1 + mu * score) / (1 + mu * score)  # a square could overflow
 
 
@@ -111,7 +116,7 @@ def mixing_weight_gradient(
     slope = squash_slope(score, mu_alpha)
     if np.ndim(version) == 0 and version + sqrt_offset == 0:  # the limit: the weight is 1 whatever the controls
         return Controls(0.0, 0.0, slope)
-    part = slope * (1 / staleness) ** controls.sigma / sqrt(version + sqrt_offset)
+    part = slope * _power(staleness, controls.sigma) / sqrt(version + sqrt_offset)
     return Controls(part, -part * controls.lambda_ * log(staleness), slope)
 
 
@@ -199,9 +204,15 @@ def propagation(kept: list[float], aggregated: int, origin: int) -> float:
     kept : list of float
         1 - alpha of the aggregation into each version 0, 1, ...
     aggregated, origin : int
-        p < o.
+        0 <= p < o <= len(kept).
+
+    Raises
+    ------
+    ValueError
+        p or o is out of range.
     """
-    require(aggregated < origin, "aggregated", aggregated, f"< {origin}, the version that is asked about")
+    require(0 <= aggregated < origin, "aggregated", aggregated, f"in 0..{origin - 1}, before the version asked about")
+    require(origin <= len(kept), "origin", origin, f"at most {len(kept)}, the number of aggregations in `kept`")
     return math.prod(kept[aggregated + 1 : origin])
 
 
@@ -252,6 +263,7 @@ def matched_lambda(
         An argument is out of range.
     """
     require(rounds >= 1, "rounds", rounds, ">= 1")
+    require(staleness >= 1, "staleness", staleness, ">= 1 (a fresh upload has 1)")
     wanted = alpha * staleness**-a
     require(0 < wanted < 1, "alpha", alpha, "in (0, 1)")
     versions = np.arange(rounds)
@@ -263,3 +275,14 @@ def matched_lambda(
     while excess(largest) < 0:
         largest *= 2
     return float(brentq(excess, 0.0, largest, xtol=1e-13, rtol=1e-14))
+
+
+def _power(staleness: Any, sigma: Any) -> Any:
+    """Return s^-sigma, which overflows only if sigma is far below 0."""
+    try:
+        return (1 / staleness) ** sigma
+    except OverflowError:
+        raise ValueError(
+            f"sigma = {sigma!r}; sigma must be so large that s^-sigma is a number at s = {staleness} "
+            "(projected control parameters are >= 0)"
+        ) from None

@@ -39,7 +39,7 @@ class Half(NamedTuple):
 def to_half(vector: Tensor) -> Half:
     """Return `vector` ``[p]`` in half precision."""
     largest = float(vector.abs().max()) if len(vector) else 0.0
-    unit = 2.0 ** (math.frexp(largest)[1] - HALF_EXPONENT)
+    unit = max(2.0 ** (math.frexp(largest)[1] - HALF_EXPONENT), torch.finfo(vector.dtype).tiny)
     return Half((vector / unit).half(), unit)
 
 

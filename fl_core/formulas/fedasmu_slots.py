@@ -150,10 +150,11 @@ def epsilon_greedy(values: Any, epsilon: float, rng: np.random.Generator) -> int
     Raises
     ------
     ValueError
-        epsilon is no probability.
+        epsilon is no probability, or there is no largest value.
     """
     require(0 <= epsilon <= 1, "epsilon", epsilon, "in [0, 1]")
     values = np.asarray(values)
+    require(len(values) > 0 and not np.isnan(values).any(), "values", values, "not empty, and numbers")
     if rng.random() < epsilon:
         return int(rng.integers(len(values)))
     return int(rng.choice(np.flatnonzero(values >= values.max() - SAME)))
@@ -167,7 +168,7 @@ def next_slot(slot: int, action: int, slots: int) -> int:
 def q_update(
     table: np.ndarray, slot: int, action: int, new_slot: int, reward: float, lr: float = 0.1, discount: float = 0.9
 ) -> np.ndarray:
-    """Return the Q-table after one update, Eq. 6.
+    """Return the Q-table after one update, Eq. 6; not finite where rewards are so large that it overflows.
 
     Parameters
     ----------
@@ -189,7 +190,8 @@ def q_update(
         require(1 <= value <= len(table), name, value, f"in 1..{len(table)}")
     table = table.copy()
     old = table[slot - 1, action]
-    table[slot - 1, action] = old + lr * (reward + discount * table[new_slot - 1].max() - old)
+    with np.errstate(over="ignore", invalid="ignore"):
+        table[slot - 1, action] = old + lr * (reward + discount * table[new_slot - 1].max() - old)
     return table
 
 

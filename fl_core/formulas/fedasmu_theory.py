@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from fl_core.formulas.checks import require
 
 EXPLICIT = (1.5, 1.0, 3.0, 2.0, 1.5)
-"""What multiplies the five O-terms of the printed bound. The statement leaves it open; with these numbers
-the values of E13 come out."""
+"""What multiplies the five O-terms of the printed bound. The statement leaves it open; with these numbers, as with
+others, the values of E13 come out: there the first and the fourth term have one form, and so have the two between."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,10 @@ def corrected_bound(
     """
     require(lr > 0, "lr", lr, "> 0")
     require(0 <= beta_max <= 1, "beta_max", beta_max, "in [0, 1]")
-    require(len(weights) > 0, "weights", weights, "not empty")
+    require(len(weights) > 0 and all(0 <= a <= 1 for a in weights), "weights", weights, "not empty, each in [0, 1]")
+    require(sum(weights) > 0, "weights", weights, "not all 0")
+    require(all(count >= 1 for count in epochs), "epochs", epochs, "each >= 1")
+    require(drift >= 0, "drift", drift, ">= 0")
     mass = sum(alpha * count for alpha, count in zip(weights, epochs, strict=True))
     smoothness, g = problem.smoothness, problem.gradient
     moved = 2 * (1 + beta_max) / (lr * min(epochs)) * (g * drift + smoothness / 2 * drift**2)
@@ -141,13 +144,33 @@ def drift_bound(
 ) -> float:
     """Return a bound on D_tau: (tau - 1) alpha eta l_max G / (1 - kappa), kappa = (tau - 1) alpha (1 + beta).
 
-    Derived. Infinite where kappa >= 1.
+    Derived. Infinite where kappa >= 1. For the ranges of the arguments see `corrected_bound`.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
+    require(lr > 0, "lr", lr, "> 0")
+    require(0 <= alpha_max <= 1, "alpha_max", alpha_max, "in [0, 1]")
+    require(0 <= beta_max <= 1, "beta_max", beta_max, "in [0, 1]")
+    require(staleness_bound >= 1, "staleness_bound", staleness_bound, ">= 1")
+    require(epochs_max >= 1, "epochs_max", epochs_max, ">= 1")
     reach = alpha_max * (staleness_bound - 1)
     kappa = reach * (1 + beta_max)
     return reach * lr * epochs_max * problem.gradient / (1 - kappa) if kappa < 1 else math.inf
 
 
 def printed_drift(problem: Problem, *, lr: float, alpha: float, staleness: int, epochs: int) -> float:
-    """Return s eta alpha l G, the printed bound on |w_o - w_t|: as if no upload were stale or held a merge (E13)."""
+    """Return s eta alpha l G, the printed bound on |w_o - w_t|: as if no upload were stale or held a merge (E13).
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
+    """
+    require(lr > 0, "lr", lr, "> 0")
+    require(0 <= alpha <= 1, "alpha", alpha, "in [0, 1]")
+    require(staleness >= 1, "staleness", staleness, ">= 1 (a fresh upload has 1)")
+    require(epochs >= 1, "epochs", epochs, ">= 1")
     return staleness * lr * alpha * epochs * problem.gradient

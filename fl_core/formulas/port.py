@@ -8,6 +8,8 @@ weights, is `fl_core.formulas.fedluck.server_step`.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -26,6 +28,8 @@ def agreement(progress: Tensor, moved: Tensor) -> float:
     """
     if not progress.any() or not moved.any():
         return 1.0
+    if not all(1e-8 < float(vector.norm()) < math.inf for vector in (progress, moved)):  # PyTorch's own limit
+        progress, moved = (vector.double() / vector.double().abs().max() for vector in (progress, moved))
     return float(torch.cosine_similarity(progress, moved, 0))
 
 

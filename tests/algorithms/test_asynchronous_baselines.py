@@ -229,6 +229,19 @@ def test_fedsa_gives_oracle_1():
     close(run.server.model, (0.271990020218, 0.410884779589))
 
 
+def test_each_stage_of_fedsa_has_its_weight():
+    run = simulate(
+        FedSA(alpha_initial=0.5, alpha_convergence=0.2, a=0.7, initial_versions=4, concurrency=3), updates=12
+    )
+    table = run.history.updates
+    bases = [version - missed for version, missed in enumerate(table["staleness"])]
+    assert min(bases) < 4 <= max(bases)
+    expected = [
+        (0.5 if base < 4 else 0.2) * (s + 1) ** -0.7 for base, s in zip(bases, table["staleness"], strict=True)
+    ]
+    close(table["weight"], expected)
+
+
 def test_fedsa_without_its_stages_is_fedasync_with_polynomial_weights_bit_for_bit():
     fedsa = FedSA(alpha_convergence=0.6, convergence_epochs=2, min_epochs=2, concurrency=3)
     fedasync = FedAsync(alpha=0.6, weight="polynomial(a=0.5)", concurrency=3)
@@ -374,6 +387,21 @@ def test_hetero_gives_the_units_that_have_moved_most_to_the_fastest_devices():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("reference", "place"), [("initial", 0), ("last", 4)])
+def test_units_have_moved_since_the_model_that_is_asked_for(reference, place):
+    models = []
+
+    class Watched(SyncDrop):
+        async def updater(self, server):
+            await super().updater(server)
+            models.append(server.model)
+
+    algorithm = Watched(assignment="hetero", reference=reference, concurrency=3)
+    run = simulate(algorithm, pictures(), updates=5, batch_size=8)
+    before = [run.task.initial_model(0), *models]
+    assert torch.equal(run.server.state["reference"], before[place])
+
+
 # AsyncPart
 
 
@@ -423,6 +451,8 @@ def test_with_equal_shares_and_turns_asyncpart_is_fedasync_with_polynomial_weigh
 # What holds for all
 
 ALL = {
+    "fedasync": FedAsync(concurrency=3),
+    "fedbuff": FedBuff(buffer=2, concurrency=3),
     "port": PORT(min_uploads=2, concurrency=3),
     "asofed": ASOFed(concurrency=3),
     "fedsa": FedSA(concurrency=3),

@@ -39,6 +39,14 @@ from fl_core.formulas.fedasmu import (
     propagation,
 )
 from fl_core.formulas.fedasmu_directions import half_error, sketch_error
+from fl_core.formulas.fedasmu_fresh import (
+    FreshControls,
+    fresh_descend,
+    fresh_project,
+    fresh_weight,
+    fresh_weight_gradient,
+)
+from fl_core.formulas.fedasmu_slots import moving_baseline, next_slot, q_update, reinforce
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, Network, TraceCompute, World
@@ -140,6 +148,11 @@ def test_c34_without_its_dynamic_parts_it_is_fedasync_with_a_staleness_bound_bit
         assert simulate(algorithm, where=where, seed=seed).history == expected
 
 
+def test_the_static_weight_is_fedasyncs_with_its_parameters():
+    expected = simulate(FedAsync(alpha=0.3, weight="hinge(a=4, b=1)")).history
+    assert simulate(FedASMU0(static_alpha=0.3, static_weight="hinge(a=4, b=1)")).history == expected
+
+
 def test_c34_also_with_a_network_on_images():
     def history(algorithm: Any) -> Any:
         spec = RunSpec(
@@ -224,8 +237,13 @@ class Recorded(FedASMU):
         return weight
 
 
-def test_every_weight_follows_from_the_whole_record_of_the_run():
-    algorithm = Recorded(**LIVELY)
+@pytest.mark.parametrize(("mu", "offset"), [(1.0, 1), (1.7, 1), (0.6, 0)])
+def test_every_weight_follows_from_the_whole_record_of_the_run(mu, offset):
+    rates = Controls(0.1, 0.05, 0.2)
+    algorithm = Recorded(
+        **{**LIVELY, "lr_lambda": rates.lambda_, "lr_sigma": rates.sigma, "lr_iota": rates.iota},
+        mu_alpha=mu, sqrt_offset_server=offset,
+    )  # fmt: skip
     run = simulate(algorithm, 120, lr_decay=0.9, lr_decay_versions=7)
     past, found = run.server.state["past"], log(run)
     kept = [1 - entry[4] for entry in past]
@@ -242,14 +260,28 @@ def test_every_weight_follows_from_the_whole_record_of_the_run():
             assert found["inner_product"][t] == pytest.approx(q, rel=1e-12)
             assert propagation(kept, p, origin) == math.prod(kept[p + 1 : origin])
             record = Aggregation(p, p - past[p][1] + 1, controls[device])
-            step = descend(controls[device], control_gradient(q, record), Controls(0.1, 0.1, 0.1))
+            step = descend(controls[device], control_gradient(q, record, mu, sqrt_offset=offset), rates)
             controls[device] = project(step)
             assert found["projected"][t] == sum(a != b for a, b in zip(step, controls[device], strict=True))
             learned += 1
-        expected = mixing_weight(t, t - origin + 1, controls[device])
+        expected = mixing_weight(t, t - origin + 1, controls[device], mu, sqrt_offset=offset)
         assert weight == pytest.approx(expected, rel=1e-12)
         last[device] = t
     assert learned > 80
+
+
+def test_a_direction_is_gone_when_its_product_has_been_formed():
+    class Looking(FedASMU):
+        name = "looking"
+
+        def _descend(self, server, upload, controls, past, q):
+            seen.append("direction" in server.state["devices"][upload.device])
+            return super()._descend(server, upload, controls, past, q)
+
+    seen: list[bool] = []
+    simulate(Looking(**LIVELY))
+    assert len(seen) > 20
+    assert not any(seen)
 
 
 def test_printed_signs_move_the_weights_the_other_way():
@@ -464,6 +496,104 @@ def test_first_slots_come_from_the_meta_model_and_later_ones_from_the_q_table(se
         assert table.any() == (len(mine) > 1 or run.device_state[device]["last_slot"] != mine[-1])
 
 
+class Merges(FedASMU):
+    """Keeps what each merge on a device began with and came to."""
+
+    name = "merges"
+
+    async def merge(self, device, choice, before, start, fresh, report):
+        peek = device.peek
+
+        async def watched(model, others=()):
+            found = await peek(model, others=others)
+            looked.append(found)
+            return found
+
+        looked: list[Any] = []
+        device.peek = watched
+        after = await super().merge(device, choice, before, start, fresh, report)
+        device.peek = peek
+        MERGES.append((device.id, choice, before, start.version, fresh, after, looked[0], dict(report)))
+        return after
+
+    def learn_meta(self, server, upload):
+        super().learn_meta(server, upload)
+        if "num_slots" in upload.payload:
+            FIRSTS.append((upload.payload["slot"], upload.payload["num_slots"], upload.payload["reward"]))
+
+
+MERGES: list[Any] = []
+FIRSTS: list[Any] = []
+
+
+def merges(**fields: Any) -> tuple[Simulation, dict[int, list[Any]]]:
+    MERGES.clear()
+    FIRSTS.clear()
+    run = simulate(Merges(**{**LIVELY, **fields}), 200)
+    by_device: dict[int, list[Any]] = {}
+    for device, *what in MERGES:
+        by_device.setdefault(device, []).append(what)
+    return run, by_device
+
+
+@pytest.mark.parametrize("project", [True, False])
+@pytest.mark.parametrize(("mu", "offset"), [(1.0, 0), (1.6, 1)])
+def test_every_merge_follows_from_the_controls_of_its_device(mu, offset, project):
+    rates = FreshControls(2.0, 0.8)
+    run, found = merges(
+        mu_beta=mu, sqrt_offset_device=offset, project=project, lr_gamma=rates.gamma, lr_upsilon=rates.upsilon,
+        gamma_0=0.5, slot="uniform",
+    )  # fmt: skip
+    moved = 0
+    for device, mine in found.items():
+        controls = FreshControls(0.5, 1.0)
+        for _, before, origin, fresh, after, _, report in mine:
+            weight = fresh_weight(fresh.version, origin, controls, mu, sqrt_offset=offset)
+            assert report["fresh_weight"] == pytest.approx(weight, rel=1e-12)
+            torch.testing.assert_close(after, blend(before, fresh.model, weight))
+            pull = TASK.curvature[device] * (after - TASK.centre[device])
+            losses = [0.5 * float(TASK.curvature[device] @ (w - TASK.centre[device]) ** 2) for w in (before, after)]
+            assert report["reward"] == pytest.approx(losses[0] - losses[1], rel=1e-9, abs=1e-12)
+            slope = float(pull @ (fresh.model - before))
+            by_controls = fresh_weight_gradient(fresh.version, origin, controls, mu, sqrt_offset=offset)
+            step = fresh_descend(controls, by_controls, rates, slope)
+            controls = fresh_project(step) if project else step
+            moved += controls != step if project else controls != fresh_project(step)
+            assert (report["gamma"], report["upsilon"]) == pytest.approx(tuple(controls), rel=1e-9)
+    assert moved > 0  # the projection would bind
+    slots = log(run)["slot"]
+    assert set(slots[np.isfinite(slots)]) == {1, 2, 3}
+
+
+def test_every_q_table_follows_from_the_merges_of_its_device():
+    run, found = merges(epsilon=0.0, q_lr=0.3, q_discount=0.6)
+    updates = 0
+    for device, mine in found.items():
+        table, last = np.zeros((3, 3)), mine[0][0].slot
+        assert mine[0][0].action is None
+        for choice, *_, report in mine[1:]:
+            values = table[last - 1]
+            assert values[choice.action] >= values.max() - 1e-9  # nothing is left to chance
+            assert choice.slot == next_slot(last, choice.action, 3)
+            table = q_update(table, last, choice.action, choice.slot, report["reward"], 0.3, 0.6)
+            last = choice.slot
+            updates += 1
+        assert np.array_equal(run.device_state[device]["q_table"], table)
+        assert run.device_state[device]["last_slot"] == last
+    assert updates > 80
+
+
+def test_the_meta_model_follows_from_the_first_merges():
+    run, _ = merges(lr_rl=0.1, baseline_rate=0.3)
+    firsts = list(FIRSTS)
+    meta, baseline = merges(lr_rl=0.0)[0].server.state["meta"], 0.0
+    assert len(firsts) > 10
+    for slot, count, gained in firsts:
+        baseline = moving_baseline(baseline, gained, 0.3)
+        meta = reinforce(meta, slot, count, gained - baseline, 0.1)
+    assert torch.equal(run.server.state["meta"], meta)
+
+
 def test_each_first_merge_teaches_the_meta_model_and_moves_the_baseline():
     run = simulate(FedASMU(lr_rl=0.1, **LIVELY), 40)
     columns = log(run)
@@ -542,7 +672,7 @@ def test_it_learns_images():
 
 
 @pytest.mark.parametrize("form", ["derived", "printed"])
-@pytest.mark.parametrize("lr", [50.0, 1e60])
+@pytest.mark.parametrize("lr", [50.0, 1e15, 1e60])
 def test_training_that_diverges_ends_as_rejected_uploads_and_nothing_else_fails(lr, form):
     run = simulate(FedASMU(server_grad=form, **LIVELY), 3000, lr=lr)
     assert run.history.ended == "rejected"
@@ -550,6 +680,11 @@ def test_training_that_diverges_ends_as_rejected_uploads_and_nothing_else_fails(
         assert np.isfinite(state.get("controls", ())).all()
         assert np.isfinite(state.get("q_table", ())).all()
     assert all(np.isfinite(own["controls"]).all() for own in run.server.state["devices"].values())
+
+
+def test_controls_that_diverge_without_projection_are_named():
+    with pytest.raises(RunError, match="(sigma|score) = "):
+        simulate(FedASMU(**LIVELY, project=False), 3000, lr=2.5)
 
 
 def test_printed_steps_keep_sigma_above_zero_where_its_logarithm_is_taken():

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from fl_core.algorithms import MOON, Algorithm, FedAvg, FedDyn, FedProx
 from fl_core.datasets import Dataset, Split
+from fl_core.formulas.moon import contrastive_loss
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Classification, Quadratic
 from fl_core.world import Network, TraceCompute, World
@@ -204,6 +205,32 @@ def test_moon_trains_as_fedavg_until_it_has_a_model_of_its_own_which_is_the_one_
     kept = [state["previous"] for state in run.device_state.values() if "previous" in state]
     assert {len(model) for model in kept} == {task.dimension}
     assert len(kept) == len(uploaded) <= 3
+
+
+def test_the_contrast_draws_to_the_received_model_and_away_from_the_devices_own():
+    ours, received, previous = (torch.tensor(rows) for rows in ([[1.0, 0.2]], [[0.9, 0.1]], [[-1.0, 0.5]]))
+    moon = MOON(mu=3.0, temperature=0.2)
+    assert moon.contrast(ours, (received, previous)) == 3 * contrastive_loss(ours, received, previous, 0.2)
+    assert moon.contrast(ours, (received, previous)) < 1e-3 < moon.contrast(ours, (previous, received))
+
+    class Watched(MOON):
+        async def device(self, device):
+            train, previous = device.train, device.state.get("previous")
+
+            async def watched(model, **how):
+                if "contrast" in how:
+                    references = how["contrast"].references
+                    right.append(torch.equal(references[0], model) and torch.equal(references[1], previous))
+                    assert not torch.equal(*references)
+                return await train(model, **how)
+
+            device.train = watched
+            await super().device(device)
+
+    right: list[bool] = []
+    simulate(Watched(clients_per_round=2), pictures(), updates=5, batch_size=8)
+    assert len(right) > 3
+    assert all(right)
 
 
 def test_the_two_further_passes_cost_time_only_if_that_is_wanted():

@@ -120,6 +120,14 @@ def test_agreement_is_one_where_there_is_nothing_to_compare():
     close(port.agreement(tensor(1, 0), tensor(0, 3)), 0)
 
 
+@pytest.mark.parametrize("scale", [1e-25, 1e-9, 1.0, 1e30])
+def test_agreement_does_not_depend_on_how_far_a_model_has_gone(scale):
+    for dtype in (torch.float32, torch.float64):
+        one, other = torch.tensor([1.0, 2.0, -1.0], dtype=dtype), torch.tensor([2.0, 1.0, 4.0], dtype=dtype)
+        assert port.agreement(scale * one, scale * one) == pytest.approx(1, rel=1e-6)
+        assert port.agreement(scale * one, other) == pytest.approx(port.agreement(one, other), rel=1e-5)
+
+
 # ASO-Fed
 
 

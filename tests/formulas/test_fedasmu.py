@@ -156,6 +156,9 @@ def test_the_first_aggregation_has_the_limits_of_the_printed_root(sqrt_offset) -
     [
         (lambda: weight_score(-1, 1, RATES), "version"),
         (lambda: weight_score(1, 0, RATES), "staleness"),
+        (lambda: weight_score(np.arange(3), 1, RATES, sqrt_offset=0), "version"),
+        (lambda: weight_score(1, 1000, Controls(1, -400, 1)), "sigma"),
+        (lambda: mixing_weight_gradient(1, 1, RATES, -5), "mu"),
         (lambda: weight_score(1, 1, RATES, sqrt_offset=2), "sqrt_offset"),
         (lambda: squash(-1.0), "score"),
         (lambda: squash(1.0, 0), "mu"),
@@ -165,9 +168,11 @@ def test_the_first_aggregation_has_the_limits_of_the_printed_root(sqrt_offset) -
         (lambda: control_gradient(1, Aggregation(1, 1, RATES), form="other"), "form"),
         (lambda: control_gradient(1, Aggregation(1, 1, Controls(1, 0, 1)), form="printed"), "sigma"),
         (lambda: propagation([0.5], 1, 1), "aggregated"),
+        (lambda: propagation([0.5, 0.5], 0, 99), "origin"),
         (lambda: blend(1.0, 2.0, 1.5), "weight"),
         (lambda: moving_baseline(0, 1, 1.5), "rate"),
         (lambda: matched_lambda(0, 10), "rounds"),
+        (lambda: matched_lambda(10, 0), "staleness"),
     ],
 )
 def test_an_argument_out_of_range_is_named(call, name) -> None:

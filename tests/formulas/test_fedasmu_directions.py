@@ -39,6 +39,15 @@ def test_half_precision_is_exact_for_numbers_with_few_bits_and_for_nothing() -> 
     assert half_product(torch.ones(4), to_half(torch.zeros(4))) == 0
 
 
+def test_half_precision_of_the_smallest_numbers_is_finite() -> None:
+    for dtype, largest in ((torch.float32, 1e-40), (torch.float64, 1e-310)):
+        direction = torch.tensor([largest, -largest / 3], dtype=dtype)
+        kept = to_half(direction)
+        assert kept.values.isfinite().all()
+        vector = torch.tensor([1e30, 2e30], dtype=dtype)
+        assert abs(half_product(vector, kept) - float(vector @ direction)) <= half_error(vector, direction) * 1.001
+
+
 @pytest.mark.parametrize("correlation", [0.0, 1.0])
 def test_a_sketch_is_unbiased_and_has_the_stated_deviation(correlation) -> None:
     vector, direction = pair(400, 1, correlation=correlation)

@@ -166,6 +166,7 @@ def test_the_slots_of_the_heuristics(epochs, expected) -> None:
         (lambda: fixed_slot("first", 1), "epochs"),
         (lambda: fixed_slot("best", 5), "rule"),
         (lambda: epsilon_greedy([1.0], 1.1, np.random.default_rng(0)), "epsilon"),
+        (lambda: epsilon_greedy([1.0, np.nan], 0.1, np.random.default_rng(0)), "values"),
         (lambda: q_update(np.zeros((2, 3)), 3, 0, 1, 0.0), "slot"),
         (lambda: q_update(np.zeros((2, 3)), 1, 0, 0, 0.0), "new_slot"),
         (lambda: reinforce(random_meta(), 5, 4, 1.0, 1.0), "slot"),

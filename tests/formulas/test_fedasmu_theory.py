@@ -113,6 +113,19 @@ def test_e13_stale_uploads_move_a_model_further_than_printed() -> None:
             lambda: corrected_bound(1, Problem(1, 1, 1), lr=1, weights=[], epochs=[], beta_max=0, drift=0),
             "weights",
         ),
+        (
+            lambda: corrected_bound(1, Problem(1, 1, 1), lr=1, weights=[0.0], epochs=[1], beta_max=0, drift=0),
+            "weights",
+        ),
+        (
+            lambda: corrected_bound(1, Problem(1, 1, 1), lr=1, weights=[0.5], epochs=[0], beta_max=0, drift=0),
+            "epochs",
+        ),
+        (
+            lambda: drift_bound(Problem(1, 1, 1), lr=1, alpha_max=1, beta_max=0, staleness_bound=0, epochs_max=1),
+            "staleness_bound",
+        ),
+        (lambda: printed_drift(Problem(1, 1, 1), lr=-1, alpha=1, staleness=1, epochs=1), "lr"),
     ],
 )
 def test_an_argument_out_of_range_is_named(wrong, name) -> None:
