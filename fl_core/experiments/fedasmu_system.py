@@ -92,6 +92,10 @@ def paper_setting(
     share = spec.partition.train_fraction
     measured = f"{scale.test_samples:,} of {len(data.test):,}" if scale.test_samples else f"all {len(data.test):,}"
     rates = ", ".join(f"{rate:g}" for rate in column.rates)
+
+    def value(method: str, field: str) -> Any:
+        return getattr(make.entry(method, name, 0).spec.algorithm, field)
+
     rows = [
         ("data", column.data, f"{data.name} ({data.kind})"),
         ("network; initial values", f"{column.model}; not stated", f"{spec.model}; {INITIAL[spec.initialisation]}"),
@@ -114,6 +118,15 @@ def paper_setting(
         ("FedProx μ; MOON μ, temperature; FedDyn α", "tuned, not stated", "0.01; 1, 0.5; 0.01"),
         ("FedAsync", "polynomial, values not stated", "α = 0.6, exponent 0.5"),
         ("FedBuff; PORT", "not stated", f"buffers of {BUFFER}; at least {BUFFER} uploads, bound 10"),
+        ("ASO-Fed", "tuned, not stated",
+         f"pull {value('ASO-Fed', 'rho'):g}, memory {value('ASO-Fed', 'beta'):g}, without feature learning"),
+        ("FedSA", "tuned, not stated",
+         f"α = {value('FedSA', 'alpha_initial'):g} for the first {value('FedSA', 'initial_versions'):,} uploads, "
+         f"then {value('FedSA', 'alpha_convergence'):g}; exponent {value('FedSA', 'a'):g}"),
+        ("FedDelay; SyncDrop; AsyncPart", "not stated",
+         f"server step {value('FedDelay', 'global_lr'):g}, less beyond staleness {value('FedDelay', 'concurrency')}; "
+         f"α = {value('SyncDrop', 'alpha'):g}, {value('SyncDrop', 'keep'):.0%} of hidden units; "
+         f"α = {value('AsyncPart', 'alpha'):g}, exponent 0.5"),
         ("measured", "not stated", f"after every ten uploads, on {measured} test samples"),
         ("repetitions", "not stated", f"{len(make.seeds)}"),
     ]  # fmt: skip
