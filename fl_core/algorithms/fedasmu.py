@@ -142,11 +142,11 @@ class FedASMU(FreshMerge):
                 q = self._inner_product(server, upload, direction)
                 if isfinite(q):  # it may overflow when training diverges
                     controls, found = self._descend(server, upload, controls, aggregation, q)
-        score = weight_score(server.version, staleness, controls, sqrt_offset=self.sqrt_offset_server)
+        score = weight_score(server.iteration, staleness, controls, sqrt_offset=self.sqrt_offset_server)
         weight = squash(score, self.mu_alpha)
         own["controls"] = tuple(controls)
         if self.server_weight == "dynamic":
-            self._remember(server, upload, own, (server.version, staleness, tuple(controls)), weight)
+            self._remember(server, upload, own, (server.iteration, staleness, tuple(controls)), weight)
         _log(server, device=upload.device, score=score, **controls._asdict(), **found, **_report(upload))
         return weight
 
@@ -158,7 +158,9 @@ class FedASMU(FreshMerge):
             q, past, self.mu_alpha, sqrt_offset=self.sqrt_offset_server, form=self.server_grad
         )
         if self.propagation == "exact":
-            left = propagation(server.state["kept"], past.version, upload.base_version)
+            kept, origin = _kept(server), upload.base_version
+            # What was mixed in no earlier than the device's start, as where staleness is drawn, is not in its model.
+            left = propagation(kept, past.version, origin) if past.version < origin else 0.0
             gradient = Controls(*(left * slope for slope in gradient))
         moved = descend(controls, gradient, Controls(self.lr_lambda, self.lr_sigma, self.lr_iota))
         controls = project(moved, self.server_grad) if self.project else moved
@@ -204,13 +206,20 @@ class FedASMU(FreshMerge):
             made = server.state.setdefault("made", {})
             for version in made.keys() - server.base_versions.values():
                 del made[version]
-            made[server.version + 1] = (record, kept)
+            made[server.iteration + 1] = (record, kept)
         if self.propagation == "exact":
-            server.state.setdefault("kept", []).append(1 - weight)
+            _kept(server).append(1 - weight)
 
     def _seed(self, server: ServerHandle) -> int:
         """Return the seed of the run's sketches, where there are any."""
         return int(server.stream("sketch").integers(2**62)) if self.directions == "sketch" else 0
+
+
+def _kept(server: ServerHandle) -> list[float]:
+    """Return what each version has kept of the one before, up to the present one; other servers' leave it whole."""
+    kept: list[float] = server.state.setdefault("kept", [])
+    kept.extend([1.0] * (server.iteration - len(kept)))
+    return kept
 
 
 def _report(upload: Upload) -> dict[str, Any]:

@@ -309,6 +309,24 @@ def test_propagation_scales_each_step_by_what_later_versions_have_left():
     assert steps[1] == pytest.approx(factor * steps[0], rel=1e-9)
 
 
+def test_what_is_left_counts_the_versions_of_the_own_server_and_nothing_mixed_in_after_the_start():
+    run = simulate(FedASMUFA(propagation="exact", **LIVELY), 60, where=world(clusters={"servers": 2}))
+    table = run.history.updates
+    for server in run.servers:
+        kept = [1 - w if d in server.devices else 1 for d, w in zip(table["device"], table["weight"], strict=True)]
+        assert server.state["kept"] == kept[: len(server.state["kept"])]
+        assert sum(left != 1 for left in kept) == server.version > 20
+    drawn = log(simulate(FedASMUFA(propagation="exact", **LIVELY), 80, where=World(devices=2, max_staleness=9)))
+    learned = np.isfinite(drawn["inner_product"])
+    assert learned.sum() > 60
+    last: dict[float, float] = {}
+    still = 0
+    for device, lambda_ in zip(drawn["device"], drawn["lambda_"], strict=True):
+        still += last.get(device) == lambda_
+        last[device] = lambda_
+    assert still > 10
+
+
 def test_through_the_producer_the_direction_is_that_of_the_version_it_started_from():
     run = simulate(Recorded(history="producer", **LIVELY), 100)
     past, found = run.server.state["past"], log(run)
