@@ -102,19 +102,25 @@ def find_notebook(name: str, root: Path = ROOT) -> Path:
     given = Path(name)
     if given.suffix == ".ipynb" and given.is_file():
         return given.resolve()
-    known = {
-        p.relative_to(root / "notebooks").with_suffix("").as_posix(): p
-        for p in sorted((root / "notebooks").rglob("*.ipynb"))
-        if ".ipynb_checkpoints" not in p.parts
-    }
+    known = {path: chapter_name(path, root) for path in sorted((root / "notebooks").rglob("*.ipynb"))}
+    known = {path: name for path, name in known.items() if ".ipynb_checkpoints" not in path.parts}
     wanted = name.removesuffix(".ipynb").removeprefix("notebooks/")
-    matches = [p for key, p in known.items() if wanted in (key, key.rpartition("/")[2])]
+    matches = [
+        path
+        for path, short in known.items()
+        if wanted in (short, path.stem, path.relative_to(root / "notebooks").with_suffix("").as_posix())
+    ]
     if len(matches) == 1:
         return matches[0]
-    short = sorted(key.rpartition("/")[2] for key in known)
     what = "ambiguous" if matches else "unknown"
-    choices = sorted(known) if matches else short
+    choices = sorted(known.values())
     raise BookError(f"{what} notebook {name!r}{nearest(wanted, choices)} (valid: {', '.join(choices) or 'none'})")
+
+
+def chapter_name(path: Path, root: Path = ROOT) -> str:
+    """Return what a notebook is called on the command line: its file name, a paper's chapter with its folder."""
+    relative = path.relative_to(root / "notebooks").with_suffix("")
+    return "/".join(relative.parts[-2:]) if len(relative.parts) > 2 else relative.name
 
 
 def parameters_of(notebook: Path) -> dict[str, Parameter]:

@@ -99,7 +99,7 @@ def regenerate(
     Parameters
     ----------
     notebook
-        Its name (``fedasync_replication``) or path.
+        Its name (``fedasync/replication``) or path.
     parameters
         Values by name; the names are those of its ``parameters`` cell.
     output

@@ -246,10 +246,10 @@ def _profiles() -> list[Item]:
 
 def notebooks() -> list[str]:
     """Return the names of the book's notebooks, in order of their folders."""
-    from fl_core.bookbuild.chapters import ROOT
+    from fl_core.bookbuild.chapters import ROOT, chapter_name
 
     found = sorted((ROOT / "notebooks").rglob("*.ipynb"))
-    return [path.stem for path in found if ".ipynb_checkpoints" not in path.parts]
+    return [chapter_name(path) for path in found if ".ipynb_checkpoints" not in path.parts]
 
 
 KINDS: dict[str, Callable[[], list[Item]]] = {

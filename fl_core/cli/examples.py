@@ -49,7 +49,7 @@ REGENERATE = """\b
 Examples:
   fl-core regenerate fedasync-fig2
   fl-core regenerate fedasync-fig3 -P laptop -p 'alphas=[0.6]' -p 'seeds=[0]'
-  fl-core regenerate fedasync_replication --profile laptop
+  fl-core regenerate fedasync/replication --profile laptop
   fl-core regenerate start_here -p SEED=3 --output mine.ipynb
 """
 

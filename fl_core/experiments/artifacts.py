@@ -11,6 +11,7 @@ import pandas as pd
 
 from fl_core.datasets import names
 from fl_core.errors import SpecError, unknown
+from fl_core.experiments.papers import papers
 from fl_core.experiments.profiles import PROFILES, profile
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, listed, load_study
@@ -66,14 +67,8 @@ class Columns:
     wrap: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A figure that is no plot of curves: the name of a function in :mod:`fl_core.report.drawings`.
-
-    It is given the reduced frame.
-    """
-
-    name: str
+View = Curves | Columns | Callable[[pd.DataFrame], Any]
+"""How a frame is shown: as curves, as a table, or as what a drawing function makes of it."""
 
 
 def no_runs(profile_name: str, dataset: str, seeds: Sequence[int] | None, **overrides: Any) -> list[Entry]:
@@ -105,7 +100,7 @@ class Artifact:
         The chapter that shows it; a path in the repository.
     reduce : callable
         ``(study) -> DataFrame`` with mean, standard deviation and number over seeds.
-    view : Curves, Columns or Drawing
+    view : Curves, Columns or callable
         How the reduced frame is shown.
     make_grid : callable
         ``(profile, dataset, seeds, **overrides) -> list of Entry``; without one the artifact needs no runs.
@@ -123,7 +118,7 @@ class Artifact:
     description: str
     notebook: str
     reduce: Callable[[Study], pd.DataFrame]
-    view: Curves | Columns | Drawing
+    view: View
     make_grid: Callable[..., list[Entry]] = no_runs
     paper_setting: Callable[..., pd.DataFrame] | None = None
     claims: tuple[str, ...] = ()
@@ -179,13 +174,6 @@ class Artifact:
 
 
 ARTIFACTS: dict[str, Artifact] = {}
-PAPER_MODULES = (
-    "fl_core.experiments.fedasync",
-    "fl_core.experiments.wkafl",
-    "fl_core.experiments.sdfeel",
-    "fl_core.experiments.fedasmu",
-    "fl_core.experiments.fedluck",
-)
 
 
 def register(artifact: Artifact) -> Artifact:
@@ -196,8 +184,8 @@ def register(artifact: Artifact) -> Artifact:
 
 def artifacts() -> dict[str, Artifact]:
     """Return all artifacts by id."""
-    for name in PAPER_MODULES:
-        importlib.import_module(name)
+    for name in papers():
+        importlib.import_module(f"{name}.artifacts")
     return dict(ARTIFACTS)
 
 

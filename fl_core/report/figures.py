@@ -8,7 +8,6 @@ from fl_core.errors import RunError
 from fl_core.experiments.artifacts import Artifact, Columns, Curves
 from fl_core.experiments.study import Study
 from fl_core.report.curves import plot_curves
-from fl_core.report.drawings import DRAWINGS
 from fl_core.report.tables import Table
 
 
@@ -25,4 +24,4 @@ def draw(artifact: Artifact, study: Study) -> tuple[Figure | Table, str]:
         raise RunError(f"{artifact.id} cannot be drawn: none of its runs at profile {study.profile} is stored")
     if isinstance(view, Columns):
         return Table(frame, view.names, view.digits, view.wrap), caption
-    return (plot_curves(frame, view) if isinstance(view, Curves) else DRAWINGS[view.name](frame)), caption
+    return (plot_curves(frame, view) if isinstance(view, Curves) else view(frame)), caption

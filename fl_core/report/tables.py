@@ -109,7 +109,7 @@ def final_table(frame: pd.DataFrame) -> Table:
     Parameters
     ----------
     frame : DataFrame
-        As :func:`fl_core.experiments.fedasync_curves.final_metrics` returns it.
+        As :func:`fl_papers.fedasync.curves.final_metrics` returns it.
     """
     shown = with_spread(frame, ("test_accuracy", "train_loss"))
     for column in ("alpha", "lr"):

@@ -16,11 +16,11 @@ from fl_core.algorithms import SGD, FedAsync, FedAvg
 from fl_core.algorithms.fedasync import MOMENTUM
 from fl_core.datasets.base import Dataset, Split
 from fl_core.formulas.fedasync import local_solution, mixing_weights
-from fl_core.formulas.fedasync_stability import total_staleness
 from fl_core.models import MODELS, build_network
 from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation
 from fl_core.tasks import Classification, Quadratic
 from fl_core.world import ConstantCompute, TraceCompute, UniformCompute, World
+from fl_papers.fedasync.stability import total_staleness
 
 SCATTERED = Quadratic([[1.0], [2.0], [4.0]], [[1.0], [-1.0], [3.0]], [5.0])
 

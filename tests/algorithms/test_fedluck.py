@@ -17,9 +17,7 @@ from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.compression import CompressorBase, Identity, TopK, kept_count
 from fl_core.formulas.fedluck import rounds_per_job
-from fl_core.formulas.fedluck_accounting import uploads_until
 from fl_core.formulas.fedluck_planner import plan
-from fl_core.formulas.fedluck_toys import timeline
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, simulation
 from fl_core.runtime.executor import Ticket
 from fl_core.runtime.executors import Sequential
@@ -27,6 +25,8 @@ from fl_core.runtime.local import Trained, TrainJob
 from fl_core.tasks import Quadratic
 from fl_core.tasks.quadratic import QuadraticWorkspace
 from fl_core.world import Network, TraceCompute, World
+from fl_papers.fedluck.accounting import uploads_until
+from fl_papers.fedluck.toys import timeline
 
 TOY = Quadratic([[1.0, 2.0, 0.5]] * 3, [[1, -1, 2], [-2, 0.5, 1], [0.5, 3, -1]], [0.0] * 3, samples=[1, 2, 3])
 TOY_WORLD = World(

@@ -20,11 +20,11 @@ from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.sdfeel_graphs import synchronous_mixing_matrix, zeta
 from fl_core.formulas.sdfeel_system import cluster_event_clock, staleness_bound, synchronous_round_seconds
-from fl_core.formulas.sdfeel_theory import surrogate_weights
-from fl_core.formulas.sdfeel_toys import surrogate_minimiser
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World
+from fl_papers.sdfeel.bounds import surrogate_weights
+from fl_papers.sdfeel.toys import surrogate_minimiser
 
 SPEEDS = (1.0, 2.0, 1.5, 4.0, 0.5, 1.0, 2.0, 3.0)
 CENTRES = (1.0, -1.0, 2.0, 0.0, -2.0, 3.0, 0.5, 1.5)

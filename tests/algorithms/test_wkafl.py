@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, Algorithm, KAsync, ZenoPP
 from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
-from fl_core.formulas.wkafl_staleness import k_asynchronous
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World
+from fl_papers.wkafl.staleness import k_asynchronous
 
 TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
 TOY_B_WORLD = World(devices=3, compute=TraceCompute(seconds_per_step=(2.0, 3.0, 5.0)))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from fl_core.errors import RunError, SpecError
-from fl_core.experiments import fedasync_grid
 from fl_core.experiments.artifacts import (
     artifacts,
     find_artifact,
@@ -18,7 +17,6 @@ from fl_core.experiments.artifacts import (
     make_study,
 )
 from fl_core.experiments.claims import judge
-from fl_core.experiments.fedasync_curves import area, chosen_lr, curves, final_metrics, seed_curve
 from fl_core.experiments.grid import execute
 from fl_core.experiments.notebook import PROFILES as NOTEBOOK_PROFILES
 from fl_core.experiments.notebook import Interval, OrNone, check_parameters
@@ -27,6 +25,8 @@ from fl_core.experiments.store import Store
 from fl_core.experiments.study import Study, listed, load_study
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table, claims_table, details_table, with_spread
+from fl_papers.fedasync import grid as fedasync_grid
+from fl_papers.fedasync.curves import area, chosen_lr, curves, final_metrics, seed_curve
 
 FIGURES = [f"fedasync-fig{number}" for number in range(2, 8)]
 SWEEPS = [f"fedasync-fig{number}" for number in range(8, 11)]

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl_core.experiments import fedasmu_claims  # noqa: F401  (registers the claims)
-from fl_core.experiments import fedasmu_tables as tables
-from fl_core.experiments import fedasmu_theory as theory
 from fl_core.experiments.claims import CLAIMS, judge
-from fl_core.experiments.fedasmu_columns import COLUMNS
-from fl_core.experiments.fedasmu_grid import GRIDS
-from fl_core.experiments.fedasmu_measures import Setting, difference, over_seeds, reached, savings, settings, times
-from fl_core.experiments.fedasmu_methods import BASELINES, METHODS, SYNCHRONOUS
-from fl_core.experiments.fedasmu_printed import IMPLIED, band, deviations, gain, number, printed, tables_band
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.fedasmu import matched_lambda
 from fl_core.runtime import History
 from fl_core.runtime.history import append
+from fl_papers.fedasmu import claims as fedasmu_claims  # noqa: F401  (registers the claims)
+from fl_papers.fedasmu import tables as tables
+from fl_papers.fedasmu import theory as theory
+from fl_papers.fedasmu.columns import COLUMNS
+from fl_papers.fedasmu.grid import GRIDS
+from fl_papers.fedasmu.measures import Setting, difference, over_seeds, reached, savings, settings, times
+from fl_papers.fedasmu.methods import BASELINES, METHODS, SYNCHRONOUS
+from fl_papers.fedasmu.printed import IMPLIED, band, deviations, gain, number, printed, tables_band
 
 NAMES = {f"FEDASMU-C{n:02d}" for n in range(1, 45)}
 COMPUTED = {"FEDASMU-C34", "FEDASMU-C40", "FEDASMU-C41", "FEDASMU-C42", "FEDASMU-C43"}

@@ -12,13 +12,22 @@ import pytest
 from fl_core.algorithms import FedASMU
 from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
-from fl_core.experiments import fedasmu_columns, fedasmu_grid
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study
 from fl_core.experiments.claims import CLAIMS
-from fl_core.experiments.fedasmu import PANELS
-from fl_core.experiments.fedasmu_columns import COLUMNS, SURROGATE, num_parameters
-from fl_core.experiments.fedasmu_curves import final_accuracy, readings, time_to
-from fl_core.experiments.fedasmu_grid import (
+from fl_core.experiments.grid import execute
+from fl_core.experiments.run import Result
+from fl_core.experiments.store import SUFFIX, Store
+from fl_core.experiments.study import Study, load_study
+from fl_core.formulas.fedasmu import matched_lambda
+from fl_core.report.figures import draw
+from fl_core.report.tables import Table
+from fl_core.runtime import History
+from fl_papers.fedasmu import columns as fedasmu_columns
+from fl_papers.fedasmu import grid as fedasmu_grid
+from fl_papers.fedasmu.artifacts import PANELS
+from fl_papers.fedasmu.columns import COLUMNS, SURROGATE, num_parameters
+from fl_papers.fedasmu.curves import final_accuracy, readings, time_to
+from fl_papers.fedasmu.grid import (
     GRIDS,
     ablations,
     comparison,
@@ -29,7 +38,7 @@ from fl_core.experiments.fedasmu_grid import (
     tuning,
     variants,
 )
-from fl_core.experiments.fedasmu_methods import (
+from fl_papers.fedasmu.methods import (
     ABLATIONS,
     ASYNCHRONOUS,
     EXTRA,
@@ -39,16 +48,8 @@ from fl_core.experiments.fedasmu_methods import (
     SYNCHRONOUS,
     VARIANTS,
 )
-from fl_core.experiments.fedasmu_scales import SCALES
-from fl_core.experiments.fedasmu_system import column_settings, five_devices
-from fl_core.experiments.grid import execute
-from fl_core.experiments.run import Result
-from fl_core.experiments.store import SUFFIX, Store
-from fl_core.experiments.study import Study, load_study
-from fl_core.formulas.fedasmu import matched_lambda
-from fl_core.report.figures import draw
-from fl_core.report.tables import Table
-from fl_core.runtime import History
+from fl_papers.fedasmu.scales import SCALES
+from fl_papers.fedasmu.system import column_settings, five_devices
 
 FMNIST = "fashion-mnist"
 DATA_SETS = tuple(dict.fromkeys(column.dataset for column in COLUMNS.values()))
@@ -297,7 +298,7 @@ def test_every_figure_and_table_is_drawn_from_runs_with_a_true_caption(tiny: Stu
         shown, caption = draw(find_artifact(name), tiny)
         assert len(shown.frame) if isinstance(shown, Table) else shown.axes
         assert "fashion-mnist (real data), profile smoke, seed 0" in caption
-        assert "papermill notebooks/2_papers/fedasmu_replication.ipynb" in caption
+        assert "papermill notebooks/fl_papers/fedasmu/replication.ipynb" in caption
 
 
 def test_what_is_missing_is_hatched_and_nothing_at_all_is_an_error(tiny: Study) -> None:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from fl_core.algorithms import FedASMUFA
-from fl_core.experiments import fedasmu_trials
-from fl_core.experiments.fedasmu_controls import control_log, control_run, pairs
-from fl_core.experiments.fedasmu_schedule import arrivals
-from fl_core.experiments.fedasmu_selector import SlotToy, meta_probabilities, table_slots
-from fl_core.experiments.fedasmu_trials import corrected_theorem, one_reporter, proof_steps, random_problem, tug
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
+from fl_papers.fedasmu import trials as fedasmu_trials
+from fl_papers.fedasmu.controls import control_log, control_run, pairs
+from fl_papers.fedasmu.schedule import arrivals
+from fl_papers.fedasmu.selector import SlotToy, meta_probabilities, table_slots
+from fl_papers.fedasmu.trials import corrected_theorem, one_reporter, proof_steps, random_problem, tug
 
 # The theorem
 

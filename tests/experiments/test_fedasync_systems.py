@@ -10,15 +10,15 @@ import pytest
 
 from fl_core.algorithms import FedAsync, FedAvg
 from fl_core.errors import SpecError
-from fl_core.experiments import fedasync_systems as systems
 from fl_core.experiments.claims import CLAIMS, Comparison, judge
-from fl_core.experiments.fedasync_systems import event_grid, event_setting, time_curves, time_to_loss
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Study
 from fl_core.runtime import History
 from fl_core.runtime.history import append
 from fl_core.world import TraceCompute, World
+from fl_papers.fedasync import systems as systems
+from fl_papers.fedasync.systems import event_grid, event_setting, time_curves, time_to_loss
 
 EMPTY = Study("smoke", "fashion-mnist", (), {})
 EXACT = [f"FEDASYNC-{number}" for number in ("C19", "C20", "C24", "C25")]

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from fl_core.errors import SpecError
-from fl_core.experiments import fedasync_theory, fedasync_trials
 from fl_core.experiments.artifacts import Curves, Panel
 from fl_core.experiments.claims import find_claim, judge
 from fl_core.experiments.study import Study
 from fl_core.report.curves import plot_curves
+from fl_papers.fedasync import theory as fedasync_theory
+from fl_papers.fedasync import trials as fedasync_trials
 
 THEORY = [f"FEDASYNC-C{n}" for n in (26, 27, 28, 29)]
 

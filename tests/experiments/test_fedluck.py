@@ -14,8 +14,16 @@ import pytest
 from fl_core.errors import DataError, RunError, SpecError
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study, stored_seeds
 from fl_core.experiments.claims import CLAIMS, Judgement, judge
-from fl_core.experiments.fedluck_curves import accuracy_curves, compared, curve, final_accuracy, planned_rounds, reach
-from fl_core.experiments.fedluck_grid import (
+from fl_core.experiments.grid import execute, work
+from fl_core.experiments.run import Result
+from fl_core.experiments.store import Store
+from fl_core.experiments.study import Entry, Study, load_study
+from fl_core.formulas.fedluck_planner import plan
+from fl_core.report.figures import draw
+from fl_core.report.tables import Table
+from fl_core.runtime import History
+from fl_papers.fedluck.curves import accuracy_curves, compared, curve, final_accuracy, planned_rounds, reach
+from fl_papers.fedluck.grid import (
     BASELINES,
     METHODS,
     VARIANTS,
@@ -26,22 +34,14 @@ from fl_core.experiments.fedluck_grid import (
     periods,
     variants,
 )
-from fl_core.experiments.fedluck_heat import rounds
-from fl_core.experiments.fedluck_margins import Bootstrapped, bootstrap, pairs
-from fl_core.experiments.fedluck_printed import number, printed
-from fl_core.experiments.fedluck_scales import SCALES, Options, targets
-from fl_core.experiments.fedluck_setups import SETUPS
-from fl_core.experiments.fedluck_summary import over_tasks
-from fl_core.experiments.fedluck_tables import five_devices
-from fl_core.experiments.fedluck_theory import decoded_fedluck, decoded_topk
-from fl_core.experiments.grid import execute, work
-from fl_core.experiments.run import Result
-from fl_core.experiments.store import Store
-from fl_core.experiments.study import Entry, Study, load_study
-from fl_core.formulas.fedluck_planner import plan
-from fl_core.report.figures import draw
-from fl_core.report.tables import Table
-from fl_core.runtime import History
+from fl_papers.fedluck.heat import rounds
+from fl_papers.fedluck.margins import Bootstrapped, bootstrap, pairs
+from fl_papers.fedluck.printed import number, printed
+from fl_papers.fedluck.scales import SCALES, Options, targets
+from fl_papers.fedluck.setups import SETUPS
+from fl_papers.fedluck.summary import over_tasks
+from fl_papers.fedluck.tables import five_devices
+from fl_papers.fedluck.theory import decoded_fedluck, decoded_topk
 
 RUNS = ["fedluck-fig1", "fedluck-fig2", "fedluck-fig3", "fedluck-tab1", "fedluck-tab2", "fedluck-savings"]
 EXTRA = ["fedluck-x8", "fedluck-x9"]
@@ -491,7 +491,7 @@ def test_every_figure_is_drawn_from_runs_with_a_true_caption(tiny: tuple[Study, 
     for name in (*RUNS, *EXTRA):
         _, caption = draw(find_artifact(name), study)
         assert "fashion-mnist (real data), profile smoke, seed 0" in caption
-        assert "papermill notebooks/2_papers/fedluck_replication.ipynb" in caption
+        assert "papermill notebooks/fl_papers/fedluck/replication.ipynb" in caption
 
 
 def test_every_recorded_staleness_is_the_ceiling(tiny: tuple[Study, Store]) -> None:

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from fl_core.errors import RunError, SpecError
-from fl_core.experiments import sdfeel_grid
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study, stored_seeds
 from fl_core.experiments.claims import CLAIMS, judge
 from fl_core.experiments.grid import execute
 from fl_core.experiments.run import Result
-from fl_core.experiments.sdfeel_clock import latency_table, paper_clock, run_clock, timeline
-from fl_core.experiments.sdfeel_curves import gaps, runs, time_to, value_at, value_near
-from fl_core.experiments.sdfeel_grid import ASYNC, CLOUD, SETUPS, SYNC, Setup, parameters_of
-from fl_core.experiments.sdfeel_printed import number, printed
-from fl_core.experiments.sdfeel_tables import differences, paper_setting
-from fl_core.experiments.sdfeel_theory import bound, inconsistency
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_core.runtime import History
+from fl_papers.sdfeel import grid as sdfeel_grid
+from fl_papers.sdfeel.clock import latency_table, paper_clock, run_clock, timeline
+from fl_papers.sdfeel.curves import gaps, runs, time_to, value_at, value_near
+from fl_papers.sdfeel.grid import ASYNC, CLOUD, SETUPS, SYNC, Setup, parameters_of
+from fl_papers.sdfeel.printed import number, printed
+from fl_papers.sdfeel.tables import differences, paper_setting
+from fl_papers.sdfeel.theory import bound, inconsistency
 
 FORMULAS = ["sdfeel-alg1", "sdfeel-fig1", "sdfeel-setup", "sdfeel-latency", *(f"sdfeel-x{n}" for n in range(1, 7))]
 RUNS = ["sdfeel-fig2a", "sdfeel-fig2b", *(f"sdfeel-x{n}" for n in range(7, 13))]
@@ -256,7 +256,7 @@ def test_every_figure_is_drawn_from_runs_with_a_true_caption(tiny: tuple[Study, 
     for name in RUNS:
         shown, caption = draw(find_artifact(name), study)
         assert "fashion-mnist (real data), profile smoke, seed 0" in caption
-        assert "papermill notebooks/2_papers/sdfeel_replication.ipynb" in caption
+        assert "papermill notebooks/fl_papers/sdfeel/replication.ipynb" in caption
         if isinstance(shown, Table):
             assert len(shown.frame) == {"sdfeel-x11": 4, "sdfeel-x12": 2}[name]
             assert "nan" not in shown.to_markdown().lower()

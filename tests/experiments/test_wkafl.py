@@ -11,23 +11,23 @@ import pandas as pd
 import pytest
 
 from fl_core.errors import SpecError
-from fl_core.experiments import wkafl_setups
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study
 from fl_core.experiments.claims import CLAIMS, judge
 from fl_core.experiments.grid import execute
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
-from fl_core.experiments.wkafl_curves import clipped_vectors, four_clients
-from fl_core.experiments.wkafl_grid import comparison
-from fl_core.experiments.wkafl_printed import number, printed, task_of
-from fl_core.experiments.wkafl_setups import Scale
-from fl_core.experiments.wkafl_tables import IN_BOTH_MODES
-from fl_core.experiments.wkafl_theory_claims import rates, schedule_means
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_core.runtime import History
 from fl_core.runtime.history import append
+from fl_papers.wkafl import setups as wkafl_setups
+from fl_papers.wkafl.curves import clipped_vectors, four_clients
+from fl_papers.wkafl.grid import comparison
+from fl_papers.wkafl.printed import number, printed, task_of
+from fl_papers.wkafl.setups import Scale
+from fl_papers.wkafl.tables import IN_BOTH_MODES
+from fl_papers.wkafl.theory_claims import rates, schedule_means
 
 RUNS = ["wkafl-fig2a", *(f"wkafl-fig{n}" for n in range(5, 11)), "wkafl-tab2", "wkafl-tab3", "wkafl-appA",
         "wkafl-x1", "wkafl-x2", "wkafl-x3", "wkafl-x9"]  # fmt: skip
@@ -222,7 +222,7 @@ def test_every_figure_is_drawn_from_runs_with_a_true_caption(tiny: Study) -> Non
             continue  # too few measurements for any claim
         shown, caption = draw(find_artifact(name), tiny)
         assert "fashion-mnist (real data), profile smoke, seed 0" in caption
-        assert "papermill notebooks/2_papers/wkafl_replication.ipynb" in caption
+        assert "papermill notebooks/fl_papers/wkafl/replication.ipynb" in caption
         if isinstance(shown, Table):
             assert "nan" not in shown.to_markdown().lower()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fl_core.experiments import wkafl_claims  # noqa: F401  (registers the claims)
-from fl_core.experiments import wkafl_measures as measures
 from fl_core.experiments.claims import CLAIMS, judge
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
-from fl_core.experiments.wkafl_grid import ablations, byzantine, comparison, motivation
 from fl_core.runtime import History
 from fl_core.runtime.history import append
+from fl_papers.wkafl import claims as wkafl_claims  # noqa: F401  (registers the claims)
+from fl_papers.wkafl import measures as measures
+from fl_papers.wkafl.grid import ablations, byzantine, comparison, motivation
 
 LEVEL = {"WKAFL": 0.95, "TWAFL": 0.93, "SASGD": 0.85, "GSGM": 0.88, "No Grad-Sel": 0.92, "No Staleness": 0.8,
          "No Non-IIDness": 0.94, "Zeno++": 0.5}  # fmt: skip

@@ -6,8 +6,8 @@ import pytest
 
 from fl_core.errors import SpecError
 from fl_core.experiments.grid import work
-from fl_core.experiments.wkafl_grid import ablations, byzantine, comparison, motivation
-from fl_core.experiments.wkafl_setups import SETUPS, setup_of
+from fl_papers.wkafl.grid import ablations, byzantine, comparison, motivation
+from fl_papers.wkafl.setups import SETUPS, setup_of
 
 
 def cells(entries) -> set[tuple]:

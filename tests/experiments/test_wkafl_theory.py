@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fl_core.experiments.wkafl_theory import (
+from fl_papers.wkafl.staleness import mean_staleness, min_mean_age, uniform_draws
+from fl_papers.wkafl.theory import (
     clipping,
     conflict,
     decay_weights,
@@ -16,7 +17,6 @@ from fl_core.experiments.wkafl_theory import (
     true_and_aliased,
     turning,
 )
-from fl_core.formulas.wkafl_staleness import mean_staleness, min_mean_age, uniform_draws
 
 
 def test_every_schedule_has_the_same_mean_staleness_and_only_round_robin_the_least_age() -> None:

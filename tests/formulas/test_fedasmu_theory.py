@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from fl_core.formulas.fedasmu_theory import Problem, corrected_bound, drift_bound, printed_bound, printed_drift
-from fl_core.formulas.fedasmu_toys import Quadratics, Trace, random_run
+from fl_papers.fedasmu.bounds import Problem, corrected_bound, drift_bound, printed_bound, printed_drift
+from fl_papers.fedasmu.toys import Quadratics, Trace, random_run
 
 H, C = 0.1, 1.0
 ONLY_ONE_REPORTS = Quadratics(np.array([[H], [H]]), np.array([[0.0], [C]]))

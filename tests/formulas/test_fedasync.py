@@ -25,8 +25,8 @@ from fl_core.formulas.fedasync import (
     prox_gradient,
     staleness_argument,
 )
-from fl_core.formulas.fedasync_toys import iterate, oldest_versions, sampled_versions
 from fl_core.formulas.staleness import STALENESS_WEIGHTS, Constant, Hinge, Polynomial, hinge, staleness_weight
+from fl_papers.fedasync.toys import iterate, oldest_versions, sampled_versions
 
 poly = Polynomial(a=0.5)
 close = partial(pytest.approx, rel=1e-10)

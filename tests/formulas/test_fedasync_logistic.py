@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fl_core.formulas.fedasync_logistic import ToyLogistic
-from fl_core.formulas.fedasync_toys import oldest_versions
+from fl_papers.fedasync.logistic import ToyLogistic
+from fl_papers.fedasync.toys import oldest_versions
 
 toy = ToyLogistic()
 rows = torch.tensor(toy.features.reshape(-1, toy.dimension))

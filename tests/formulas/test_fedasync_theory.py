@@ -15,17 +15,8 @@ from hypothesis import strategies as st
 
 from fl_core.formulas.chains import inequalities, violations
 from fl_core.formulas.fedasync import alpha_t, local_factor, max_stable_lr, prox_gradient
-from fl_core.formulas.fedasync_chains import theorem2_chains
-from fl_core.formulas.fedasync_logistic import ToyLogistic
-from fl_core.formulas.fedasync_stability import (
-    delta_characteristic,
-    delta_stability_threshold,
-    mixing_characteristic,
-    spectral_radius,
-    stationary_error,
-    total_staleness,
-)
-from fl_core.formulas.fedasync_theory import (
+from fl_core.formulas.staleness import Constant, Exponential, Hinge, Linear, Polynomial
+from fl_papers.fedasync.bounds import (
     adaptive_rate,
     beta,
     contraction_root,
@@ -37,8 +28,17 @@ from fl_core.formulas.fedasync_theory import (
     residual_tight,
     theorem2_constants,
 )
-from fl_core.formulas.fedasync_toys import ToyQ, ToyW, iterate, oldest_versions, sampled_versions
-from fl_core.formulas.staleness import Constant, Exponential, Hinge, Linear, Polynomial
+from fl_papers.fedasync.chains import theorem2_chains
+from fl_papers.fedasync.logistic import ToyLogistic
+from fl_papers.fedasync.stability import (
+    delta_characteristic,
+    delta_stability_threshold,
+    mixing_characteristic,
+    spectral_radius,
+    stationary_error,
+    total_staleness,
+)
+from fl_papers.fedasync.toys import ToyQ, ToyW, iterate, oldest_versions, sampled_versions
 
 close = partial(pytest.approx, rel=1e-10)
 toy_q, toy_w = ToyQ(), ToyW()

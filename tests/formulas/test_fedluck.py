@@ -26,7 +26,7 @@ from fl_core.formulas.fedluck import (
     staleness_factor,
 )
 from fl_core.formulas.fedluck_measurement import fit_upload, fit_upload_with_latency, mean_step_seconds
-from fl_core.formulas.fedluck_toys import periodic_models, timeline
+from fl_papers.fedluck.toys import periodic_models, timeline
 
 close = partial(pytest.approx, rel=1e-10)
 POINT = (10, 0.1, 0.2, 5.0, 1.5)  # k, delta, alpha, beta, period

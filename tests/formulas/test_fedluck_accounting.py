@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from fl_core.formulas.fedluck import job_seconds, rounds_per_job
-from fl_core.formulas.fedluck_accounting import (
+from fl_core.formulas.fedluck_planner import Box, plan
+from fl_core.world.named import FedLuckWorld
+from fl_papers.fedluck.accounting import (
     BYTES_PER_GB,
     periodic_totals,
     rounds_at,
@@ -17,8 +19,6 @@ from fl_core.formulas.fedluck_accounting import (
     upload_bytes,
     uploads_until,
 )
-from fl_core.formulas.fedluck_planner import Box, plan
-from fl_core.world.named import FedLuckWorld
 
 close = partial(pytest.approx, rel=1e-10)
 PARAMETERS = {"cnn": 234_090, "vgg11s": 865_482, "lstm": 216_330}

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from fl_core.experiments.fedluck_trials import INSIDE, SMALL, random_trial, rescaled_trials, theorem1_trials
 from fl_core.formulas.chains import inequalities, violations
-from fl_core.formulas.fedluck_chains import Trial, rescaled_chains, theorem1_chains
-from fl_core.formulas.fedluck_theory import Moments, q_local, rescaled_bound, theorem1_bound
-from fl_core.formulas.fedluck_toys import LogCosh, timeline
+from fl_papers.fedluck.bounds import Moments, q_local, rescaled_bound, theorem1_bound
+from fl_papers.fedluck.chains import Trial, rescaled_chains, theorem1_chains
+from fl_papers.fedluck.toys import LogCosh, timeline
+from fl_papers.fedluck.trials import INSIDE, SMALL, random_trial, rescaled_trials, theorem1_trials
 
 
 @pytest.mark.parametrize("trials", [theorem1_trials, rescaled_trials])

@@ -10,7 +10,7 @@ import sympy as sp
 
 from fl_core.formulas.fedluck import Variant, factor_gradient, staleness_factor
 from fl_core.formulas.fedluck_optimum import rate_polynomial
-from fl_core.formulas.fedluck_theory import (
+from fl_papers.fedluck.bounds import (
     Q_WINDOW,
     Moments,
     corollary1_rates,
@@ -24,7 +24,7 @@ from fl_core.formulas.fedluck_theory import (
     rescaled_bound,
     theorem1_bound,
 )
-from fl_core.formulas.fedluck_toys import LogCosh, periodic_models, timeline
+from fl_papers.fedluck.toys import LogCosh, periodic_models, timeline
 
 close = partial(pytest.approx, rel=1e-10)
 MOMENTS = Moments(noise=0.3, heterogeneity=0.2, gradient=0.5)

@@ -44,17 +44,17 @@ from fl_core.formulas.sdfeel_system import (
     transfer_seconds,
     utilisation,
 )
-from fl_core.formulas.sdfeel_theory import surrogate_weights
-from fl_core.formulas.sdfeel_toys import (
+from fl_core.formulas.staleness import Polynomial
+from fl_core.models import build_network
+from fl_core.world import GapCompute
+from fl_papers.sdfeel.bounds import surrogate_weights
+from fl_papers.sdfeel.toys import (
     cluster_steps,
     fixed_point,
     local_model,
     quadratic_run,
     surrogate_minimiser,
 )
-from fl_core.formulas.staleness import Polynomial
-from fl_core.models import build_network
-from fl_core.world import GapCompute
 
 close = partial(pytest.approx, rel=1e-10)
 digits = partial(pytest.approx, rel=1e-11, abs=1e-12)

@@ -11,15 +11,9 @@ import sympy as sp
 
 from fl_core.formulas.sdfeel import staleness_aware_mixing_matrix
 from fl_core.formulas.sdfeel_graphs import synchronous_mixing_matrix, zeta
-from fl_core.formulas.sdfeel_lemmas import (
-    event_step,
-    lemma2_bound,
-    local_drift_bound,
-    printed_lemma2_bound,
-    round_step,
-)
 from fl_core.formulas.sdfeel_system import ClusterEvent, cluster_event_clock, plan_cluster
-from fl_core.formulas.sdfeel_theory import (
+from fl_core.world import GapCompute
+from fl_papers.sdfeel.bounds import (
     MixingSums,
     conditions,
     constant_mixing_errors,
@@ -33,7 +27,13 @@ from fl_core.formulas.sdfeel_theory import (
     window_contraction,
     window_sum_bound,
 )
-from fl_core.world import GapCompute
+from fl_papers.sdfeel.lemmas import (
+    event_step,
+    lemma2_bound,
+    local_drift_bound,
+    printed_lemma2_bound,
+    round_step,
+)
 
 close = partial(pytest.approx, rel=1e-10)
 digits = partial(pytest.approx, rel=1e-11)

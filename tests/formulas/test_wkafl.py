@@ -37,12 +37,12 @@ from fl_core.formulas.wkafl_baselines import (
     zeno_cosine_threshold,
     zeno_judge,
 )
-from fl_core.formulas.wkafl_staleness import (
+from fl_papers.wkafl.staleness import (
     expected_inverse_staleness,
     expected_min_staleness,
     expected_staleness_weight,
 )
-from fl_core.formulas.wkafl_toys import relative_non_iid_variance, stale_cloud
+from fl_papers.wkafl.toys import relative_non_iid_variance, stale_cloud
 
 close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-13)
 printed = partial(np.testing.assert_allclose, rtol=0, atol=6e-13)  # oracles are given with twelve decimals

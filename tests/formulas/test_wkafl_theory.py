@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from fl_core.formulas.wkafl_staleness import round_robin
-from fl_core.formulas.wkafl_theory import (
+from fl_papers.wkafl.bounds import (
     drift_factor,
     estimate_constant,
     lr_limit_estimate,
@@ -26,7 +25,8 @@ from fl_core.formulas.wkafl_theory import (
     theorem53,
     weighted_gradient_mean,
 )
-from fl_core.formulas.wkafl_toys import StaleQuadratic, clipped_path
+from fl_papers.wkafl.staleness import round_robin
+from fl_papers.wkafl.toys import StaleQuadratic, clipped_path
 
 close = partial(pytest.approx, rel=1e-10)
 STAGE2 = {

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from fl_core.algorithms import SGD, Algorithm, FedAsync, FedAvg
 from fl_core.errors import RunError
-from fl_core.formulas.fedasync_stability import total_staleness
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.runtime.idle import IdleSet
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, Network, TraceCompute, UniformCompute, World
+from fl_papers.fedasync.stability import total_staleness
 
 
 def quadratic(devices: int = 1, curvature: float = 1.0, centre: float = 0.0, start: float = 1.0) -> Quadratic:

@@ -1,0 +1,1 @@
+"""The paper fedasmu: experiments, claims, figures, theory."""

@@ -1,0 +1,1 @@
+"""The paper fedasync: experiments, claims, figures, theory."""

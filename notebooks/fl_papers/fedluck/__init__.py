@@ -1,0 +1,1 @@
+"""The paper fedluck: experiments, claims, figures, theory."""

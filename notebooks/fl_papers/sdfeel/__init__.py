@@ -1,0 +1,1 @@
+"""The paper sdfeel: experiments, claims, figures, theory."""

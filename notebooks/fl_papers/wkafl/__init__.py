@@ -1,0 +1,1 @@
+"""The paper wkafl: experiments, claims, figures, theory."""
