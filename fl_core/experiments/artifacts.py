@@ -5,16 +5,19 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from fl_core.datasets import names
 from fl_core.errors import SpecError, unknown
+from fl_core.experiments.claims import CLAIMS, Claim
 from fl_core.experiments.papers import papers
 from fl_core.experiments.profiles import PROFILES, profile
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, listed, load_study
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -185,8 +188,15 @@ def register(artifact: Artifact) -> Artifact:
 def artifacts() -> dict[str, Artifact]:
     """Return all artifacts by id."""
     for name in papers():
-        importlib.import_module(f"{name}.artifacts")
+        ARTIFACTS.update({each.id: each for each in _listed(f"{name}.artifacts", Artifact)})
+        CLAIMS.update({each.id: each for each in _listed(f"{name}.claims", Claim)})
     return dict(ARTIFACTS)
+
+
+def _listed(module: str, kind: type[T]) -> list[T]:
+    """Return the list ``ARTIFACTS`` or ``CLAIMS`` of a paper's module."""
+    found = getattr(importlib.import_module(module), f"{kind.__name__.upper()}S", [])
+    return found if isinstance(found, list) else []
 
 
 def find_artifact(name: str) -> Artifact:

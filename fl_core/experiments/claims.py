@@ -210,7 +210,22 @@ def add_claim(
     computed: bool = False,
 ) -> Claim:
     """Register a claim of `paper`, e.g. ``"FEDASYNC"``, in the order in which a list of claims is read."""
-    return register(Claim(f"{paper}-{number}", statement, source, test, judge, fragile, exact, computed))
+    return register(make_claim(paper, number, source, statement, test, judge, fragile, exact, computed))
+
+
+def make_claim(
+    paper: str,
+    number: str,
+    source: str,
+    statement: str,
+    test: str,
+    judge: Callable[[Study], Sequence[Comparison | Check]],
+    fragile: bool = False,
+    exact: bool = False,
+    computed: bool = False,
+) -> Claim:
+    """Return a claim of `paper`, e.g. ``"FEDASYNC"``, in the order in which a list of claims is read."""
+    return Claim(f"{paper}-{number}", statement, source, test, judge, fragile, exact, computed)
 
 
 def find_claim(name: str) -> Claim:

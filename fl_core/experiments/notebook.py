@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fl_core.datasets import all_surrogates
 from fl_core.errors import SpecError, nearest
+from fl_core.experiments.experiment import Experiment
+from fl_core.experiments.profiles import PROFILES as SIZES
 
-PROFILES = ("smoke", "laptop", "paper")
+PROFILES = tuple(SIZES)
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,48 @@ def check_parameters(namespace: Mapping[str, Any], **valid: Valid | list[Interva
         if not _holds(rule, namespace[name]):
             hint = nearest(namespace[name], map(str, rule)) if isinstance(rule, tuple) else ""
             raise SpecError(f"parameter {name} = {namespace[name]!r} is not valid: it should be {_words(rule)}{hint}")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The checked parameters of a replication chapter; `overrides` are the options that differ from the default."""
+
+    profile: str
+    show: str
+    dataset: str
+    seeds: list[int] | None
+    overrides: dict[str, Any]
+    recompute: bool
+
+
+def chosen_parameters(namespace: Mapping[str, Any], experiment: type[Experiment]) -> Chosen:
+    """Return a replication chapter's parameters; its options, in capitals, are checked by the experiment's own rules.
+
+    Raises
+    ------
+    SpecError
+        If a value is not valid, or a parameter is missing or looks misspelt.
+    """
+    options = {name.upper(): name for name in experiment.OPTIONS.model_fields if name.upper() in namespace}
+    datasets = [*experiment.SETUPS, *(f"{name}-surrogate" for name in experiment.SETUPS)]
+    known = tuple(name for name in dict.fromkeys(datasets) if name in experiment.SETUPS or name in all_surrogates())
+    check_parameters(
+        namespace,
+        PROFILE=PROFILES,
+        SHOW=("published", "this run"),
+        DATASET=known,
+        SEEDS=OrNone([Interval(0, 2**31, integer=True)]),
+        RECOMPUTE=(True, False),
+        **dict.fromkeys(options, object),
+    )
+    return Chosen(
+        namespace["PROFILE"],
+        namespace["SHOW"],
+        namespace["DATASET"],
+        namespace["SEEDS"],
+        experiment.OPTIONS.changed(**{field: namespace[name] for name, field in options.items()}),
+        namespace["RECOMPUTE"],
+    )
 
 
 def _is_plain(value: Any) -> bool:

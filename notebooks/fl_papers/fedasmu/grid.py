@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from fl_core.datasets import Dirichlet
-from fl_core.experiments.overrides import Overrides
+from fl_core.experiments.experiment import Options as Overrides
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
 from fl_core.runtime import Budget, Evaluation, LocalTraining

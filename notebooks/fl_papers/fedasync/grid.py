@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from fl_core.algorithms import SGD, FedAsync, FedAvg
 from fl_core.datasets import IID
 from fl_core.errors import unknown
-from fl_core.experiments.overrides import Overrides
+from fl_core.experiments.experiment import Options as Overrides
 from fl_core.experiments.profiles import CONVERGENCE, ConvergenceScale
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry

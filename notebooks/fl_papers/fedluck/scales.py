@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from fl_core.experiments.overrides import Overrides
+from fl_core.experiments.experiment import Options as Overrides
 from fl_papers.fedluck.setups import setup_of
 
 

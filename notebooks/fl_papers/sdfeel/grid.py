@@ -17,7 +17,7 @@ from pydantic import Field
 from fl_core.algorithms import Algorithm, AsyncSDFeel, HierarchicalFedAvg, SyncSDFeel
 from fl_core.datasets import Dirichlet
 from fl_core.errors import unknown
-from fl_core.experiments.overrides import Overrides
+from fl_core.experiments.experiment import Options as Overrides
 from fl_core.experiments.profiles import CLUSTERS
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry

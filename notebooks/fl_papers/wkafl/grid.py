@@ -15,7 +15,7 @@ from pydantic import Field
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
 from fl_core.datasets import Natural, WKAFLPartition
 from fl_core.experiments.calibration import REFERENCES
-from fl_core.experiments.overrides import Overrides
+from fl_core.experiments.experiment import Options as Overrides
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
 from fl_core.runtime import Budget, Evaluation, LocalTraining

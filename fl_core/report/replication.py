@@ -1,0 +1,155 @@
+"""What every replication chapter does: check its parameters, run what is missing, show artifacts, judge claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from IPython.display import Markdown, display
+
+from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study, stored_seeds
+from fl_core.experiments.claims import CLAIMS, Judgement, judge
+from fl_core.experiments.experiment import Experiment
+from fl_core.experiments.grid import execute, plan
+from fl_core.experiments.notebook import chosen_parameters
+from fl_core.experiments.store import default_store
+from fl_core.experiments.study import Study, listed
+from fl_core.report.figures import draw
+from fl_core.report.tables import Table
+
+
+class Replication:
+    """A replication chapter.
+
+    Parameters
+    ----------
+    namespace : mapping
+        The notebook's ``globals()``, with the values of its ``parameters`` cell: PROFILE, SHOW, DATASET, SEEDS,
+        RECOMPUTE, and the experiment's options in capitals.
+    experiment : type
+    groups : mapping
+        Ids of the artifacts whose runs are looked up together, by the group's name; the first one sets the tone.
+    published : callable
+        ``(artifacts, store, than, dataset, seeds, **overrides) -> Study or None``: what of a group is shown from the
+        store when SHOW is "published".
+    """
+
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        experiment: type[Experiment],
+        groups: Mapping[str, Sequence[str]],
+        published: Callable[..., Study | None] = stored_seeds,
+    ) -> None:
+        self.experiment, self.store = experiment, default_store()
+        chosen = chosen_parameters(namespace, experiment)
+        self.profile, self.dataset, self.seeds = chosen.profile, chosen.dataset, chosen.seeds
+        self.overrides, self.recompute = chosen.overrides, chosen.recompute
+        self.from_store = chosen.show == "published"
+        self.groups = {name: find_artifacts(ids) for name, ids in groups.items()}
+        self._published = published
+        self.published = {name: self.stored(name) if self.from_store else None for name in groups}
+        self.here = {
+            name: make_study(artifacts, self.profile, self.dataset, self.seeds, **self.overrides)
+            for name, artifacts in self.groups.items()
+        }
+        self._captions: dict[str, str] = {}
+
+    @property
+    def first(self) -> str:
+        """The first group."""
+        return next(iter(self.groups))
+
+    @property
+    def standard(self) -> bool:
+        """Whether data set, seeds and options are the standard ones, which the text was written about."""
+        return self.dataset == "fashion-mnist" and not self.overrides and self.seeds is None
+
+    @property
+    def shown(self) -> dict[str, Study]:
+        """The study of each group: published runs, else those made here."""
+        return {name: self.published[name] or self.here[name] for name in self.groups}
+
+    def stored(self, group: str, dataset: str | None = None, than: str | None = None) -> Study | None:
+        """Return the stored runs of a group with the chapter's options on a data set, of a profile above `than`."""
+        return self._published(
+            self.groups[group],
+            self.store,
+            than or self.profile,
+            dataset or self.dataset,
+            self.seeds,
+            **self.overrides,
+        )
+
+    def run(self) -> None:
+        """Run at the chapter's profile what the store lacks of all groups, after saying what that costs."""
+        specs = [spec for study in self.here.values() for spec in study.specs]
+        print(f"profile    {self.profile}, seeds {self.here[self.first].seeds}")
+        print(plan(specs, self.store).table())
+        results = execute(specs, store=self.store, recompute=self.recompute)
+        self.here = {name: study.with_results(results) for name, study in self.here.items()}
+
+    def setting(self) -> Table:
+        """Return the paper's setting beside that of the runs that are shown."""
+        [artifact, *_] = self.groups[self.first]
+        assert artifact.paper_setting is not None
+        found = self.published[self.first]
+        profile, seeds = (found.profile, found.seeds) if found else (self.profile, self.seeds)
+        table = artifact.paper_setting(profile, self.dataset, seeds, **self.overrides)
+        return Table(table, wrap=dict.fromkeys(table.columns[1:], 9))
+
+    def origin(self, study: Study) -> str:
+        """Return what a study rests on, in words."""
+        made = "the runs above" if any(study is own for own in self.here.values()) else "stored results"
+        lacking = sum(entry.key not in study.results for entry in study.entries)
+        return (
+            f"{made}, profile `{study.profile}`, seed{'s' if len(study.seeds) > 1 else ''} {listed(study.seeds)}, on "
+            f"{study.dataset} ({study.data_kind} data){f', {lacking} runs missing' if lacking else ''}"
+        )
+
+    def summary(self, parts: Mapping[str, str]) -> Markdown:
+        """Return what the page shows and what that rests on; `parts` says in words what each group is."""
+        shown = self.shown
+        lines = [f"- {words}: {self.origin(shown[name])}." for name, words in parts.items()]
+        if any(study.profile == "smoke" for study in shown.values()):
+            lines.append("\nProfile `smoke` only shows that everything works: do not read results from it.")
+        return Markdown("**What this page shows:**\n\n" + "\n".join(lines))
+
+    def computed(self, name: str) -> Any:
+        """Return the figure or table of an artifact that needs no runs."""
+        artifact = find_artifact(name)
+        return draw(artifact, make_study(artifact, self.profile))[0]
+
+    def show(self, name: str, group: str | None = None, study: Study | None = None) -> Any:
+        """Return the figure or table of an artifact, and keep its caption for :meth:`caption`."""
+        made, self._captions[name] = draw(find_artifact(name), study or self.shown[group or self.first])
+        return made
+
+    def caption(self, name: str) -> Markdown:
+        """Return what the figure shown last under that name rests on, and the command that makes it."""
+        return Markdown(self._captions[name])
+
+    def display(self, name: str, group: str | None = None, study: Study | None = None) -> None:
+        """Show a figure or table with its caption below it."""
+        display(self.show(name, group, study), self.caption(name))
+
+    def judged(self, studies: Mapping[str, Study] | None = None, also: Iterable[str] = ()) -> list[Judgement]:
+        """Return the judgements of all claims that the groups in `studies` carry (the shown ones), by id.
+
+        `also` names claims that need no group; they are judged on the first study.
+        """
+        studies = self.shown if studies is None else studies
+        found = {
+            judgement.claim.id: judgement
+            for group, study in studies.items()
+            for judgement in judge([claim for artifact in self.groups[group] for claim in artifact.claims], study)
+        }
+        if studies:
+            extra = [name for name in also if name not in found]
+            found |= {each.claim.id: each for each in judge(extra, next(iter(studies.values())))}
+        return [found[name] for name in sorted(found)]
+
+    @staticmethod
+    def claims_about_formulas(paper: str) -> list[str]:
+        """Return the ids of the claims of a paper (``"FEDLUCK"``) that need no training."""
+        return [name for name, claim in CLAIMS.items() if name.startswith(f"{paper}-") and claim.computed]
