@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -31,39 +32,21 @@ class Panel:
 
 @dataclass(frozen=True)
 class Curves:
-    """A figure of curves, as data; :func:`fl_core.report.figures.draw` draws it.
-
-    Attributes
-    ----------
-    x_label : str
-        What the abscissa (column ``x`` of the reduced frame) counts.
-    panels : tuple of Panel
-    parameter, symbol : str
-        Column whose values are told apart by dash patterns, and its name in the legend.
-    points : bool
-        Whether every row is a measurement of its own, to be marked: final values over a swept parameter.
-    """
+    """A figure of curves, as data; :func:`fl_core.report.figures.draw` draws it."""
 
     x_label: str
+    """What the abscissa (column ``x`` of the reduced frame) counts."""
     panels: tuple[Panel, ...]
     parameter: str = "alpha"
+    """Column whose values are told apart by dash patterns, and in `symbol` its name in the legend."""
     symbol: str = "α"
     points: bool = False
+    """Whether every row is a measurement of its own, to be marked: final values over a swept parameter."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A table, as data; :class:`fl_core.report.tables.Table` shows it.
-
-    Attributes
-    ----------
-    names : dict
-        Headings by column of the reduced frame; other columns keep their name.
-    digits : int
-        Decimals of floating-point numbers.
-    wrap : dict
-        Columns with long text and their least width in em.
-    """
+    """A table, as data, with the arguments of :class:`fl_core.report.tables.Table`."""
 
     names: dict[str, str] = field(default_factory=dict)
     digits: int = 3
@@ -87,45 +70,28 @@ MEAN_AND_DEVIATION = "mean and standard deviation over"
 
 @dataclass(frozen=True)
 class Artifact:
-    """One figure or table of a paper.
-
-    Attributes
-    ----------
-    id : str
-        E.g. ``"fedasync-fig2"``.
-    title : str
-        What it shows, in a few words.
-    reference : str
-        Where it is in the paper.
-    description : str
-        What to look at.
-    notebook : str
-        The chapter that shows it; a path in the repository.
-    reduce : callable
-        ``(study) -> DataFrame`` with mean, standard deviation and number over seeds.
-    view : Curves, Columns or callable
-        How the reduced frame is shown.
-    make_grid : callable
-        ``(profile, dataset, seeds, **overrides) -> list of Entry``; without one the artifact needs no runs.
-    paper_setting : callable or None
-        ``(profile, dataset, seeds, **overrides) -> DataFrame``: the paper's setting beside ours.
-    claims : tuple of str
-        Ids of the claims that it carries.
-    over_seeds : str
-        What it shows of several seeds, before the word "seeds".
-    """
+    """One figure or table of a paper."""
 
     id: str
+    """E.g. ``"fedasync-fig2"``."""
     title: str
     reference: str
+    """Where it is in the paper."""
     description: str
+    """What to look at."""
     notebook: str
+    """The chapter that shows it; a path in the repository."""
     reduce: Callable[[Study], pd.DataFrame]
+    """From the runs to what is shown, with mean, standard deviation and number over seeds."""
     view: View
     make_grid: Callable[..., list[Entry]] = no_runs
+    """``(profile, dataset, seeds, **overrides) -> entries``."""
     paper_setting: Callable[..., pd.DataFrame] | None = None
+    """Same arguments: the paper's setting beside ours."""
     claims: tuple[str, ...] = ()
+    """Ids of the claims that it carries."""
     over_seeds: str = MEAN_AND_DEVIATION
+    """What it shows of several seeds, before the word "seeds"."""
 
     def grid(
         self,
@@ -134,22 +100,9 @@ class Artifact:
         seeds: Sequence[int] | None = None,
         **overrides: Any,
     ) -> list[Entry]:
-        """Return the labelled runs.
+        """Return the labelled runs; `seeds` replace the profile's, overrides that are None leave its values.
 
-        Parameters
-        ----------
-        profile_name : str
-            ``"smoke"``, ``"laptop"`` or ``"paper"``.
-        dataset : str
-        seeds : sequence of int, optional
-            Instead of the profile's.
-        **overrides
-            Parameters of the experiment by name; None leaves the profile's value.
-
-        Raises
-        ------
-        SpecError
-            If the profile, the data set, a seed or an override is not valid.
+        A profile, data set, seed or override that is not valid is a SpecError that says what would be.
         """
         profile(profile_name)
         if dataset not in names():
@@ -253,32 +206,24 @@ def larger_stored(
     than: str,
     dataset: str = "fashion-mnist",
     seeds: Sequence[int] | None = None,
+    *,
+    some_seeds: bool = False,
     **overrides: Any,
 ) -> Study | None:
-    """Return the study of the largest profile above `than` all of whose runs are in `store`, or None."""
+    """Return the study of the largest profile above `than` all of whose runs are in `store`, or None.
+
+    With `some_seeds` a profile also counts with those of its seeds whose runs are all stored.
+    """
     profiles = list(PROFILES)
     for name in reversed(profiles[profiles.index(than) + 1 :]):
         study = load_study(make_study(chosen, name, dataset, seeds, **overrides), store)
         if study.complete:
             return study
-    return None
-
-
-def stored_seeds(
-    chosen: Sequence[Artifact],
-    store: Store,
-    than: str,
-    dataset: str = "fashion-mnist",
-    seeds: Sequence[int] | None = None,
-    **overrides: Any,
-) -> Study | None:
-    """Return what :func:`larger_stored` does, of the seeds whose runs are all in `store`; None if there is none."""
-    profiles = list(PROFILES)
-    for name in reversed(profiles[profiles.index(than) + 1 :]):
-        study = load_study(make_study(chosen, name, dataset, seeds, **overrides), store)
         missing = {entry.labels["seed"] for entry in study.entries if entry.key not in study.results}
-        if not missing:
-            return study
-        if done := [seed for seed in study.seeds if seed not in missing]:
+        if some_seeds and (done := [seed for seed in study.seeds if seed not in missing]):
             return load_study(make_study(chosen, name, dataset, done, **overrides), store)
     return None
+
+
+stored_seeds = partial(larger_stored, some_seeds=True)
+"""The same, with those seeds whose runs are all stored."""

@@ -26,16 +26,9 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Comparison:
-    """One inequality, ``left <= bound * right`` or with `above` ``left >= bound * right``.
+    """One inequality, ``left <= bound * right`` or with `above` ``left >= bound * right``; `name` says which.
 
-    Attributes
-    ----------
-    name : str
-        Which of the claim's inequalities: ``"α = 0.6"``.
-    left, right : mapping of int to float
-        Value by seed; seeds that only one side has are not used.
-    bound : float
-    above : bool
+    Left and right are values by seed; seeds that only one side has are not used.
     """
 
     name: str
@@ -93,16 +86,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Check:
-    """One exact statement.
-
-    Attributes
-    ----------
-    name : str
-    holds : bool or None
-        None: nothing to check it on.
-    detail : str
-        What was compared.
-    """
+    """One exact statement; `holds` is None if there is nothing to check it on, `detail` says what was compared."""
 
     name: str
     holds: bool | None
@@ -130,36 +114,23 @@ class Check:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper.
-
-    Attributes
-    ----------
-    id : str
-        E.g. ``"FEDASYNC-C03"``.
-    statement : str
-        What the paper says, in our words.
-    source : str
-        Where it says so.
-    test : str
-        The inequality, in words.
-    judge : callable
-        ``(study) -> comparisons or checks``; none if the study lacks the runs.
-    fragile : bool
-        Expected to depend on the size of the experiment: reported, never a gate.
-    exact : bool
-        Needs equality, not statistics.
-    computed : bool
-        About the theory or the system: judged on formulas, toys and small simulations, whatever the data set.
-    """
+    """A statement of a paper."""
 
     id: str
+    """E.g. ``"FEDASYNC-C03"``."""
     statement: str
+    """What the paper says, in our words; `source`: where."""
     source: str
     test: str
+    """The inequality, in words."""
     judge: Callable[[Study], Sequence[Comparison | Check]]
+    """None are returned if the study lacks the runs."""
     fragile: bool = False
+    """Expected to depend on the size of the experiment: reported, never a gate."""
     exact: bool = False
+    """Needs equality, not statistics."""
     computed: bool = False
+    """About the theory or the system: judged on formulas, toys and small simulations, whatever the data set."""
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,11 @@ from fl_core.experiments.store import Store
 
 @dataclass(frozen=True)
 class Entry:
-    """One run of a grid.
-
-    Attributes
-    ----------
-    spec : RunSpec
-    labels : dict
-        What the run is in the artifact: method, parameters that are varied, and always ``seed``.
-    """
+    """One run of a grid."""
 
     spec: RunSpec
     labels: dict[str, Any]
+    """What the run is in the artifact: method, parameters that are varied, and always ``seed``."""
 
     @cached_property
     def key(self) -> str:
@@ -40,23 +34,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Study:
-    """A grid together with its results: what reductions, plots and claims are functions of.
-
-    Attributes
-    ----------
-    profile, dataset : str
-    options : dict
-        The overrides that the grid was made with.
-    entries : tuple of Entry
-    results : dict
-        Results by hash; entries whose run is missing are left out of everything below.
-    """
+    """A grid together with its results: what reductions, plots and claims are functions of."""
 
     profile: str
     dataset: str
     entries: tuple[Entry, ...]
     results: dict[str, Result]
+    """By hash; entries whose run is missing are left out of everything below."""
     options: dict[str, Any] = field(default_factory=dict)
+    """The overrides that the grid was made with."""
 
     def select(self, **labels: Any) -> list[tuple[Entry, Result]]:
         """Return the finished runs whose labels have the given values, by seed."""
