@@ -1,10 +1,9 @@
 """Floor 0: the papers' networks by name, and the flat vector that a model is on the wire."""
 
-from fl_core.models.dropout import Dropout, named_dropouts
 from fl_core.models.flat import FlatModel
 from fl_core.models.initial import INITIALISATIONS, initialise
-from fl_core.models.lenet import LeNet5
-from fl_core.models.named import MODELS, build_network, canonical, options
+from fl_core.models.networks import Dropout, LeNet5, named_dropouts
+from fl_core.models.registry import MODELS, Size, build_network, canonical, network_size, num_parameters, options
 
 __all__ = [
     "INITIALISATIONS",
@@ -12,9 +11,12 @@ __all__ = [
     "Dropout",
     "FlatModel",
     "LeNet5",
+    "Size",
     "build_network",
     "canonical",
     "initialise",
     "named_dropouts",
+    "network_size",
+    "num_parameters",
     "options",
 ]

@@ -32,22 +32,9 @@ class Slot:
 class FlatModel:
     """Tie the parameters, gradients and persistent float buffers of `network` to flat vectors.
 
-    Parameters
-    ----------
-    network : torch.nn.Module
-        Any module with float32 parameters, all on one device, where the vectors are then made too; it is changed in
-        place and must not be used by two threads at once.
-
-    Attributes
-    ----------
-    vector : Tensor
-        ``[d]``; writing to it changes the network.
-    parameters : Tensor
-        ``[p]``, the trainable prefix of `vector` (a view).
-    gradient : Tensor
-        ``[p]``, where ``backward()`` accumulates.
-    slots : tuple of Slot
-        The layout, in order.
+    Its parameters are float32 and all on one device, where the vectors are then made too. It is changed in place and
+    must not be used by two threads at once. Writing to ``vector`` ``[d]`` changes the network; ``parameters`` ``[p]``
+    is its trainable prefix (a view); ``backward()`` accumulates in ``gradient`` ``[p]``; ``slots`` is the layout.
     """
 
     def __init__(self, network: nn.Module) -> None:

@@ -17,23 +17,11 @@ LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def initialise(network: nn.Module, generator: torch.Generator, scheme: str = "glorot") -> None:
     """Draw new parameters of `network` from `generator`, and from nothing else.
 
-    In every scheme embeddings are standard normal with a zero row for padding, normalisation layers start as the
-    identity, and their running statistics at mean 0 and variance 1.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-    generator : torch.Generator
-    scheme : str
-        ``"glorot"``: weights U(±√(6/(fan_in + fan_out))) and zero biases, MXNet's ``Xavier()`` (FedAsync
-        specification, A12); the four gates of an LSTM count as one matrix. ``"pytorch"``: what PyTorch's layers draw
-        when they are made, weights and biases U(±1/√fan_in), in an LSTM U(±1/√hidden); a module with rules of its
-        own has them as a method ``reset(generator)``, which is called last.
-
-    Raises
-    ------
-    SpecError
-        If there is no such scheme, or if it has no rule for a layer.
+    ``"glorot"``: weights U(±√(6/(fan_in + fan_out))) and zero biases, MXNet's ``Xavier()`` (FedAsync specification,
+    A12); the four gates of an LSTM count as one matrix. ``"pytorch"``: what PyTorch's layers draw when they are made,
+    weights and biases U(±1/√fan_in), in an LSTM U(±1/√hidden); a module with rules of its own has them as a method
+    ``reset(generator)``, which is called last. In both, embeddings are standard normal with a zero row for padding,
+    normalisation layers start as the identity, and their running statistics at mean 0 and variance 1.
     """
     if scheme not in INITIALISATIONS:
         raise unknown("initialisation", scheme, INITIALISATIONS)

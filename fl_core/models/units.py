@@ -22,18 +22,8 @@ TENSORS = ("weight", "bias", "running_mean", "running_var")
 class Place:
     """Where the units of a layer have their entries in one tensor: in slices along one axis.
 
-    Attributes
-    ----------
-    start : int
-        Where the tensor begins in the flat vector.
-    shape : tuple of int
-        The tensor's.
-    axis : int
-        The one along which the units lie.
-    width : int
-        Entries along it for each unit; more than 1 where channels are flattened.
-    offset : int
-        Where along it the first unit begins.
+    The tensor begins at `start` of the flat vector; along `axis` the first unit begins at `offset`, and each has
+    `width` entries (more than 1 where channels are flattened).
     """
 
     start: int
@@ -50,14 +40,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Units:
-    """The hidden units of one layer: its channels, or its neurons.
+    """The hidden units of one layer, its channels or its neurons: how many, F, and where their entries are.
 
-    Attributes
-    ----------
-    count : int
-        How many, F.
-    places : tuple of Place
-        Their weights, biases and running statistics, and the weights by which the next layer reads them.
+    Those are their weights, biases and running statistics, and the weights by which the next layer reads them.
     """
 
     count: int
@@ -85,20 +70,9 @@ class Units:
 
 
 class HiddenLayer(NamedTuple):
-    """A layer whose units can be left out.
+    """A layer whose units can be left out: dense or convolution, what normalises its outputs, and what reads it.
 
-    Attributes
-    ----------
-    layer : torch.nn.Module
-        Dense or convolution.
-    norm : torch.nn.Module or None
-        Normalises what it puts out.
-    reader : torch.nn.Module
-        The one layer that reads it.
-    offset : int
-        Where, among the inputs of `reader`, its outputs begin.
-    outputs : int or None
-        How many inputs of `reader` they are; None: all.
+    Its outputs are the `outputs` (None: all) inputs of `reader`, the one layer that reads it, from `offset` on.
     """
 
     layer: nn.Module
@@ -112,12 +86,7 @@ def hidden_units(network: nn.Module, slots: Sequence[Slot]) -> tuple[Units, ...]
     """Return the units of each hidden layer of `network` but the first layer; its inputs and outputs are no units.
 
     A network whose layers are not one after the other, in the order in which they were made, says which of them are
-    hidden by a method ``hidden_layers()`` that returns :class:`HiddenLayer` objects.
-
-    Raises
-    ------
-    SpecError
-        If that is not known.
+    hidden by a method ``hidden_layers()`` that returns :class:`HiddenLayer` objects; if that is not known, SpecError.
     """
     declared: Any = getattr(network, "hidden_layers", None)
     layers: list[HiddenLayer] = declared() if declared else list(_chain(network))

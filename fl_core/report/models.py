@@ -5,14 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pandas as pd
-import torch
 
-from fl_core.models import FlatModel, build_network
+from fl_core.models import network_size
 from fl_core.report.tables import Table
-
-BYTES = 4
-"""Of a float32 number."""
-MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -44,19 +39,6 @@ class Use:
     layers: str
     stated: int
     by: str
-
-
-@dataclass(frozen=True)
-class Size:
-    """Numbers of a network: those that are trained, and the running statistics that travel with them."""
-
-    parameters: int
-    buffers: int
-
-    @property
-    def mebibytes(self) -> float:
-        """Size of one upload as float32, buffers included."""
-        return BYTES * (self.parameters + self.buffers) / MIB
 
 
 _COLOUR, _GREY = (3, 32, 32), (1, 28, 28)
@@ -107,19 +89,6 @@ USES = (
     Use("textcnn", (256,), 2, "FedASMU, IMDb", _TEXT, 2_714_502, _SPEC),
 )
 """Every network on the inputs of its papers, and the number of parameters that is stated for it."""
-
-
-def network_size(model: str, shape: tuple[int, ...], classes: int) -> Size:
-    """Count what a network is made of, without memory for it.
-
-    Raises
-    ------
-    SpecError
-        As :func:`fl_core.models.build_network`.
-    """
-    with torch.device("meta"):
-        flat = FlatModel(build_network(model, shape, classes))
-    return Size(len(flat.parameters), len(flat.vector) - len(flat.parameters))
 
 
 def networks_table(uses: tuple[Use, ...] = USES) -> Table:

@@ -19,13 +19,14 @@ from fl_core.experiments.run import Result
 from fl_core.experiments.store import SUFFIX, Store
 from fl_core.experiments.study import Study, load_study
 from fl_core.formulas.fedasmu import matched_lambda
+from fl_core.models import num_parameters
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_core.runtime import History
 from fl_papers.fedasmu import columns as fedasmu_columns
 from fl_papers.fedasmu import grid as fedasmu_grid
 from fl_papers.fedasmu.artifacts import PANELS
-from fl_papers.fedasmu.columns import COLUMNS, SURROGATE, num_parameters
+from fl_papers.fedasmu.columns import COLUMNS, SURROGATE
 from fl_papers.fedasmu.curves import final_accuracy, readings, time_to
 from fl_papers.fedasmu.grid import (
     GRIDS,

@@ -19,6 +19,7 @@ from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
 from fl_core.formulas.fedluck_planner import plan
+from fl_core.models import num_parameters
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_core.runtime import History
@@ -30,7 +31,6 @@ from fl_papers.fedluck.grid import (
     Maker,
     comparison,
     heat_map,
-    num_parameters,
     periods,
     variants,
 )
@@ -99,7 +99,7 @@ def test_a_smaller_network_takes_as_long_to_send_as_the_papers(dataset: str, pro
     jobs = {"fashion-mnist": [2, 2, 2, 2, 2, 2, 7, 6, 6, 5], "cifar10": [2] * 10,
             "speech-commands": [2, 2, 2, 2, 2, 7, 6, 6, 5, 5]}  # fmt: skip
     assert planned_rounds(entry) == jobs[dataset]
-    ours = num_parameters(make.model, make.setup.shape)
+    ours = num_parameters(make.model, make.setup.shape, 10)
     assert (ours == make.setup.parameters) == (
         profile == "paper" or (profile, dataset) == ("laptop", "fashion-mnist")
     )
@@ -111,7 +111,7 @@ def test_a_laptop_spends_the_papers_network_on_the_comparison_and_a_narrow_one_o
     profile = ("laptop", "fashion-mnist", (0,))
     for entry in (*heat_map(*profile), *periods(*profile), *variants(*profile)):
         assert entry.spec.model == "fedluck_cnn(width=0.25)"
-        bits, ours = entry.spec.world.network.up_bits_per_second, num_parameters(entry.spec.model, (1, 32, 32))
+        bits, ours = entry.spec.world.network.up_bits_per_second, num_parameters(entry.spec.model, (1, 32, 32), 10)
         assert 32 * ours / bits[1] == pytest.approx(32 * 234_090 / (0.03 * 2**23))
     cells = heat_map(*profile)
     assert len(cells) == 36

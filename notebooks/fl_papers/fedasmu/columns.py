@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 from fl_core.errors import unknown
-from fl_core.models import build_network
 
 SURROGATE = "-surrogate"
 """What the name of a data set ends with that stands for a real one."""
@@ -138,9 +136,3 @@ def columns_of(dataset: str) -> tuple[str, ...]:
     if not found:
         raise unknown("data set of this experiment", dataset, {column.dataset for column in COLUMNS.values()})
     return found
-
-
-@cache
-def num_parameters(network: str, shape: tuple[int, ...], classes: int) -> int:
-    """Return the number of parameters of a network."""
-    return sum(p.numel() for p in build_network(network, shape, classes).parameters())

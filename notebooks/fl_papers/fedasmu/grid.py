@@ -22,10 +22,11 @@ from fl_core.datasets import Dirichlet
 from fl_core.experiments.experiment import Options as Overrides
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
+from fl_core.models import num_parameters
 from fl_core.runtime import Budget, Evaluation, LocalTraining
 from fl_core.world import Network, World
 from fl_core.world.triggers import Timed
-from fl_papers.fedasmu.columns import COLUMNS, columns_of, num_parameters
+from fl_papers.fedasmu.columns import COLUMNS, columns_of
 from fl_papers.fedasmu.methods import (
     ABLATIONS,
     EXTRA,

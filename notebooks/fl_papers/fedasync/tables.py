@@ -10,8 +10,7 @@ from torch import nn
 
 from fl_core.algorithms import FedAsync
 from fl_core.experiments.study import Study
-from fl_core.models import build_network
-from fl_core.models.dropout import Dropout
+from fl_core.models import Dropout, build_network
 from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World

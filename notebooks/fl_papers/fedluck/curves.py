@@ -19,9 +19,10 @@ from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.compression import TopK
 from fl_core.formulas.fedluck import job_seconds, rounds_per_job
+from fl_core.models import num_parameters
 from fl_core.world import TraceCompute
 from fl_papers.fedluck.accounting import BYTES_PER_GB, BYTES_PER_PARAMETER
-from fl_papers.fedluck.grid import METHODS, num_parameters
+from fl_papers.fedluck.grid import CLASSES, METHODS
 from fl_papers.fedluck.scales import PERIODS_PER_EVALUATION
 from fl_papers.fedluck.setups import setup_of
 
@@ -90,7 +91,7 @@ def first_aggregation(result: Result) -> float:
 def size_factor(entry: Entry) -> float:
     """Return how many times larger the paper's model is than the one that the run has."""
     setup = setup_of(entry.spec.dataset)
-    return setup.parameters / num_parameters(entry.spec.model, setup.shape)
+    return setup.parameters / num_parameters(entry.spec.model, setup.shape, CLASSES)
 
 
 def horizon(study: Study) -> float:
@@ -140,7 +141,7 @@ def planned_rounds(entry: Entry) -> list[int]:
     assert isinstance(compute, TraceCompute)
     bits = np.array(network.up_bits_per_second)
     alpha = np.array(compute.seconds_per_step)
-    beta = 8 * BYTES_PER_PARAMETER * num_parameters(spec.model, setup_of(spec.dataset).shape) / bits
+    beta = 8 * BYTES_PER_PARAMETER * num_parameters(spec.model, setup_of(spec.dataset).shape, CLASSES) / bits
     if isinstance(algorithm, FedLuck):
         made = algorithm.plan(alpha, beta)
         jobs = job_seconds(made.local_steps, made.compression_rate, alpha, beta)

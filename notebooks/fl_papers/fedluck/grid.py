@@ -10,7 +10,6 @@ that every upload takes the paper's time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer
@@ -20,7 +19,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
 from fl_core.formulas.compression import Identity, TopK
 from fl_core.formulas.staleness import Constant
-from fl_core.models import build_network
+from fl_core.models import num_parameters
 from fl_core.runtime import Budget, Evaluation, LocalTraining
 from fl_core.world import Network, World
 from fl_papers.fedluck.scales import (
@@ -106,12 +105,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """What differs from FedLuck as the tables have it: A1, A8, A6, A5, section 2.8, and the solvers of section 2.5."""
 
 
-@cache
-def num_parameters(model: str, shape: tuple[int, int, int]) -> int:
-    """Return the number of parameters of a network."""
-    return sum(p.numel() for p in build_network(model, shape, CLASSES).parameters())
-
-
 class Maker:
     """Builds the entries of one profile, data set and choice of options."""
 
@@ -194,7 +187,7 @@ class Maker:
     def world(self, devices: int = DEVICES, model: str | None = None) -> World:
         """Return the paper's world; links are slower by as much as `model` is smaller than the paper's network."""
         world = World.named("fedluck", cell=self.setup.cell, devices=devices)
-        size = num_parameters(model or self.model, self.setup.shape) / self.setup.parameters
+        size = num_parameters(model or self.model, self.setup.shape, CLASSES) / self.setup.parameters
         if size == 1:
             return world
         bits = world.network.up_bits_per_second

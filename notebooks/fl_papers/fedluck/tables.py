@@ -11,10 +11,12 @@ import pandas as pd
 from fl_core.datasets import load_dataset
 from fl_core.experiments.study import Study
 from fl_core.formulas.fedluck_planner import plan
+from fl_core.models import num_parameters
 from fl_papers.fedluck.accounting import BYTES_PER_GB
 from fl_papers.fedluck.curves import compared, size_factor
 from fl_papers.fedluck.grid import (
     BASELINES,
+    CLASSES,
     DEVICES,
     FEWER_DEVICES,
     LABELS,
@@ -22,7 +24,6 @@ from fl_papers.fedluck.grid import (
     SINGLE,
     VARIANTS,
     Maker,
-    num_parameters,
 )
 from fl_papers.fedluck.margins import final, interval_text, reached, reductions, sought
 from fl_papers.fedluck.printed import ROWS, SWAPPED, number
@@ -174,7 +175,7 @@ def paper_setting(
     chosen, scale, setup = Options.of(**overrides), SCALES[profile], setup_of(dataset)
     make, data = Maker(profile, dataset, seeds, chosen), load_dataset(dataset)
     title = TASKS[setup.cell][0]
-    parameters = num_parameters(make.model, setup.shape)
+    parameters = num_parameters(make.model, setup.shape, CLASSES)
     fedper, topk = setup.fedper, setup.fedavg_topk
     steps, deltas = chosen.heat_steps or scale.heat_steps, chosen.heat_deltas or scale.heat_deltas
     measured = f"{scale.test_samples:,} of them, all at the horizon" if scale.test_samples else "all"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -21,7 +20,7 @@ from fl_core.experiments.experiment import Options as Overrides
 from fl_core.experiments.profiles import CLUSTERS
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
-from fl_core.models import build_network
+from fl_core.models import num_parameters
 from fl_core.runtime import Budget, Evaluation, LocalTraining
 from fl_core.world import World
 
@@ -156,10 +155,9 @@ GRIDS = {
 """All grids by name."""
 
 
-@cache
 def parameters_of(model: str, dataset: str) -> int:
     """Return how many parameters `model` has on `dataset`."""
-    return sum(each.numel() for each in build_network(model, SETUPS[dataset].shape, 10).parameters())
+    return num_parameters(model, SETUPS[dataset].shape, 10)
 
 
 class _Maker:

@@ -1,41 +1,38 @@
-"""The networks by name, and the text by which a specification chooses one: ``"resnet18(width=0.25)"``."""
+"""The networks by name, the text by which a specification chooses one (``"resnet18(width=0.25)"``), and sizes."""
 
 from __future__ import annotations
 
 import inspect
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch import nn
 
 from fl_core.errors import SpecError, unknown
-from fl_core.models.alexnet import AlexNet
-from fl_core.models.cnn import WKAFLCNN, CelebACNN, FedASMUCNN, FedAsyncCNN, FedLuckCNN
-from fl_core.models.lenet import LeNet5
-from fl_core.models.linear import Linear
-from fl_core.models.lstm import LSTM
-from fl_core.models.resnet import ResNet18, ResNet20
-from fl_core.models.textcnn import TextCNN
-from fl_core.models.vgg import VGG11, VGG11s
+from fl_core.models import networks
+from fl_core.models.flat import FlatModel
 from fl_core.part import tagged
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
-    "alexnet": AlexNet,
-    "celeba_cnn": CelebACNN,
-    "fedasmu_cnn": FedASMUCNN,
-    "fedasync_cnn": FedAsyncCNN,
-    "fedluck_cnn": FedLuckCNN,
-    "lenet5": LeNet5,
-    "linear": Linear,
-    "lstm": LSTM,
-    "resnet18": ResNet18,
-    "resnet20": ResNet20,
-    "textcnn": TextCNN,
-    "vgg11": VGG11,
-    "vgg11s": VGG11s,
-    "wkafl_cnn": WKAFLCNN,
+    "alexnet": networks.AlexNet,
+    "celeba_cnn": networks.CelebACNN,
+    "fedasmu_cnn": networks.FedASMUCNN,
+    "fedasync_cnn": networks.FedAsyncCNN,
+    "fedluck_cnn": networks.FedLuckCNN,
+    "lenet5": networks.LeNet5,
+    "linear": networks.Linear,
+    "lstm": networks.LSTM,
+    "resnet18": networks.ResNet18,
+    "resnet20": networks.ResNet20,
+    "textcnn": networks.TextCNN,
+    "vgg11": networks.VGG11,
+    "vgg11s": networks.VGG11s,
+    "wkafl_cnn": networks.WKAFLCNN,
 }
 """What makes each network, of the shape of an input, the number of classes, and options by name.
 
@@ -44,33 +41,49 @@ A network of your own is one more entry. Its further parameters, with their anno
 
 
 def build_network(text: str, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the network that `text` names, with PyTorch's own initial values.
+    """Build the network that `text`, ``"name"`` or ``"name(option=value, ...)"``, names; values are JSON.
 
-    Parameters
-    ----------
-    text : str
-        ``"name"`` or ``"name(option=value, ...)"``; values are JSON.
-    shape : tuple of int
-        Of one input: ``(channels, height, width)`` of images or ``(length,)`` of tokens.
-    classes : int
-
-    Raises
-    ------
-    SpecError
-        If no network has that name, an option is wrong, or the network cannot read inputs of `shape`.
+    It has PyTorch's own initial values. `shape` is that of one input: ``(channels, height, width)`` of images or
+    ``(length,)`` of tokens.
     """
     name, chosen = _read(text)
     return MODELS[name](shape, classes, **dict(chosen))
 
 
-def canonical(text: str) -> str:
-    """Return the one way to write `text`: options in order of their names, without those that have their defaults.
+def num_parameters(text: str, shape: tuple[int, ...], classes: int) -> int:
+    """Return how many numbers a network trains: the length of its gradient."""
+    return network_size(text, shape, classes).parameters
 
-    Raises
-    ------
-    SpecError
-        If no network has that name, or an option is wrong.
-    """
+
+@dataclass(frozen=True)
+class Size:
+    """Numbers of a network: those that are trained, and the running statistics that travel with them."""
+
+    parameters: int
+    buffers: int
+
+    @property
+    def mebibytes(self) -> float:
+        """Size of one upload as float32, buffers included."""
+        return 4 * (self.parameters + self.buffers) / 2**20
+
+
+def network_size(text: str, shape: tuple[int, ...], classes: int) -> Size:
+    """Count what a network is made of, without memory for it."""
+    name, _ = _read(text)
+    return _counted(MODELS[name], text, tuple(shape), classes)
+
+
+@lru_cache(maxsize=256)
+def _counted(make: Callable[..., nn.Module], text: str, shape: tuple[int, ...], classes: int) -> Size:
+    """Count once for each maker, which is an argument because a reader may register another one under a name."""
+    with torch.device("meta"):
+        flat = FlatModel(build_network(text, shape, classes))
+    return Size(len(flat.parameters), len(flat.vector) - len(flat.parameters))
+
+
+def canonical(text: str) -> str:
+    """Return the one way to write `text`: options in order of their names, without those that have their defaults."""
     name, chosen = _read(text)
     given = sorted(chosen.model_dump(exclude_defaults=True).items())
     inside = ", ".join(f"{option}={json.dumps(value)}" for option, value in given)
@@ -78,13 +91,7 @@ def canonical(text: str) -> str:
 
 
 def options(name: str) -> type[BaseModel]:
-    """Return the options of the network called `name`, with their types, ranges and defaults, as a pydantic class.
-
-    Raises
-    ------
-    SpecError
-        If no network has that name.
-    """
+    """Return the options of the network called `name`, with their types, ranges and defaults, as a pydantic class."""
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     _, _, *further = inspect.signature(MODELS[name], eval_str=True).parameters.values()
