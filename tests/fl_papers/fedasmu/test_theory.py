@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -9,18 +11,33 @@ from fl_core.algorithms import FedASMUFA
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
-from fl_papers.fedasmu import trials as fedasmu_trials
-from fl_papers.fedasmu.controls import control_log, control_run, pairs
-from fl_papers.fedasmu.schedule import arrivals
-from fl_papers.fedasmu.selector import SlotToy, meta_probabilities, table_slots
-from fl_papers.fedasmu.trials import corrected_theorem, one_reporter, proof_steps, random_problem, tug
+from fl_papers.fedasmu import theory
+from fl_papers.fedasmu.theory import (
+    Problem,
+    SlotToy,
+    arrivals,
+    control_log,
+    control_run,
+    corrected_bound,
+    corrected_theorem,
+    drift_bound,
+    meta_probabilities,
+    one_reporter,
+    pairs,
+    printed_bound,
+    printed_drift,
+    proof_steps,
+    random_problem,
+    table_slots,
+    tug,
+)
 
 # The theorem
 
 
 def test_every_valid_step_of_the_proof_holds_and_nearly_fails_where_it_is_an_identity() -> None:
     found = proof_steps(range(2), rounds=100).set_index("step")
-    assert set(found.index) == set(fedasmu_trials.STEPS)
+    assert set(found.index) == set(theory.STEPS)
     assert found["violated"].sum() == 0
     assert found["inequalities"].min() > 100
     assert abs(found.loc["2", "largest excess"]) < 1e-12
@@ -28,13 +45,13 @@ def test_every_valid_step_of_the_proof_holds_and_nearly_fails_where_it_is_an_ide
 
 @pytest.mark.parametrize("step", ["1", "3", "5"])
 def test_a_step_fails_where_a_constant_is_too_small(monkeypatch: pytest.MonkeyPatch, step) -> None:
-    real = fedasmu_trials._inequalities
+    real = theory._inequalities
 
     def smaller(losses, trace, problem, drift, t, task):
         half = type(problem)(problem.smoothness, 1e-3 * problem.gradient, 1e-3 * problem.deviation)
         return real(losses, trace, half, drift, t, task)
 
-    monkeypatch.setattr(fedasmu_trials, "_inequalities", smaller)
+    monkeypatch.setattr(theory, "_inequalities", smaller)
     assert proof_steps([0], rounds=100).set_index("step").loc[step, "violated"] > 0
 
 
@@ -42,7 +59,7 @@ def test_merges_are_found_in_the_path_of_a_device() -> None:
     losses, trace = random_problem(3, rounds=60)
     merged = 0
     for t in range(60):
-        task = fedasmu_trials._task(losses, trace, t)
+        task = theory._task(losses, trace, t)
         np.testing.assert_allclose(trace.weights[t] * task.upload + (1 - trace.weights[t]) * trace.models[t],
                                    trace.models[t + 1], rtol=1e-12)  # fmt: skip
         if task.slot:
@@ -52,20 +69,76 @@ def test_merges_are_found_in_the_path_of_a_device() -> None:
     assert merged > 30
 
 
-def test_the_corrected_theorem_holds_and_its_drift_is_bounded() -> None:
-    found = corrected_theorem(range(2), rounds=100)
+def test_d11_the_corrected_theorem_holds_in_each_round_and_in_all_and_its_drift_is_bounded() -> None:
+    found = corrected_theorem(range(8))
     assert found["rounds violated"].sum() == 0
     assert (found["mean of |grad F|²"] <= found["bound"]).all()
     assert (found["D"] <= found["bound of D"]).all()
+    assert np.isfinite(found["bound of D"]).all()
+    far = {"lr": 0.05, "alpha_max": 0.3, "beta_max": 0.3, "staleness_bound": 5, "epochs_max": 4}
+    assert drift_bound(Problem(2.0, 5.0, 20.0), **far) == math.inf
 
 
 def test_e13_the_counterexample_and_the_drift() -> None:
     found = one_reporter((3, 4, 5, 10, 20))
     np.testing.assert_allclose(found["|grad F|²"], 0.0025)
     np.testing.assert_allclose(found["printed"], [0.002933, 0.001727, 0.001162, 0.000365, 0.000129], atol=5.1e-7)
+    assert list(found["printed"] < found["|grad F|²"]) == [False, True, True, True, True]
     assert (found["corrected"] > 0.0025).all()
+    assert tug(0.3).set_index("versions").loc[1].tolist() == pytest.approx([1.11, 0.6])
     assert tug(0.3).set_index("versions").loc[2].tolist() == pytest.approx([1.797, 0.9])
     assert tug(0.5).set_index("versions").loc[1].tolist() == pytest.approx([2.75, 1.0])
+    assert printed_drift(Problem(1.0, 1.0, 0.0), lr=1.0, alpha=0.3, staleness=1, epochs=1) == 0.3
+
+
+def test_e13_no_constants_repair_the_printed_bound() -> None:
+    large = printed_bound(
+        0.0, Problem(0.1, 0.1, 0.0025), alpha_min=1.0, staleness_bound=1, epochs_min=10**9, epochs_max=10**9,
+        constants=[1e3] * 5,
+    )  # fmt: skip
+    assert large < 0.0025 / 2
+
+
+def test_e13_the_printed_number_of_gradients_is_too_small() -> None:
+    problem = Problem(1.0, 0.0, 0.0)
+    for epochs in (2, 3, 5):
+        rounds, lr = epochs**6, epochs**-3.0
+        arguments = {"alpha_min": 1.0, "staleness_bound": 1, "epochs_min": epochs, "epochs_max": epochs}
+        assert printed_bound(1.0, problem, **arguments) == pytest.approx(2 / epochs**3)
+        derived = corrected_bound(
+            1.0, problem, lr=lr, weights=[1.0] * rounds, epochs=[epochs] * rounds, beta_max=0.0, drift=0.0
+        )
+        assert derived == pytest.approx(2 / epochs**4) == pytest.approx(2 / (lr * rounds * epochs))
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "name"),
+    [
+        (Problem, {"smoothness": 0}, "smoothness"),
+        (Problem, {"gradient": -1}, "gradient"),
+        (Problem, {"deviation": -1}, "deviation"),
+        (printed_bound, {"staleness_bound": 0}, "staleness_bound"),
+        (corrected_bound, {"weights": [], "epochs": []}, "weights"),
+        (corrected_bound, {"weights": [0.0]}, "weights"),
+        (corrected_bound, {"epochs": [0]}, "epochs"),
+        (drift_bound, {"staleness_bound": 0}, "staleness_bound"),
+        (printed_drift, {"lr": -1}, "lr"),
+    ],
+)
+def test_an_argument_out_of_range_is_named(function, wrong, name) -> None:
+    one = Problem(1, 1, 1)
+    valid = {
+        Problem: {"smoothness": 1, "gradient": 1, "deviation": 1},
+        printed_bound: {"initial_gap": 1, "problem": one, "alpha_min": 0.5, "staleness_bound": 1, "epochs_min": 1,
+                        "epochs_max": 1},
+        corrected_bound: {"initial_gap": 1, "problem": one, "lr": 1, "weights": [0.5], "epochs": [1], "beta_max": 0,
+                          "drift": 0},
+        drift_bound: {"problem": one, "lr": 1, "alpha_max": 1, "beta_max": 0, "staleness_bound": 1, "epochs_max": 1},
+        printed_drift: {"problem": one, "lr": 1, "alpha": 1, "staleness": 1, "epochs": 1},
+    }[function]  # fmt: skip
+    function(**valid)
+    with pytest.raises(ValueError, match=f"^{name} = "):
+        function(**(valid | wrong))
 
 
 # The schedule
