@@ -11,12 +11,10 @@ import pytest
 from fl_core.experiments.claims import CLAIMS, judge
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
-from fl_core.formulas.fedasmu import matched_lambda
 from fl_core.runtime import History
 from fl_core.runtime.history import append
 from fl_papers.fedasmu import claims as fedasmu_claims  # noqa: F401  (registers the claims)
 from fl_papers.fedasmu import tables as tables
-from fl_papers.fedasmu import theory as theory
 from fl_papers.fedasmu.columns import COLUMNS
 from fl_papers.fedasmu.grid import GRIDS
 from fl_papers.fedasmu.measures import Setting, difference, over_seeds, reached, savings, settings, times
@@ -314,20 +312,3 @@ def test_table_3_counts_the_parameters_of_the_cnn() -> None:
         "convolution, 32 kernels 2×2",
         "dense, 10 units",
     ]
-
-
-# What formulas and simulations say
-
-
-def test_a_merge_of_weight_zero_leaves_an_upload_where_its_twin_is() -> None:
-    scale = matched_lambda(100, theory.PARALLEL)
-    run = theory.simulate(theory.Paired(lambda_0=scale, gamma_0=0.0, lr_gamma=0.0), 0, 100)
-    found = np.array(run.server.state["distances"])
-    assert len(found) > 30
-    np.testing.assert_allclose(found[:, 0], found[:, 1], rtol=1e-5)
-
-
-def test_a_step_by_the_derived_gradients_always_helps_and_by_the_printed_ones_hardly_ever() -> None:
-    derived, wrong = (theory.steps_of_the_controls(form) for form in ("derived", "printed"))
-    assert (derived["after"] < derived["before"]).all()
-    assert (wrong["after"] > wrong["before"]).mean() > 0.95

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fl_core.algorithms import FedASMUFA
+from fl_core.formulas.fedasmu import matched_lambda
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
@@ -214,3 +215,20 @@ def test_e15_products_are_negative_and_are_those_of_the_recorded_vectors() -> No
     products = control_log(run)["inner_product"].dropna()
     assert (products < 0).mean() > 0.9
     np.testing.assert_allclose([float(g @ d) for g, d in pairs(run)], products, rtol=1e-9)
+
+
+# What the claims take from simulations
+
+
+def test_a_merge_of_weight_zero_leaves_an_upload_where_its_twin_is() -> None:
+    scale = matched_lambda(100, theory.PARALLEL)
+    run = theory.simulate(theory.quadratics()[2], theory.Paired(lambda_0=scale, gamma_0=0.0, lr_gamma=0.0), 100)
+    found = np.array(run.server.state["distances"])
+    assert len(found) > 30
+    np.testing.assert_allclose(found[:, 0], found[:, 1], rtol=1e-5)
+
+
+def test_a_step_by_the_derived_gradients_always_helps_and_by_the_printed_ones_hardly_ever() -> None:
+    derived, wrong = (theory.steps_of_the_controls(form) for form in ("derived", "printed"))
+    assert (derived["after"] < derived["before"]).all()
+    assert (wrong["after"] > wrong["before"]).mean() > 0.95
