@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from fl_core.algorithms.asofed import ASOFed
-from fl_core.algorithms.async_sdfeel import AsyncSDFeel
 from fl_core.algorithms.asyncpart import AsyncPart
 from fl_core.algorithms.base import ALGORITHMS, Algorithm, make_algorithm, register
-from fl_core.algorithms.fedasmu import FedASMU
-from fl_core.algorithms.fedasmu_variants import FedASMU0, FedASMUDA, FedASMUFA, FedASMUH1, FedASMUH2, FedASMUH3
+from fl_core.algorithms.fedasmu import FedASMU, FedASMU0, FedASMUDA, FedASMUFA, FedASMUH1, FedASMUH2, FedASMUH3
 from fl_core.algorithms.fedasync import FedAsync
-from fl_core.algorithms.fedavg import FedAvg
-from fl_core.algorithms.fedavg_topk import FedAvgTopK
+from fl_core.algorithms.fedavg import FedAvg, FedAvgTopK
 from fl_core.algorithms.fedbuff import FedBuff
 from fl_core.algorithms.feddelay import FedDelay
 from fl_core.algorithms.feddyn import FedDyn
@@ -18,13 +15,11 @@ from fl_core.algorithms.fedluck import FedLuck
 from fl_core.algorithms.fedper import FedPer, PeriodicAggregation
 from fl_core.algorithms.fedprox import FedProx
 from fl_core.algorithms.fedsa import FedSA
-from fl_core.algorithms.gsgm import GSGM
-from fl_core.algorithms.hierarchical_fedavg import HierarchicalFedAvg
-from fl_core.algorithms.kasync import SASGD, TWAFL, KAsync, KAsynchronous
+from fl_core.algorithms.kasync import GSGM, SASGD, TWAFL, KAsync, KAsynchronous
 from fl_core.algorithms.moon import MOON
 from fl_core.algorithms.port import PORT
+from fl_core.algorithms.sdfeel import AsyncSDFeel, HierarchicalFedAvg, SyncSDFeel
 from fl_core.algorithms.sgd import SGD
-from fl_core.algorithms.sync_sdfeel import SyncSDFeel
 from fl_core.algorithms.syncdrop import SyncDrop
 from fl_core.algorithms.wkafl import WKAFL
 from fl_core.algorithms.zenopp import ZenoPP

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from fl_core.algorithms.base import Algorithm, register
-from fl_core.formulas.asofed import attend, direction, next_memory, step_factor
-from fl_core.formulas.fedluck import server_step
-from fl_core.formulas.fedsa import running_mean
+from fl_core.algorithms.base import Algorithm, mean_step, register, running_mean
+from fl_core.formulas.checks import require
 from fl_core.tasks import Objective, Proximal
 
 if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle, ServerHandle
+
+M = TypeVar("M", float, NDArray[Any], torch.Tensor)
 
 
 @register
@@ -62,7 +64,7 @@ class ASOFed(Algorithm):
         if self.start == "own":
             server.state.setdefault("initial", server.model)
         share = server.share(upload.device)
-        model = server_step(server.model, upload.delta[None], share)
+        model = mean_step(server.model, upload.delta[None], share)
         if self.feature_learning != "off":
             model = self._attend(server.shapes[0], model)
         server.commit(model, weight=share)
@@ -83,7 +85,7 @@ class ASOFed(Algorithm):
             objective = Towards(self.rho, snapshot.model[: device.num_parameters])
         trained = await device.train(
             start,
-            lr=device.lr * step_factor(mean_seconds),
+            lr=device.lr * lr_factor(mean_seconds),
             objective=objective,
             correction=DecayedMemory(self.beta, state.get("memory", ())),
         )
@@ -107,8 +109,8 @@ class ASOFed(Algorithm):
         """Return `model` after the feature step on its first tensor, a row for each of its units."""
         rows = shape[0] if len(shape) > 1 else 1
         first, others = model.tensor_split([prod(shape)])
-        attended = attend(first.view(rows, -1), rescaled=self.feature_learning == "rescaled")
-        return torch.cat([attended.flatten(), others])
+        weighed = attended(first.view(rows, -1), rescaled=self.feature_learning == "rescaled")
+        return torch.cat([weighed.flatten(), others])
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +155,71 @@ class DecayedMemory:
     def correct(self, gradient: Tensor, memory: tuple[Tensor, ...]) -> None:
         """Turn the gradient into zeta, and remember it."""
         previous, decayed = memory
-        step = direction(gradient, previous, decayed)
+        step = corrected_gradient(gradient, previous, decayed)
         decayed.copy_(next_memory(decayed, previous, self.beta))
         previous.copy_(gradient)
         gradient.copy_(step)
+
+
+def corrected_gradient(gradient: M, previous: M, memory: M) -> M:
+    """Return zeta = grad s - v + h, BL-3.6: the way of a local step.
+
+    Parameters
+    ----------
+    gradient : float, ndarray or Tensor
+        grad s ``[p]``, that of F_k plus lambda (x - w_b).
+    previous : float, ndarray or Tensor
+        v ``[p]``, the grad s of the device's step before, which may belong to an earlier task.
+    memory : float, ndarray or Tensor
+        h ``[p]``.
+    """
+    return gradient - previous + memory
+
+
+def next_memory(memory: M, previous: M, beta: float) -> M:
+    """Return beta h + (1 - beta) v, BL-3.7, with the v that `direction` was given; after that v becomes grad s.
+
+    Raises
+    ------
+    ValueError
+        `beta` is not in [0, 1].
+    """
+    require(0 <= beta <= 1, "beta", beta, "in [0, 1]")
+    return beta * memory + (1 - beta) * previous
+
+
+def lr_factor(mean_seconds: float | None) -> float:
+    """Return r_k = max(1, log(mean duration)), BL-3.8, by which a device multiplies its step size.
+
+    It depends on the unit of time, here seconds.
+
+    Parameters
+    ----------
+    mean_seconds : float or None
+        Mean duration of the device's past tasks, >= 0; None: it has none yet, and the factor is 1.
+
+    Raises
+    ------
+    ValueError
+        `mean_seconds` is negative.
+    """
+    if mean_seconds is None:
+        return 1.0
+    require(mean_seconds >= 0, "mean_seconds", mean_seconds, ">= 0")
+    return max(1.0, math.log(mean_seconds)) if mean_seconds else 1.0
+
+
+def attended(layer: Tensor, rescaled: bool = False) -> Tensor:
+    """Return a_ij W_ij with a the softmax of the |W_ij| of a row, BL-3.10.
+
+    The a_ij of a row add up to 1, so that a layer with many inputs shrinks to nothing if this is done after every
+    update; `rescaled` multiplies by the length of the row, which leaves a row of equal weights alone.
+
+    Parameters
+    ----------
+    layer : Tensor
+        W ``[rows, columns]``.
+    rescaled : bool
+    """
+    weighed = torch.softmax(layer.abs(), 1) * layer
+    return weighed * layer.shape[1] if rescaled else weighed

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from fl_core.algorithms.base import register
-from fl_core.algorithms.directions import Backend, keep, product
-from fl_core.algorithms.fresh_merge import FreshMerge, Rate
+from fl_core.algorithms.fresh_merge import FreshMerge, Rate, Slot
 from fl_core.formulas.fedasmu import (
-    Aggregation,
     Controls,
+    Half,
+    PastAggregation,
     blend,
     control_gradient,
-    descend,
+    descend_controls,
+    half_product,
     inner_product,
-    project,
+    project_controls,
     propagation,
+    sketch,
     squash,
+    to_half,
     weight_score,
 )
 from fl_core.formulas.fedasync import alpha_t
@@ -31,12 +38,13 @@ if TYPE_CHECKING:
     from fl_core.runtime import ServerHandle, Upload
 
 ServerWeight = Literal["dynamic", "frozen_xi", "fedasync_poly"]
-
 LOGGED = (
     "device", "inner_product", "score", *Controls._fields, "projected", "slot", "fresh_weight", "reward", "gamma",
     "upsilon",
 )  # fmt: skip
 """Columns of ``server.state["log"]``, a row for each version; NaN where there is nothing to say."""
+
+Backend = Literal["ram", "memmap", "float16", "sketch"]
 
 
 @register
@@ -151,7 +159,7 @@ class FedASMU(FreshMerge):
         return weight
 
     def _descend(
-        self, server: ServerHandle, upload: Upload, controls: Controls, past: Aggregation, q: float
+        self, server: ServerHandle, upload: Upload, controls: Controls, past: PastAggregation, q: float
     ) -> tuple[Controls, dict[str, Any]]:
         """Return the updated parameters (3), and what is to be logged about that."""
         gradient = control_gradient(
@@ -162,8 +170,8 @@ class FedASMU(FreshMerge):
             # What was mixed in no earlier than the device's start, as where staleness is drawn, is not in its model.
             left = propagation(kept, past.version, origin) if past.version < origin else 0.0
             gradient = Controls(*(left * slope for slope in gradient))
-        moved = descend(controls, gradient, Controls(self.lr_lambda, self.lr_sigma, self.lr_iota))
-        controls = project(moved, self.server_grad) if self.project else moved
+        moved = descend_controls(controls, gradient, Controls(self.lr_lambda, self.lr_sigma, self.lr_iota))
+        controls = project_controls(moved, self.server_grad) if self.project else moved
         return controls, {"inner_product": q, "projected": sum(a != b for a, b in zip(moved, controls, strict=True))}
 
     def _inner_product(self, server: ServerHandle, upload: Upload, direction: Any) -> float:
@@ -179,7 +187,7 @@ class FedASMU(FreshMerge):
             upload.lr * divisor
         )
 
-    def _past(self, server: ServerHandle, upload: Upload, own: dict[str, Any]) -> tuple[Aggregation, Any] | None:
+    def _past(self, server: ServerHandle, upload: Upload, own: dict[str, Any]) -> tuple[PastAggregation, Any] | None:
         """Return the aggregation that the gradient goes through, with its direction; None: there is none yet."""
         if self.history == "own_last":
             if "past" not in own:
@@ -191,7 +199,7 @@ class FedASMU(FreshMerge):
                 return None
             record, direction = made[upload.base_version]
         version, staleness, controls = record
-        return Aggregation(version, staleness, Controls(*controls)), direction
+        return PastAggregation(version, staleness, Controls(*controls)), direction
 
     def _remember(
         self, server: ServerHandle, upload: Upload, own: dict[str, Any], record: tuple[Any, ...], weight: float
@@ -230,3 +238,96 @@ def _log(server: ServerHandle, **row: Any) -> None:
     log = server.state.setdefault("log", {column: [] for column in LOGGED})
     for column, values in log.items():
         values.append(float(row.get(column, nan)))
+
+
+@register
+class FedASMUDA(FedASMU):
+    """Without dynamic aggregation: uploads are weighted as in FedAsync; devices ask for fresh models."""
+
+    name: ClassVar[str] = "fedasmu_da"
+
+    server_weight: ServerWeight = "fedasync_poly"
+
+
+@register
+class FedASMUFA(FedASMU):
+    """Without fresh models: the server's weights learn, nobody asks."""
+
+    name: ClassVar[str] = "fedasmu_fa"
+
+    slot: Slot = "none"
+
+
+@register
+class FedASMU0(FedASMUFA):
+    """Without both: FedAsync+Poly with a staleness bound."""
+
+    name: ClassVar[str] = "fedasmu_0"
+
+    server_weight: ServerWeight = "fedasync_poly"
+
+
+@register
+class FedASMUH1(FedASMU):
+    """Everybody asks after the first epoch."""
+
+    name: ClassVar[str] = "fedasmu_h1"
+
+    slot: Slot = "first"
+
+
+@register
+class FedASMUH2(FedASMU):
+    """Everybody asks after half of the epochs, rounded down."""
+
+    name: ClassVar[str] = "fedasmu_h2"
+
+    slot: Slot = "middle"
+
+
+@register
+class FedASMUH3(FedASMU):
+    """Everybody asks before the last epoch."""
+
+    name: ClassVar[str] = "fedasmu_h3"
+
+    slot: Slot = "last"
+
+
+def keep(direction: Tensor, backend: Backend, size: int, seed: int) -> Any:
+    """Return `direction` ``[p]`` as plain data in the form of `backend`; `size` and `seed` are those of sketches."""
+    match backend:
+        case "ram":
+            return direction
+        case "memmap":
+            return on_disk(direction)
+        case "float16":
+            return list(to_half(direction))
+        case "sketch":
+            return sketch(direction, size, seed)
+
+
+def product(vector: Tensor, kept: Any, backend: Backend, size: int, seed: int) -> float:
+    """Return the inner product of `vector` ``[p]`` with what :func:`keep` has returned."""
+    match backend:
+        case "ram" | "memmap":
+            return float(vector @ kept)
+        case "float16":
+            return half_product(vector, Half(*kept))
+        case "sketch":
+            return float(sketch(vector, size, seed) @ kept)
+
+
+def on_disk(vector: Tensor) -> Tensor:
+    """Return an equal tensor in a file that has no name and goes with it (in the folder of ``TMPDIR``).
+
+    The system writes it out and forgets it in main memory when that gets short.
+    """
+    handle, path = tempfile.mkstemp(prefix="fl_core-", suffix=".direction")
+    try:
+        os.truncate(handle, vector.nbytes)
+        mapped = torch.from_file(path, shared=True, size=vector.numel(), dtype=vector.dtype)
+    finally:
+        os.close(handle)
+        os.unlink(path)
+    return mapped.copy_(vector)

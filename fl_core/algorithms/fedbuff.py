@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from pydantic import Field
 
-from fl_core.algorithms.base import Algorithm, register
-from fl_core.algorithms.updates import upload_update
+from fl_core.algorithms.base import Algorithm, mean_step, register, upload_update
 from fl_core.formulas.compression import Compressor, Identity
-from fl_core.formulas.fedluck import server_step
 from fl_core.formulas.staleness import Polynomial, StalenessWeight
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ class FedBuff(Algorithm):
         uploads = await server.receive(self.buffer)
         weights = [self.weight(upload.staleness) for upload in uploads]
         deltas = torch.stack([weight * upload.delta for weight, upload in zip(weights, uploads, strict=True)])
-        model = server_step(server.model, deltas, self.global_lr)
+        model = mean_step(server.model, deltas, self.global_lr)
         server.commit(model, weight=[self.global_lr * weight / self.buffer for weight in weights])
 
     async def device(self, device: DeviceHandle) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from fl_core.algorithms.base import Algorithm, register
-from fl_core.formulas.feddelay import Mode, delay_factor
-from fl_core.formulas.fedluck import server_step
+from fl_core.algorithms.base import Algorithm, mean_step, register
+from fl_core.formulas.checks import require
 
 if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle, ServerHandle
+
+Mode = Literal["continuous", "inverse", "drop"]
 
 
 @register
@@ -47,7 +48,7 @@ class FedDelay(Algorithm):
         [upload] = await server.receive()
         step = self.global_lr * delay_factor(upload.staleness, self.threshold or self.concurrency, self.mode)
         if step:
-            server.commit(server_step(server.model, upload.delta[None], step), weight=step)
+            server.commit(mean_step(server.model, upload.delta[None], step), weight=step)
         elif self.count_dropped:
             server.commit(server.model, weight=0.0)
         else:
@@ -62,3 +63,30 @@ class FedDelay(Algorithm):
     def most_in_flight(self) -> int:
         """Return the concurrency."""
         return self.concurrency
+
+
+def delay_factor(staleness: float, threshold: float, mode: Mode = "continuous") -> float:
+    """Return what the server's step is multiplied by: 1 up to the threshold tau_C, BL-3.24 and BL-3.25.
+
+    Parameters
+    ----------
+    staleness : float
+        tau >= 0, versions missed.
+    threshold : float
+        tau_C >= 1, in the paper the number of devices in flight.
+    mode : {"continuous", "inverse", "drop"}
+        Beyond it: tau_C / tau, which with a step of 1 / (4 L tau_C) is the bound 1 / (4 L tau) of the theorem;
+        1 / tau, the paper's advice, with a jump at tau_C; or 0.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range or `mode` is unknown.
+    """
+    require(staleness >= 0, "staleness", staleness, ">= 0 (missed updates)")
+    require(threshold >= 1, "threshold", threshold, ">= 1")
+    known = mode in ("continuous", "inverse", "drop")
+    require(known, "mode", mode, "'continuous', 'inverse' or 'drop'")
+    if staleness <= threshold:
+        return 1.0
+    return {"continuous": threshold / staleness, "inverse": 1 / staleness, "drop": 0.0}[mode]

@@ -9,17 +9,19 @@ from pydantic import Field, model_validator
 from fl_core.algorithms.base import register
 from fl_core.algorithms.fedper import PeriodicAggregation
 from fl_core.formulas.compression import CompressorBase, TopK
-from fl_core.formulas.fedluck_measurement import (
+from fl_core.formulas.fedluck import (
     PROBE_RATES,
     PROBE_REPEATS,
     TIMED_STEPS,
     WARM_UP_STEPS,
+    Box,
+    DevicePlan,
     UploadFit,
     fit_upload,
     fit_upload_with_latency,
     mean_step_seconds,
+    plan_devices,
 )
-from fl_core.formulas.fedluck_planner import Box, Plan, plan
 
 if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle
@@ -78,9 +80,11 @@ class FedLuck(PeriodicAggregation):
             box = box.fixed_steps(self.fixed_steps)
         return box if self.fixed_compression is None else box.fixed_compression(self.fixed_compression)
 
-    def plan(self, seconds_per_step: object, full_upload_seconds: object, latency_seconds: object = 0.0) -> Plan:
+    def plan(
+        self, seconds_per_step: object, full_upload_seconds: object, latency_seconds: object = 0.0
+    ) -> DevicePlan:
         """Return what devices with these alpha_i, beta_i and latencies do (Eq. 15)."""
-        return plan(
+        return plan_devices(
             seconds_per_step,
             full_upload_seconds,
             self.period_seconds,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from fl_core.algorithms.base import Algorithm, register
-from fl_core.algorithms.updates import Weighting, commit_mean, upload_update
+from fl_core.algorithms.base import Algorithm, Weighting, commit_mean, register, upload_update
 from fl_core.formulas.compression import Compressor, CompressorBase, TopK
 from fl_core.formulas.fedluck import TIE
 from fl_core.part import Seconds

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from fl_core.algorithms.base import register
+from fl_core.algorithms.base import Weighting, register
 from fl_core.algorithms.fedavg import FedAvg
-from fl_core.algorithms.updates import Weighting
 from fl_core.formulas.fedluck import TIE
 from fl_core.part import Seconds
 from fl_core.tasks import Proximal

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from fl_core.algorithms.base import Algorithm, register
+from fl_core.algorithms.base import Algorithm, register, running_mean
+from fl_core.formulas.checks import require
 from fl_core.formulas.fedasync import mix
-from fl_core.formulas.fedsa import local_epochs, running_mean
 from fl_core.formulas.staleness import polynomial
 
 if TYPE_CHECKING:
@@ -90,3 +91,27 @@ class FedSA(Algorithm):
     def most_in_flight(self) -> int:
         """Return the concurrency."""
         return self.concurrency
+
+
+def local_epochs(stage_epochs: int, mean_staleness: float, a: float = 0.5, least: int = 1) -> int:
+    """Return E_k, the stage's E (1 + mean staleness)^(-a) rounded half up, but at least `least`, BL-3.12.
+
+    Parameters
+    ----------
+    stage_epochs : int
+        E of the stage, >= 1.
+    mean_staleness : float
+        Mean staleness of the device's uploads so far, >= 0; 0 before the first.
+    a : float
+        Exponent, > 0.
+    least : int
+        E_min >= 1.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
+    """
+    require(stage_epochs >= 1, "stage_epochs", stage_epochs, ">= 1")
+    require(least >= 1, "least", least, ">= 1")
+    return max(least, math.floor(stage_epochs * polynomial(mean_staleness, a) + 0.5))

@@ -11,19 +11,17 @@ from torch import Tensor
 
 from fl_core.algorithms.base import Algorithm
 from fl_core.errors import RunError
-from fl_core.formulas.fedasmu import blend
-from fl_core.formulas.fedasmu_fresh import (
+from fl_core.formulas.fedasmu import (
+    ACTIONS,
     FreshControls,
+    blend,
+    epsilon_greedy,
+    fixed_slot,
     fresh_descend,
     fresh_project,
     fresh_slope,
     fresh_weight,
     fresh_weight_gradient,
-)
-from fl_core.formulas.fedasmu_slots import (
-    ACTIONS,
-    epsilon_greedy,
-    fixed_slot,
     initial_meta,
     log_probabilities,
     meta_logits,

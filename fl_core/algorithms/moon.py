@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from fl_core.algorithms.base import register
+from fl_core.algorithms.base import Weighting, register
 from fl_core.algorithms.fedavg import FedAvg
-from fl_core.algorithms.updates import Weighting
-from fl_core.formulas.moon import contrastive_loss
+from fl_core.formulas.checks import require
 from fl_core.tasks import Contrast
 
 if TYPE_CHECKING:
@@ -62,3 +62,28 @@ class MOON(FedAvg):
         """Return mu times BL-2.6, of representations ``[n, k]`` and those under the global and the previous model."""
         received, previous = theirs
         return self.mu * contrastive_loss(ours, received, previous, self.temperature)
+
+
+def contrastive_loss(ours: Tensor, ours_global: Tensor, ours_previous: Tensor, temperature: float = 0.5) -> Tensor:
+    r"""Return the mean of :math:`\log(1+e^{(\mathrm{sim}(z,z_{prev})-\mathrm{sim}(z,z_{glob}))/T})`, BL-2.6.
+
+    The stable form of minus the logarithm of a softmax over two cosine similarities. It is ln 2 where the two
+    references agree.
+
+    Parameters
+    ----------
+    ours : Tensor
+        z, the representations ``[n, k]`` of a mini-batch under the model that is trained.
+    ours_global, ours_previous : Tensor
+        z_glob and z_prev of the same inputs, under the received model and the device's previous one.
+    temperature : float
+        T > 0.
+
+    Raises
+    ------
+    ValueError
+        `temperature` is not positive.
+    """
+    require(temperature > 0, "temperature", temperature, "> 0")
+    closer = torch.cosine_similarity(ours, ours_previous, -1) - torch.cosine_similarity(ours, ours_global, -1)
+    return F.softplus(closer / temperature).mean()

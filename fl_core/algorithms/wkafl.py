@@ -18,10 +18,10 @@ from fl_core.formulas.wkafl import (
     clip,
     enters_stage2,
     estimate,
+    estimation_weights,
     learning_rate,
     similarities,
     stage_loss,
-    staleness_weights,
 )
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class WKAFL(KAsynchronous):
         alpha = 0.0 if self.without == "non_iidness" else self.momentum_alpha
         accumulated = accumulate_momentum(gradients, momentum, alpha)
         clipped = accumulated if self.clip_bound is None else clip(accumulated, self.clip_bound)
-        weights = staleness_weights(staleness, 0.0 if self.without == "staleness" else DECAY)
+        weights = estimation_weights(staleness, 0.0 if self.without == "staleness" else DECAY)
         if self.without == "selection":
             mean = estimate(clipped, weights)
             return Aggregation(mean, mean, similarities(clipped, mean), weights)

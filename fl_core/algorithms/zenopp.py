@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fl_core.algorithms.base import register
 from fl_core.algorithms.kasync import KAsynchronous, descend
-from fl_core.formulas.wkafl_baselines import zeno_judge
+from fl_core.formulas.checks import require
 
 if TYPE_CHECKING:
     from fl_core.runtime import ServerHandle
@@ -65,7 +65,7 @@ class ZenoPP(KAsynchronous):
         [upload] = await server.receive()
         if "validation" not in server.state or server.version % self.refresh_every == 0:
             server.state["validation"] = self.validation_gradient(server)
-        judged = zeno_judge(
+        judged = judge_gradient(
             upload.gradient,
             server.state["validation"],
             rho=self.rho,
@@ -85,3 +85,45 @@ class ZenoPP(KAsynchronous):
         samples = server.state["samples"]
         batch = server.rng.choice(samples, min(self.validation_batch, len(samples)), replace=False)
         return server.gradient(batch).gradient
+
+
+class Judgement(NamedTuple):
+    """What Zeno++ thinks of a gradient."""
+
+    candidate: Tensor
+    """The gradient, as long as the validation gradient, ``[p]``."""
+    score: float
+    accepted: bool
+
+
+def judge_gradient(
+    grad: Tensor, validation_grad: Tensor, *, rho: float = 0.2, epsilon: float = 0.1, score_gamma: float = 1.0
+) -> Judgement:
+    """Rescale a gradient to the length of the validation gradient and judge it: Zeno++ (BL-3.19, BL-3.20).
+
+    u = g ‖v‖ / ‖g‖ is accepted iff gamma <u, v> - rho ‖u‖^2 >= -gamma epsilon: its length never matters, as that is
+    cos(g, v) >= rho / gamma - epsilon / ‖v‖^2 (BL-3.21). A gradient of zeros is rejected.
+
+    Parameters
+    ----------
+    grad, validation_grad : Tensor
+        g of the device and v of the server, ``[p]``.
+    rho, epsilon : float, optional
+        >= 0; those of the authors' program.
+    score_gamma : float, optional
+        gamma > 0; 1 in that program.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+    """
+    require(rho >= 0, "rho", rho, ">= 0")
+    require(epsilon >= 0, "epsilon", epsilon, ">= 0")
+    require(score_gamma > 0, "score_gamma", score_gamma, "> 0")
+    norm, length = torch.linalg.vector_norm(grad), torch.linalg.vector_norm(validation_grad)
+    if not norm:
+        return Judgement(grad, 0.0, False)
+    candidate = grad * (length / norm)
+    score = float(score_gamma * (candidate @ validation_grad) - rho * (candidate @ candidate))
+    return Judgement(candidate, score, score >= -score_gamma * epsilon)

@@ -1,9 +1,17 @@
-"""One way for every formula to refuse an argument."""
+"""How formulas refuse an argument, and chains of inequalities that are counted."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
+Chains: TypeAlias = Mapping[str, Sequence[NDArray[np.float64]]]
+"""Step of a proof to the quantities that it orders from small to large; they broadcast."""
 
 
 def require(ok: object, name: str, value: object, valid: str) -> None:
@@ -15,3 +23,19 @@ def require(ok: object, name: str, value: object, valid: str) -> None:
         ok = bool(ok.all())
     if ok == False:  # noqa: E712 -- "not ok" would ask an undecided relation for its truth value
         raise ValueError(f"{name} = {value!r}; {name} must be {valid}")
+
+
+def violations(chains: Chains, tolerance: float = 1e-12) -> int:
+    """Return how many inequalities between neighbours in `chains` are violated by more than rounding."""
+    return sum(
+        int(np.count_nonzero(low > high + tolerance * (1 + np.abs(high))))
+        for parts in chains.values()
+        for low, high in itertools.pairwise(parts)
+    )
+
+
+def inequalities(chains: Chains) -> int:
+    """Return how many inequalities between neighbours in `chains` there are."""
+    return sum(
+        int(np.broadcast(low, high).size) for parts in chains.values() for low, high in itertools.pairwise(parts)
+    )

@@ -13,20 +13,39 @@ follows from the weight, ``"derived"``, and where the paper's differ also as ``"
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from scipy.optimize import brentq
+from torch import Tensor
 
 from fl_core.formulas.checks import require
-from fl_core.formulas.elementary import log, sqrt
 
 Form = Literal["derived", "printed"]
-
 LEAST_PRINTED_SIGMA = 1e-6
 """Where sigma is cut off if its logarithm is taken."""
+
+MOST_UPSILON = math.sqrt(2)
+"""Above it phi is negative for a model that is one version newer (D10)."""
+
+HIDDEN = 32
+"""Size of the LSTM's state; its input has 2 entries: the previous decision, and k / K_s (A10)."""
+
+ACTIONS = ("add", "stay", "minus")
+"""What a device may do with its last slot; the paper prints "add" twice (E11)."""
+
+SAME = 1e-9
+"""Values that differ by no more are equally good: equal probabilities differ in their last bits."""
+
+Rule = Literal["first", "middle", "last"]
+HALF_EXPONENT = 15
+"""Directions are scaled to below 2^15, so that a part of 2^-29 of the largest entry is still a normal float16."""
 
 
 class Controls(NamedTuple):
@@ -37,7 +56,7 @@ class Controls(NamedTuple):
     iota: Any
 
 
-class Aggregation(NamedTuple):
+class PastAggregation(NamedTuple):
     """What is remembered of an upload that was mixed in, beside the direction w_o'^i - w_p."""
 
     version: int
@@ -120,32 +139,6 @@ def mixing_weight_gradient(
     return Controls(part, -part * controls.lambda_ * log(staleness), slope)
 
 
-def grad_estimate(start: Any, uploaded: Any, lr: float, divisor: float, jump: Any = 0.0) -> Any:
-    """Return g_i = (w_o - w_o^i + jump) / (eta_i K), the mean gradient along the local path (D3).
-
-    The paper prints the opposite sign, which turns the descent of (3) into an ascent (E01).
-
-    Parameters
-    ----------
-    start, uploaded : ndarray or Tensor
-        w_o and w_o^i, ``[p]``.
-    lr : float
-        eta_i > 0.
-    divisor : float
-        Local steps K > 0; local epochs as printed (E08).
-    jump : ndarray or Tensor, optional
-        w^a - w^b, what the merge with a fresh model added to the upload (E09).
-
-    Raises
-    ------
-    ValueError
-        `lr` or `divisor` is not positive.
-    """
-    require(lr > 0, "lr", lr, "> 0")
-    require(divisor > 0, "divisor", divisor, "> 0")
-    return (start - uploaded + jump) / (lr * divisor)
-
-
 def inner_product(difference: Any, direction: Any, lr: float, divisor: float) -> float:
     """Return q = <g_i, d_i>, the only number about vectors that (3) needs; two passes over them with `difference`.
 
@@ -164,7 +157,7 @@ def inner_product(difference: Any, direction: Any, lr: float, divisor: float) ->
 
 
 def control_gradient(
-    q: Any, previous: Aggregation, mu_alpha: Any = 1.0, *, sqrt_offset: int = 1, form: Form = "derived"
+    q: Any, previous: PastAggregation, mu_alpha: Any = 1.0, *, sqrt_offset: int = 1, form: Form = "derived"
 ) -> Controls:
     """Return the gradient of F_i(w_o) by the controls of the previous aggregation, for (3) (D2, section 2.2).
 
@@ -216,12 +209,12 @@ def propagation(kept: list[float], aggregated: int, origin: int) -> float:
     return math.prod(kept[aggregated + 1 : origin])
 
 
-def descend(controls: Controls, gradient: Controls, rates: Controls) -> Controls:
+def descend_controls(controls: Controls, gradient: Controls, rates: Controls) -> Controls:
     """Return the controls after one step of gradient descent, Eq. 3."""
     return Controls(*(x - rate * slope for x, slope, rate in zip(controls, gradient, rates, strict=True)))
 
 
-def project(controls: Controls, form: Form = "derived") -> Controls:
+def project_controls(controls: Controls, form: Form = "derived") -> Controls:
     """Return the nearest controls >= 0, for which 0 <= alpha < 1 (E14, A08); the printed form needs sigma > 0."""
     lambda_, sigma, iota = controls
     return Controls(max(0.0, lambda_), max(0.0 if form == "derived" else LEAST_PRINTED_SIGMA, sigma), max(0.0, iota))
@@ -286,3 +279,359 @@ def _power(staleness: Any, sigma: Any) -> Any:
             f"sigma = {sigma!r}; sigma must be so large that s^-sigma is a number at s = {staleness} "
             "(projected control parameters are >= 0)"
         ) from None
+
+
+class FreshControls(NamedTuple):
+    """Control parameters on a device, or derivatives with respect to them, or their learning rates."""
+
+    gamma: Any
+    upsilon: Any
+
+
+def fresh_score(fresh_version: Any, origin_version: Any, controls: FreshControls, *, sqrt_offset: int = 0) -> Any:
+    """Return phi = gamma / sqrt(g + offset) (1 - upsilon / sqrt(g - o + 1)), Eq. 8.
+
+    Parameters
+    ----------
+    fresh_version, origin_version : int or array
+        g > o >= 0.
+    controls : FreshControls
+        gamma, upsilon.
+    sqrt_offset : {0, 1}, optional
+        What is added to g under the root; 0 as printed (E04).
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
+    """
+    require(origin_version >= 0, "origin_version", origin_version, ">= 0")
+    require(fresh_version > origin_version, "fresh_version", fresh_version, "> origin_version")
+    require(sqrt_offset in (0, 1), "sqrt_offset", sqrt_offset, "0 or 1")
+    gap = sqrt(fresh_version - origin_version + 1)
+    return controls.gamma / sqrt(fresh_version + sqrt_offset) * (1 - controls.upsilon / gap)
+
+
+def fresh_weight(
+    fresh_version: Any, origin_version: Any, controls: FreshControls, mu_beta: Any = 1.0, *, sqrt_offset: int = 0
+) -> Any:
+    """Return beta, Eq. 8: the weight of the fresh model in (1 - beta) w^b + beta w_g. Arguments of `fresh_score`."""
+    return squash(fresh_score(fresh_version, origin_version, controls, sqrt_offset=sqrt_offset), mu_beta)
+
+
+def fresh_weight_gradient(
+    fresh_version: Any, origin_version: Any, controls: FreshControls, mu_beta: Any = 1.0, *, sqrt_offset: int = 0
+) -> FreshControls:
+    """Return the partial derivatives of `fresh_weight` by gamma and upsilon (D6)."""
+    score = fresh_score(fresh_version, origin_version, controls, sqrt_offset=sqrt_offset)
+    part = squash_slope(score, mu_beta) / sqrt(fresh_version + sqrt_offset)
+    gap = sqrt(fresh_version - origin_version + 1)
+    return FreshControls(part * (1 - controls.upsilon / gap), -part * controls.gamma / gap)
+
+
+def fresh_slope(gradient: Any, fresh: Any, before: Any, after: Any, *, form: Form = "derived") -> float:
+    """Return q_beta = <G, w_g - w^b>, the derivative of the loss by beta.
+
+    Parameters
+    ----------
+    gradient : ndarray or Tensor
+        G, that of the loss at the merged model w^a, ``[p]``.
+    fresh, before, after : ndarray or Tensor
+        w_g, w^b and w^a, ``[p]``.
+    form : {"derived", "printed"}, optional
+        The appendix has w_g - w^a; with the letters of (7) that is the model after the merge, and wrong (E07).
+
+    Raises
+    ------
+    ValueError
+        The form is unknown.
+    """
+    require(form in ("derived", "printed"), "form", form, "'derived' or 'printed'")
+    return float(gradient @ (fresh - (before if form == "derived" else after)))
+
+
+def fresh_descend(
+    controls: FreshControls, gradient: FreshControls, rates: FreshControls, slope: float = 1.0
+) -> FreshControls:
+    """Return the device's controls after one step of (9).
+
+    Parameters
+    ----------
+    controls, rates : FreshControls
+        gamma, upsilon, and their learning rates.
+    gradient : FreshControls
+        That of beta, from `fresh_weight_gradient`.
+    slope : float, optional
+        q_beta of `fresh_slope`, by which it becomes that of the loss.
+    """
+    return FreshControls(*(x - rate * slope * g for x, g, rate in zip(controls, gradient, rates, strict=True)))
+
+
+def fresh_project(controls: FreshControls) -> FreshControls:
+    """Return the nearest controls with gamma >= 0 and 0 <= upsilon <= sqrt 2, for which 0 <= beta < 1 (A08)."""
+    return FreshControls(max(0.0, controls.gamma), min(max(0.0, controls.upsilon), MOST_UPSILON))
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """Return ln P(l* = k), ``[K_s]``, from the logits ``[K_s - 1]`` of asking after epoch k if not before.
+
+    The last epoch needs no logit, as exactly one request is made. Logits 0 give the uniform distribution.
+    """
+    left = torch.arange(len(logits), 0, -1, dtype=logits.dtype)  # K_s - k
+    shifted = logits - left.log()
+    waiting = torch.cat([logits.new_zeros(1), F.logsigmoid(-shifted).cumsum(0)])
+    return waiting + torch.cat([F.logsigmoid(shifted), logits.new_zeros(1)])
+
+
+def meta_logits(parameters: Tensor, slots: int, hidden: int = HIDDEN) -> Tensor:
+    """Return the LSTM's logits ``[slots - 1]``; no request has been made before any of them.
+
+    Parameters
+    ----------
+    parameters : Tensor
+        theta, ``[meta_size()]``, in the order of ``torch.nn.LSTM(2, hidden)`` and ``torch.nn.Linear(hidden, 1)``.
+    slots : int
+        K_s >= 1.
+    hidden : int, optional
+        Size of the LSTM's state.
+
+    Raises
+    ------
+    ValueError
+        `slots` or the number of parameters is not valid.
+    """
+    require(slots >= 1, "slots", slots, ">= 1")
+    require(parameters.shape == (meta_size(hidden),), "len(parameters)", len(parameters), str(meta_size(hidden)))
+    w_input, w_state, b_input, b_state, w_out, b_out = parameters.split(_sizes(hidden))
+    w_input, w_state = w_input.view(4 * hidden, 2), w_state.view(4 * hidden, hidden)
+    state = cell = parameters.new_zeros(hidden)
+    logits = [parameters.new_zeros(0)]
+    for k in range(1, slots):
+        inputs = parameters.new_tensor([0.0, k / slots])
+        gates = w_input @ inputs + b_input + w_state @ state + b_state
+        enter, forget, candidate, leave = gates.chunk(4)
+        cell = forget.sigmoid() * cell + enter.sigmoid() * candidate.tanh()
+        state = leave.sigmoid() * cell.tanh()
+        logits.append((w_out @ state)[None] + b_out)
+    return torch.cat(logits)
+
+
+def meta_size(hidden: int = HIDDEN) -> int:
+    """Return the number of parameters of the meta-model: 4,641 with 32."""
+    return sum(_sizes(hidden))
+
+
+def initial_meta(rng: np.random.Generator, hidden: int = HIDDEN) -> Tensor:
+    """Return theta_0: the LSTM uniform within 1 / sqrt(hidden), the linear layer 0: all slots equally likely."""
+    lstm = rng.uniform(-(hidden**-0.5), hidden**-0.5, sum(_sizes(hidden)[:4]))
+    return torch.from_numpy(np.concatenate([lstm, np.zeros(hidden + 1)]))
+
+
+def reinforce(parameters: Tensor, slot: int, slots: int, advantage: float, lr: float) -> Tensor:
+    """Return theta + eta_RL (R - b) grad ln P(slot), Eq. 5.
+
+    Parameters
+    ----------
+    parameters : Tensor
+        theta.
+    slot : int
+        k in 1 .. K_s, the slot that was used.
+    slots : int
+        K_s.
+    advantage : float
+        R - b.
+    lr : float
+        eta_RL.
+
+    Raises
+    ------
+    ValueError
+        There is no such slot.
+    """
+    require(1 <= slot <= slots, "slot", slot, f"in 1..{slots}")
+    theta = parameters.detach().requires_grad_()
+    chosen = log_probabilities(meta_logits(theta, slots))[slot - 1]
+    if slots == 1:  # nothing to choose
+        return parameters
+    (gradient,) = torch.autograd.grad(chosen, theta)
+    return parameters + lr * advantage * gradient
+
+
+def pretrain_meta(
+    parameters: Tensor, records: Sequence[tuple[int, float]], slots: int, epochs: int = 200, lr: float = 0.01
+) -> Tensor:
+    """Return theta after maximising the sum of (R - mean R) P(k) over `records` (k, R) with Adam (A10).
+
+    Where the slots k were drawn uniformly, the sum estimates the expected reward but for a constant factor and a
+    constant. With ln P for P, as A10 has it, it would have no maximum: the slots below the mean are driven to
+    probability zero, whichever slot gains by that.
+
+    Raises
+    ------
+    ValueError
+        There are no records, or one has no such slot.
+    """
+    require(len(records) > 0, "records", records, "a list of (slot, reward)")
+    for slot, _ in records:
+        require(1 <= slot <= slots, "slot", slot, f"in 1..{slots}")
+    theta = parameters.clone().requires_grad_()
+    places = torch.tensor([slot - 1 for slot, _ in records])
+    rewards = torch.tensor([reward for _, reward in records], dtype=theta.dtype)
+    advantages = rewards - rewards.mean()
+    adam = torch.optim.Adam([theta], lr=lr, maximize=True)
+    for _ in range(epochs if slots > 1 else 0):
+        adam.zero_grad()
+        (advantages * log_probabilities(meta_logits(theta, slots)).exp()[places]).sum().backward()
+        adam.step()
+    return theta.detach()
+
+
+def epsilon_greedy(values: Any, epsilon: float, rng: np.random.Generator) -> int:
+    """Return the place of the largest of `values`, ties broken uniformly; with probability epsilon any place.
+
+    Raises
+    ------
+    ValueError
+        epsilon is no probability, or there is no largest value.
+    """
+    require(0 <= epsilon <= 1, "epsilon", epsilon, "in [0, 1]")
+    values = np.asarray(values)
+    require(len(values) > 0 and not np.isnan(values).any(), "values", values, "not empty, and numbers")
+    if rng.random() < epsilon:
+        return int(rng.integers(len(values)))
+    return int(rng.choice(np.flatnonzero(values >= values.max() - SAME)))
+
+
+def next_slot(slot: int, action: int, slots: int) -> int:
+    """Return the slot that an action (a place in `ACTIONS`) leads to, within 1 .. K_s."""
+    return min(max(slot + 1 - action, 1), slots)
+
+
+def q_update(
+    table: np.ndarray, slot: int, action: int, new_slot: int, reward: float, lr: float = 0.1, discount: float = 0.9
+) -> np.ndarray:
+    """Return the Q-table after one update, Eq. 6; not finite where rewards are so large that it overflows.
+
+    Parameters
+    ----------
+    table : ndarray
+        H^i, ``[K_s, 3]``: a row for each slot, a column for each of `ACTIONS`.
+    slot, action, new_slot : int
+        Where the device was, what it did, and where that led it.
+    reward : float
+        R.
+    lr, discount : float, optional
+        phi and psi of (6).
+
+    Raises
+    ------
+    ValueError
+        A slot is outside the table.
+    """
+    for name, value in (("slot", slot), ("new_slot", new_slot)):
+        require(1 <= value <= len(table), name, value, f"in 1..{len(table)}")
+    table = table.copy()
+    old = table[slot - 1, action]
+    with np.errstate(over="ignore", invalid="ignore"):
+        table[slot - 1, action] = old + lr * (reward + discount * table[new_slot - 1].max() - old)
+    return table
+
+
+def fixed_slot(rule: Rule, epochs: int) -> int:
+    """Return the slot of the heuristics H1 "first", H2 "middle" and H3 "last": 1, floor(E / 2), E - 1.
+
+    Raises
+    ------
+    ValueError
+        There are fewer than 2 epochs, or no such rule.
+    """
+    require(epochs >= 2, "epochs", epochs, ">= 2: with one there is no slot")
+    slots = {"first": 1, "middle": epochs // 2, "last": epochs - 1}
+    require(rule in slots, "rule", rule, f"one of {', '.join(slots)}")
+    return slots[rule]
+
+
+def reward(loss_before: float, loss_after: float) -> float:
+    """Return R = loss^b - loss^a: how much the merge lowered the loss on one mini-batch."""
+    return loss_before - loss_after
+
+
+def moving_baseline(baseline: float, reward: float, rate: float = 0.1) -> float:
+    """Return b <- (1 - rho) b + rho R; used after this update, R - b is (1 - rho) times what it was before (D8)."""
+    require(0 <= rate <= 1, "rate", rate, "in [0, 1]")
+    return (1 - rate) * baseline + rate * reward
+
+
+def _sizes(hidden: int) -> list[int]:
+    return [8 * hidden, 4 * hidden * hidden, 4 * hidden, 4 * hidden, hidden, 1]
+
+
+class Half(NamedTuple):
+    """A vector in half precision."""
+
+    values: Tensor
+    """``[p]``, float16."""
+    unit: float
+    """What they are multiplied by: a power of two, so that scaling costs no precision."""
+
+
+def to_half(vector: Tensor) -> Half:
+    """Return `vector` ``[p]`` in half precision."""
+    largest = float(vector.abs().max()) if len(vector) else 0.0
+    unit = max(2.0 ** (math.frexp(largest)[1] - HALF_EXPONENT), torch.finfo(vector.dtype).tiny)
+    return Half((vector / unit).half(), unit)
+
+
+def half_product(vector: Tensor, kept: Half) -> float:
+    """Return the inner product of `vector` ``[p]`` with a kept one."""
+    return float(vector @ kept.values.to(vector.dtype)) * kept.unit
+
+
+def sketch(vector: Tensor, size: int, seed: int) -> Tensor:
+    """Return the sums ``[size]`` of the entries that fall into each place, each with a random sign (a count sketch).
+
+    A linear map, the same for the same `seed`; products of sketches are unbiased estimates of products of vectors.
+
+    Parameters
+    ----------
+    vector : Tensor
+        ``[p]``.
+    size : int
+        Places k >= 1.
+    seed : int
+        Of the places and the signs.
+
+    Raises
+    ------
+    ValueError
+        `size` is not positive.
+    """
+    require(size >= 1, "size", size, ">= 1")
+    sums = torch.bincount(_places(len(vector), size, seed), vector.double(), minlength=2 * size)
+    return sums[:size] - sums[size:]
+
+
+@lru_cache(maxsize=2)
+def _places(length: int, size: int, seed: int) -> Tensor:
+    """Return for each entry a place, below `size` for the sign +, above it for the sign -."""
+    return torch.randint(2 * size, (length,), generator=torch.Generator().manual_seed(seed))
+
+
+def sqrt(x: Any) -> Any:
+    """Return the square root of `x`, of the kind of `x`."""
+    return _elementary("sqrt", x)
+
+
+def log(x: Any) -> Any:
+    """Return the natural logarithm of `x`, of the kind of `x`."""
+    return _elementary("log", x)
+
+
+def _elementary(name: str, x: Any) -> Any:
+    if isinstance(x, int | float):
+        return getattr(math, name)(x)
+    if isinstance(x, torch.Tensor):
+        return getattr(torch, name)(x)
+    if isinstance(x, np.ndarray | np.generic):
+        return getattr(np, name)(x)
+    return getattr(importlib.import_module("sympy"), name)(x)

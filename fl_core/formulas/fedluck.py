@@ -13,7 +13,8 @@ or SymPy symbols; arrays broadcast.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -24,9 +25,19 @@ from numpy.typing import NDArray
 from fl_core.formulas.checks import require
 
 V = TypeVar("V", NDArray[Any], torch.Tensor)
-
 TIE = 1e-9
 """An upload that arrives within this part of a period after a tick still belongs to the round that ends there."""
+
+Array = NDArray[np.float64]
+CELLS = 20_000
+"""Size of the arrays worked on at a time: they stay in a processor's cache."""
+
+LAGUERRE_STEPS = 10
+"""Full precision is reached after 8 for every alpha / T~ in 1e-5..1e3 and beta / T~ in 1e-5..1e6 that was drawn."""
+
+WARM_UP_STEPS, TIMED_STEPS = 3, 10
+PROBE_RATES, PROBE_REPEATS = (0.05, 0.1, 0.25, 0.5, 1.0), 3
+"""The measuring protocol: local steps discarded and timed; compression rates sent, and how often each."""
 
 
 @dataclass(frozen=True)
@@ -98,26 +109,6 @@ def key_convergence_factor(
     return staleness_factor(local_steps, compression_rate, d / period_seconds, variant)
 
 
-def ceil_factor(
-    local_steps: Any,
-    compression_rate: Any,
-    seconds_per_step: Any,
-    full_upload_seconds: Any,
-    period_seconds: Any,
-    *,
-    latency_seconds: Any = 0.0,
-    variant: Variant = PRINTED,
-) -> Any:
-    """Return phi_ceil: `staleness_factor` with tau = ceil(d / T~), the staleness that occurs. An extension (3.8).
-
-    Takes the arguments of `key_convergence_factor` (numbers and arrays only) and refuses the same values.
-    """
-    d = job_seconds(
-        local_steps, compression_rate, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds
-    )
-    return staleness_factor(local_steps, compression_rate, rounds_per_job(d, period_seconds), variant)
-
-
 def staleness_factor(
     local_steps: Any, compression_rate: Any, round_staleness: Any, variant: Variant = PRINTED
 ) -> Any:
@@ -145,54 +136,6 @@ def staleness_factor(
     if variant.contraction == "printed":
         stale = stale * (2 - compression_rate)
     return (stale + 1) / (local_steps * compression_rate**variant.delta_power)
-
-
-class FactorGradient(NamedTuple):
-    """Partial derivatives of phi."""
-
-    local_steps: Any
-    """d phi / d k."""
-    compression_rate: Any
-    """d phi / d delta."""
-
-
-def factor_gradient(
-    local_steps: Any,
-    compression_rate: Any,
-    seconds_per_step: Any,
-    full_upload_seconds: Any,
-    period_seconds: Any,
-    *,
-    latency_seconds: Any = 0.0,
-    variant: Variant = PRINTED,
-) -> FactorGradient:
-    """Return the partial derivatives of `key_convergence_factor`, (L-c) and (L-d).
-
-    Takes the same arguments and refuses the same values.
-    """
-    require(period_seconds > 0, "period_seconds", period_seconds, "> 0")
-    k, delta, c, p = local_steps, compression_rate, variant.staleness_coefficient, variant.delta_power
-    tau = (
-        job_seconds(k, delta, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds) / period_seconds
-    )
-    phi = staleness_factor(k, delta, tau, variant)
-    excess, slope = (2 - delta, -1) if variant.contraction == "printed" else (1, 0)
-    by_steps = 2 * c * tau * excess * seconds_per_step / period_seconds
-    by_rate = 2 * c * tau * excess * full_upload_seconds / period_seconds + slope * c * tau**2
-    scale = k * delta**p
-    return FactorGradient(by_steps / scale - phi / k, by_rate / scale - p * phi / delta)
-
-
-def printed_supplement_factor(
-    local_steps: Any, compression_rate: Any, seconds_per_step: Any, full_upload_seconds: Any
-) -> Any:
-    """Return [(k alpha + delta beta)^2 (2 - delta) + 1] / (k delta), the factor of the authors' supplement.
-
-    It adds seconds² to 1: T~ is missing, so it is right for T~ = 1 s only; and p = 1 has no interior minimum (E9).
-    Takes the first four arguments of `key_convergence_factor` and refuses the same values.
-    """
-    times = (seconds_per_step, full_upload_seconds)
-    return key_convergence_factor(local_steps, compression_rate, *times, 1, variant=Variant(delta_power=1))
 
 
 def job_seconds(
@@ -234,76 +177,314 @@ def rounds_per_job(job_seconds: Any, period_seconds: Any) -> Any:
     return rounds if rounds.ndim else int(rounds)
 
 
-def round_staleness(round_index: int, last_round: int = -1) -> int:
-    """Return tau = t - t', Eq. 7: rounds since the device last took part; one more than the versions missed (E1).
-
-    Parameters
-    ----------
-    round_index : int
-        t >= 0.
-    last_round : int, optional
-        t' < t, the last round with an upload of this device; -1 for its first upload.
-
-    Raises
-    ------
-    ValueError
-        `last_round` is not in -1 .. t - 1.
-    """
-    require(-1 <= last_round < round_index, "last_round", last_round, f"in -1..{round_index - 1}")
-    return round_index - last_round
-
-
-def local_step(weights: V, grad: V, velocity: V, local_lr: float, momentum: float = 0.9) -> tuple[V, V]:
-    """Return the model and the velocity after one local step: v <- m v + grad, x <- x - eta_l v.
-
-    Eq. 3 with the momentum of the experiments (A1); ``momentum=0`` is Eq. 3 as printed.
-
-    Raises
-    ------
-    ValueError
-        eta_l <= 0 or a momentum outside [0, 1).
-    """
-    require(local_lr > 0, "local_lr", local_lr, "> 0")
-    require(0 <= momentum < 1, "momentum", momentum, "in [0, 1)")
-    velocity = momentum * velocity + grad
-    return weights - local_lr * velocity, velocity
-
-
-def server_step(
-    weights: V, compressed_deltas: V, global_lr: float = 1.0, sample_counts: Sequence[float] | None = None
-) -> V:
-    """Return w - eta_g mean of the uploads, Eq. 6; w itself where none arrived (E2).
-
-    Also the step of FedPer, of FedBuff (its K uploads) and of FedAvg+Topk (eta_g = 1, weighted by samples).
-
-    Parameters
-    ----------
-    weights : ndarray or Tensor
-        w, ``[d]``.
-    compressed_deltas : ndarray or Tensor
-        Uploaded start model minus trained model of each participant, ``[n, d]``.
-    global_lr : float, optional
-        eta_g > 0.
-    sample_counts : sequence of float, optional
-        Weights, one > 0 for each upload; uniform by default, as printed (A5).
-
-    Raises
-    ------
-    ValueError
-        `global_lr` is not positive or `sample_counts` does not fit.
-    """
-    require(global_lr > 0, "global_lr", global_lr, "> 0")
-    n = len(compressed_deltas)
-    if sample_counts is None:
-        return weights - global_lr * compressed_deltas.mean(0) if n else weights
-    require(len(sample_counts) == n, "len(sample_counts)", len(sample_counts), f"{n}, one per upload")
-    require(all(count > 0 for count in sample_counts), "sample_counts", sample_counts, "> 0")
-    for count, delta in zip(sample_counts, compressed_deltas, strict=True):
-        weights = weights - global_lr * (count / sum(sample_counts)) * delta
-    return weights
-
-
 def _require_plan(local_steps: Any, compression_rate: Any) -> None:
     require(local_steps > 0, "local_steps", local_steps, "> 0")
     require(compression_rate > 0, "compression_rate", compression_rate, "in (0, 1]")
     require(compression_rate <= 1, "compression_rate", compression_rate, "in (0, 1]")
+
+
+class RatePolynomial(NamedTuple):
+    """a_3 delta^3 + a_2 delta^2 + a_1 delta + a_0, positive where phi falls in delta."""
+
+    cubic: Any
+    quadratic: Any
+    linear: Any
+    constant: Any
+
+
+def rate_polynomial(kappa: Any, comm_ratio: Any, variant: Variant = PRINTED) -> RatePolynomial:
+    """Return the polynomial of (L-e) over T~^2: -d phi / d delta times something positive.
+
+    It is positive at 0 and has no or two positive roots (one in the tight form), so that its smallest positive root
+    is the only local minimum of phi(k, .) in delta > 0. For p = 1/2 it is half of (L-e), [5 r^2, 6 r (kappa - r),
+    kappa (kappa - 4 r), 2 kappa^2 + 1] / 2.
+
+    Parameters
+    ----------
+    kappa : float or ndarray
+        (k alpha + l) / T~ >= 0.
+    comm_ratio : float or ndarray
+        r >= 0.
+    variant : Variant, optional
+        c, p and the form.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
+    """
+    require(kappa >= 0, "kappa", kappa, ">= 0")
+    require(comm_ratio >= 0, "comm_ratio", comm_ratio, ">= 0")
+    r, c, p = comm_ratio, variant.staleness_coefficient, variant.delta_power
+    if variant.contraction == "tight":
+        return RatePolynomial(0 * r, (p - 2) * r**2, 2 * (p - 1) * kappa * r, p * (kappa**2 + 1 / c))
+    return RatePolynomial(
+        (3 - p) * r**2,
+        (4 - 2 * p) * r * (kappa - r),
+        (1 - p) * kappa * (kappa - 4 * r),
+        p * (2 * kappa**2 + 1 / c),
+    )
+
+
+@dataclass(frozen=True)
+class Box:
+    """Where k and delta may lie.
+
+    Attributes
+    ----------
+    k_min, k_max : int
+        1 <= k_min <= k_max; whole numbers.
+    delta_min, delta_max : float
+        0 < delta_min <= delta_max <= 1.
+    """
+
+    k_min: int = 2
+    k_max: int = 60
+    delta_min: float = 0.01
+    delta_max: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("k_min", "k_max"):
+            require(getattr(self, name) == int(getattr(self, name)), name, getattr(self, name), "a whole number")
+        require(1 <= self.k_min <= self.k_max, "k_min", self.k_min, f"in 1..k_max = {self.k_max}")
+        require(
+            0 < self.delta_min <= self.delta_max, "delta_min", self.delta_min, f"in (0, delta_max = {self.delta_max}]"
+        )
+        require(self.delta_max <= 1, "delta_max", self.delta_max, "<= 1")
+
+    def fixed_compression(self, compression_rate: float) -> Box:
+        """Return the box in which only k is free: frequency-only, "Opt. CR" of Table 2 by the paper's text (E12)."""
+        return dataclasses.replace(self, delta_min=compression_rate, delta_max=compression_rate)
+
+    def fixed_steps(self, local_steps: int) -> Box:
+        """Return the box in which only delta is free: compression-only, "Opt. LF" by the paper's text (E12)."""
+        return dataclasses.replace(self, k_min=local_steps, k_max=local_steps)
+
+
+class DevicePlan(NamedTuple):
+    """What every device does, arrays ``[n]``."""
+
+    local_steps: NDArray[np.int64]
+    """k_i."""
+    compression_rate: Array
+    """delta_i."""
+    factor: Array
+    """The minimised phi (phi_ceil for `exact_ceil`)."""
+
+
+def plan_devices(
+    seconds_per_step: Any,
+    full_upload_seconds: Any,
+    period_seconds: float,
+    *,
+    solver: str = "official_grid",
+    box: Box = Box(),
+    latency_seconds: Any = 0.0,
+    variant: Variant = PRINTED,
+) -> DevicePlan:
+    """Return the minimiser of the key convergence factor over the box for every device, Eq. 15.
+
+    Parameters
+    ----------
+    seconds_per_step, full_upload_seconds : float or array_like
+        alpha >= 0 and beta >= 0 of each device, ``[n]``, finite.
+    period_seconds : float
+        T~ > 0.
+    solver : str, optional
+        One of `SOLVERS`: "official_grid" (the authors'), "exact" or "exact_ceil".
+    box : Box, optional
+        The authors' by default.
+    latency_seconds : float or array_like, optional
+        l >= 0 of each device, finite.
+    variant : Variant, optional
+        The constants of the factor; printed by default.
+
+    Raises
+    ------
+    ValueError
+        The solver is unknown or an argument is out of range.
+    """
+    require(solver in SOLVERS, "solver", solver, f"one of {', '.join(SOLVERS)}")
+    require(0 < period_seconds < np.inf, "period_seconds", period_seconds, "> 0 and finite")
+    times = []
+    for name, value in (
+        ("seconds_per_step", seconds_per_step),
+        ("full_upload_seconds", full_upload_seconds),
+        ("latency_seconds", latency_seconds),
+    ):
+        times.append(np.asarray(value, dtype=np.float64))
+        require(np.isfinite(times[-1]) & (times[-1] >= 0), name, value, ">= 0 and finite")
+    alpha, beta, latency = (np.atleast_1d(t)[:, None] for t in np.broadcast_arrays(*times))
+    solve, width = SOLVERS[solver]
+    size = max(1, CELLS // (width * (box.k_max - box.k_min + 1)))
+    chunks = [slice(start, start + size) for start in range(0, len(alpha), size)]
+    parts = [solve(alpha[s], beta[s], latency[s], period_seconds, box, variant) for s in chunks]
+    return DevicePlan(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def solve_exact(alpha: Array, beta: Array, latency: Array, period: float, box: Box, variant: Variant) -> DevicePlan:
+    """Return the global minimum of phi over delta in the box and whole k in the box (3.7), for columns ``[n, 1]``.
+
+    For given k phi falls in delta, or falls, rises and falls: over the box it is smallest at its only local minimum,
+    moved into the box, or at delta_max; every k is tried. Equal values: the smallest k, then the smallest delta.
+    """
+    k = _all_steps(box)
+    valley = _valley(k, alpha, beta, latency, period, box, variant)
+    best, rate = np.full(valley.shape, np.inf), np.empty(valley.shape)
+    for delta in (valley, box.delta_max):
+        factor = key_convergence_factor(k, delta, alpha, beta, period, latency_seconds=latency, variant=variant)
+        better = factor < best
+        best, rate = np.where(better, factor, best), np.where(better, delta, rate)
+    return _best_steps(k, rate, best)
+
+
+def solve_exact_ceil(
+    alpha: Array, beta: Array, latency: Array, period: float, box: Box, variant: Variant
+) -> DevicePlan:
+    """Return the global minimum of phi_ceil, the factor with the staleness that occurs (3.8), for columns ``[n, 1]``.
+
+    For given k and staleness m phi_ceil falls in delta, so delta fills the m periods. Along these points phi_ceil is
+    phi, which falls, rises and falls again: the best m is beside the valley, the last or the last but one.
+    """
+    k = _all_steps(box)
+    kappa, r = (k * alpha + latency) / period, beta / period
+    first, last = (np.maximum(1, np.ceil(kappa + r * delta - TIE)) for delta in (box.delta_min, box.delta_max))
+    at_valley = kappa + r * _valley(k, alpha, beta, latency, period, box, variant)
+    best, rate = np.full(kappa.shape, np.inf), np.empty(kappa.shape)
+    for rounds in (np.floor(at_valley), np.ceil(at_valley), last - 1, last):
+        m = np.clip(rounds, first, last)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            filling = np.clip((m - kappa) / r, box.delta_min, box.delta_max)
+        delta = np.where(m < last, filling, box.delta_max)
+        factor = staleness_factor(k, delta, m, variant)
+        better = factor < best
+        best, rate = np.where(better, factor, best), np.where(better, delta, rate)
+    return _best_steps(k, rate, best)
+
+
+def solve_official_grid(
+    alpha: Array, beta: Array, latency: Array, period: float, box: Box, variant: Variant
+) -> DevicePlan:
+    """Return the best point of the authors' grid, every k and delta = j / 100 in the box, for columns ``[n, 1]``.
+
+    k ascends outside, delta inside, and the first of equal values wins. A box with one delta keeps it.
+    """
+    k, rates = _all_steps(box), np.arange(1, 101) / 100
+    rates = rates[(rates >= box.delta_min) & (rates <= box.delta_max)]
+    if box.delta_min == box.delta_max:
+        rates = np.array([box.delta_min])
+    require(len(rates) > 0, "box", box, "one with a multiple of 0.01 between delta_min and delta_max")
+    steps, delta = (grid.ravel() for grid in np.meshgrid(k, rates, indexing="ij"))
+    factor = key_convergence_factor(steps, delta, alpha, beta, period, latency_seconds=latency, variant=variant)
+    index = factor.argmin(axis=1)
+    return DevicePlan(steps[index].astype(np.int64), delta[index], factor.min(axis=1))
+
+
+Solver = Callable[[Array, Array, Array, float, Box, Variant], DevicePlan]
+
+
+SOLVERS: dict[str, tuple[Solver, int]] = {
+    "official_grid": (solve_official_grid, 100),
+    "exact": (solve_exact, 1),
+    "exact_ceil": (solve_exact_ceil, 1),
+}
+"""Solvers by name, each with the values of delta that it holds in memory for one device and one k."""
+
+
+def _all_steps(box: Box) -> Array:
+    return np.arange(box.k_min, box.k_max + 1, dtype=np.float64)
+
+
+def _best_steps(k: Array, rate: Array, factor: Array) -> DevicePlan:
+    """Choose the best k, ``[K]``, given the best rate and its factor for each, ``[n, K]``."""
+    index = factor.argmin(axis=1)
+    rows = np.arange(len(index))
+    return DevicePlan(k[index].astype(np.int64), rate[rows, index], factor[rows, index])
+
+
+def _valley(k: Array, alpha: Array, beta: Array, latency: Array, period: float, box: Box, variant: Variant) -> Array:
+    """Return the local minimum of phi(k, .), moved into the box; anything in the box where there is none, ``[n, K]``.
+
+    It is the smallest positive root of `rate_polynomial`, found by Laguerre's iteration from 0: where all roots are
+    real it climbs to that root without passing it, at third order. Where they are not its result is one candidate
+    more, which does no harm.
+    """
+    a3, a2, a1, a0 = rate_polynomial((k * alpha + latency) / period, beta / period, variant)
+    x = np.zeros_like(a0)
+    for _ in range(LAGUERRE_STEPS):
+        value = ((a3 * x + a2) * x + a1) * x + a0
+        slope = (3 * a3 * x + 2 * a2) * x + a1
+        bend = 6 * a3 * x + 2 * a2
+        root = np.sqrt(np.maximum(4 * slope**2 - 6 * value * bend, 0))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            x = np.fmin(x + 3 * value / (root - slope), box.delta_max)  # fmin drops NaN
+    return np.maximum(x, box.delta_min)
+
+
+def mean_step_seconds(step_seconds: Sequence[float], warm_up: int = WARM_UP_STEPS) -> float:
+    """Return the estimate of alpha_i: the mean time of the local steps after the first `warm_up`.
+
+    Raises
+    ------
+    ValueError
+        A time is negative, or none is left after the warm-up.
+    """
+    require(warm_up >= 0, "warm_up", warm_up, ">= 0")
+    require(len(step_seconds) > warm_up, "len(step_seconds)", len(step_seconds), f"> warm_up = {warm_up}")
+    times = np.asarray(step_seconds, dtype=np.float64)
+    require(times >= 0, "step_seconds", step_seconds, ">= 0")
+    return float(times[warm_up:].mean())
+
+
+class UploadFit(NamedTuple):
+    """t = delta full_upload_seconds + latency_seconds, fitted."""
+
+    full_upload_seconds: float
+    """beta_i."""
+    latency_seconds: float
+    """l_i; 0 in the proportional model of Eq. 5."""
+
+
+def fit_upload(compression_rates: Sequence[float], upload_seconds: Sequence[float]) -> UploadFit:
+    """Return the least-squares fit of t = beta delta: beta = sum delta_s t_s / sum delta_s^2.
+
+    Parameters
+    ----------
+    compression_rates : sequence of float
+        delta_s in (0, 1] of each payload sent.
+    upload_seconds : sequence of float
+        t_s >= 0, how long it took.
+
+    Raises
+    ------
+    ValueError
+        There is no measurement, the lengths differ or a value is out of range.
+    """
+    delta, t = _measurements(compression_rates, upload_seconds)
+    return UploadFit(float(delta @ t / (delta @ delta)), 0.0)
+
+
+def fit_upload_with_latency(compression_rates: Sequence[float], upload_seconds: Sequence[float]) -> UploadFit:
+    """Return the least-squares fit of t = beta delta + l with both constants >= 0, as `fit_upload` otherwise.
+
+    Raises
+    ------
+    ValueError
+        As `fit_upload`; also where all rates are equal, which leaves the line undetermined.
+    """
+    delta, t = _measurements(compression_rates, upload_seconds)
+    require(np.ptp(delta) > 0, "compression_rates", compression_rates, "at least two different rates")
+    slope = float((delta - delta.mean()) @ (t - t.mean()) / np.sum((delta - delta.mean()) ** 2))
+    latency = float(t.mean() - slope * delta.mean())
+    if slope < 0:  # the constrained minimum of a convex function lies on the violated bound
+        return UploadFit(0.0, float(t.mean()))
+    return UploadFit(slope, latency) if latency >= 0 else fit_upload(compression_rates, upload_seconds)
+
+
+def _measurements(rates: Sequence[float], seconds: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    require(len(rates) > 0, "len(compression_rates)", len(rates), ">= 1")
+    require(len(seconds) == len(rates), "len(upload_seconds)", len(seconds), f"{len(rates)}, one per rate")
+    delta, t = np.asarray(rates, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
+    require((delta > 0) & (delta <= 1), "compression_rates", rates, "in (0, 1]")
+    require(t >= 0, "upload_seconds", seconds, ">= 0")
+    return delta, t

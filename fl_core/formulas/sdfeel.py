@@ -16,15 +16,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fl_core.formulas.checks import require
 
 Mixing = Literal["derived", "printed", "data_weighted"]
 """How the trigger's weights become a matrix; see :func:`mixing_weights`."""
+
 SelfStaleness = Literal["gap", "fresh"]
 """Whether the trigger counts its own staleness, k - k'(d), or takes itself as fresh (A-02)."""
+
 Discount = Callable[[int], Any]
+Matrix = NDArray[np.float64]
+Neighbors = Sequence[Sequence[int]]
+MOST_ROUNDS = 1_000_000
+"""After so many rounds :func:`consensus_phase` gives up."""
+
+DeadlineRule = Literal["slowest_min_batches", "mean_min_batches", "fixed"]
+"""How a cluster's deadline is set; see :func:`plan_cluster`."""
+
+FLOOR_GUARD = 1e-9
+"""Added before rounding down, so that the slowest client's 100 steps are not 99.999..."""
 
 
 def normalized_update(end: Any, start: Any, steps: Any) -> Any:
@@ -104,7 +116,7 @@ def staleness_discount(staleness: Any) -> Any:
     return 1 / (2 * (staleness + 1))
 
 
-class MixingWeights(NamedTuple):
+class GossipWeights(NamedTuple):
     """The entries of P_k that one event makes."""
 
     column: dict[int, Any]
@@ -113,7 +125,7 @@ class MixingWeights(NamedTuple):
     """p^{d,j}: how much of the trigger's model each neighbour j takes; it keeps the rest of its own."""
 
 
-def mixing_weights(
+def gossip_weights(
     trigger: int,
     staleness: Mapping[int, int],
     discount: Discount = staleness_discount,
@@ -121,7 +133,7 @@ def mixing_weights(
     rule: Mixing = "derived",
     self_staleness: SelfStaleness = "gap",
     cluster_weight: Sequence[Any] | None = None,
-) -> MixingWeights:
+) -> GossipWeights:
     """Return the weights of Eq. 5 for an event of cluster `trigger`.
 
     Parameters
@@ -154,15 +166,15 @@ def mixing_weights(
     total = sum(psi.values())
     if rule == "printed":
         share = psi[trigger] / total
-        return MixingWeights(dict.fromkeys(psi, share), {j: share for j in psi if j != trigger})
+        return GossipWeights(dict.fromkeys(psi, share), {j: share for j in psi if j != trigger})
     share_of = {j: value / total for j, value in psi.items()}
     if rule == "derived":
-        return MixingWeights(share_of, {j: share for j, share in share_of.items() if j != trigger})
+        return GossipWeights(share_of, {j: share for j, share in share_of.items() if j != trigger})
     del share_of[trigger]
     return _data_weighted(trigger, share_of, _positive(cluster_weight))
 
 
-def joint_weights(
+def joint_gossip_weights(
     server: int,
     discounts: Mapping[int, Any],
     sums: Mapping[int, Any],
@@ -196,7 +208,7 @@ def joint_weights(
     return dict(sorted({**share_of, server: 1 - sum(share_of.values())}.items()))
 
 
-def mix(models: Mapping[int, Any], weights: Mapping[int, Any]) -> Any:
+def gossip_average(models: Mapping[int, Any], weights: Mapping[int, Any]) -> Any:
     """Return sum_i p^{i,j} y^(i), Eq. 4 for one destination; sources with weight 0 need no model.
 
     Raises
@@ -209,69 +221,16 @@ def mix(models: Mapping[int, Any], weights: Mapping[int, Any]) -> Any:
     return sum(terms[1:], terms[0])
 
 
-def take(model: Any, other: Any, weight: Any) -> Any:
+def gossip_towards(model: Any, other: Any, weight: Any) -> Any:
     """Return (1 - p) y + p y-hat: what a neighbour of the trigger holds after the exchange (Eqs. 4 and 5)."""
     return model + weight * (other - model)
 
 
-def staleness_aware_mixing_matrix(
-    neighbors: Sequence[Sequence[int]],
-    trigger: int,
-    staleness: Sequence[int],
-    discount: Discount = staleness_discount,
-    **variant: Any,
-) -> NDArray[np.float64]:
-    """Return P_k ``[D, D]`` of an event of cluster `trigger`, Eq. 5.
-
-    Parameters
-    ----------
-    neighbors : sequence of sequence of int
-        N_d for each cluster.
-    trigger : int
-        d.
-    staleness : sequence of int
-        delta^(j) of all clusters.
-    discount, **variant
-        As in :func:`mixing_weights`.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`mixing_weights`.
-    """
-    closed = {j: staleness[j] for j in (trigger, *neighbors[trigger])}
-    column, given = mixing_weights(trigger, closed, discount, **variant)
-    matrix = np.eye(len(neighbors))
-    for i, weight in column.items():
-        matrix[i, trigger] = weight
-    for j, weight in given.items():
-        matrix[trigger, j], matrix[j, j] = weight, 1 - weight
-    return matrix
-
-
-def joint_mixing_matrix(
-    neighbors: Sequence[Sequence[int]],
-    staleness: Sequence[int],
-    discount: Discount = staleness_discount,
-    cluster_weight: Sequence[Any] | None = None,
-) -> NDArray[np.float64]:
-    """Return P_k ``[D, D]`` when all clusters mix at once; see :func:`joint_weights`."""
-    psi = [discount(late) for late in staleness]
-    sums = [psi[j] + sum(psi[i] for i in others) for j, others in enumerate(neighbors)]
-    matrix = np.zeros((len(neighbors), len(neighbors)))
-    for j, others in enumerate(neighbors):
-        closed = (j, *others)
-        column = joint_weights(j, {i: psi[i] for i in closed}, {i: sums[i] for i in closed}, cluster_weight)
-        for i, weight in column.items():
-            matrix[i, j] = weight
-    return matrix
-
-
-def _data_weighted(server: int, share_of: Mapping[int, Any], m: Sequence[Any]) -> MixingWeights:
+def _data_weighted(server: int, share_of: Mapping[int, Any], m: Sequence[Any]) -> GossipWeights:
     """Return weights with p^{i,d} m_d = p^{d,i} m_i, so that P m = m (E-05)."""
     column = {i: share * min(1, m[i] / m[server]) for i, share in share_of.items()}
     given = {i: share * min(1, m[server] / m[i]) for i, share in share_of.items()}
-    return MixingWeights(dict(sorted({**column, server: 1 - sum(column.values())}.items())), given)
+    return GossipWeights(dict(sorted({**column, server: 1 - sum(column.values())}.items())), given)
 
 
 def _positive(cluster_weight: Sequence[Any] | None) -> Sequence[Any]:
@@ -279,3 +238,199 @@ def _positive(cluster_weight: Sequence[Any] | None) -> Sequence[Any]:
     require(given, "cluster_weight", cluster_weight, "a share > 0 for each cluster")
     assert cluster_weight is not None
     return cluster_weight
+
+
+ConstantMixing = Literal["laplacian_safe", "laplacian", "uniform", "metropolis"]
+"""Constant mixing matrices; see :func:`synchronous_mixing_matrix`."""
+
+
+def synchronous_mixing_matrix(
+    neighbors: Neighbors, cluster_weight: ArrayLike | None = None, kind: ConstantMixing = "laplacian_safe"
+) -> Matrix:
+    """Return the constant mixing matrix P ``[D, D]`` of synchronous SD-FEEL (2.5).
+
+    Parameters
+    ----------
+    neighbors : sequence of sequence of int
+        Of each server; the graph must be connected.
+    cluster_weight : array_like, optional
+        ``[D]`` shares m-tilde_d > 0 of the data; equal by default.
+    kind : str, optional
+        "laplacian": I - 2 / (lambda_2 + lambda_max) L-tilde, the fastest step, which may make entries negative;
+        "laplacian_safe": the same with the step cut where an entry would be negative; both keep the data-weighted
+        mean. "uniform": I - L / (1 + largest degree), "metropolis": weights 1 / (1 + the larger degree); both are
+        symmetric and keep the plain mean.
+
+    Raises
+    ------
+    ValueError
+        The graph is not connected, a share is not positive, or there is no such kind.
+    """
+    laplace, degrees = laplacian(neighbors), np.array([len(others) for others in neighbors])
+    count = len(degrees)
+    require(kind in ("laplacian_safe", "laplacian", "uniform", "metropolis"), "kind", kind, "a constant mixing")
+    if count == 1:
+        return np.eye(1)
+    if kind == "uniform":
+        return np.eye(count) - laplace / (degrees.max() + 1)
+    if kind == "metropolis":
+        weights = np.where(laplace < 0, 1 / (1 + np.maximum.outer(degrees, degrees)), 0.0)
+        return weights + np.diag(1 - weights.sum(0))
+    m = _shares(cluster_weight, count)
+    values = laplacian_eigenvalues(neighbors, m)
+    step = 2 / (values[1] + values[-1])
+    if kind == "laplacian_safe":
+        step = min(step, float((m / degrees).min()))
+    return np.eye(count) - step * laplace / m
+
+
+def laplacian(neighbors: Neighbors) -> Matrix:
+    """Return the graph Laplacian L ``[D, D]``: degrees on the diagonal, -1 for each edge.
+
+    Raises
+    ------
+    ValueError
+        The neighbours are not mutual, or the graph is not connected.
+    """
+    count = len(neighbors)
+    matrix = np.zeros((count, count))
+    for j, others in enumerate(neighbors):
+        matrix[j, list(others)] = -1
+    require(np.array_equal(matrix, matrix.T), "neighbors", neighbors, "mutual")
+    reached, front = {0}, [0]
+    while front:
+        new = set(neighbors[front.pop()]) - reached
+        reached |= new
+        front += new
+    require(len(reached) == count, "neighbors", neighbors, "those of a connected graph")
+    return matrix - np.diag(matrix.sum(0))
+
+
+def laplacian_eigenvalues(neighbors: Neighbors, cluster_weight: ArrayLike | None = None) -> NDArray[np.float64]:
+    """Return the eigenvalues ``[D]`` of L-tilde = L diag(m-tilde)^-1, ascending; they are real.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`synchronous_mixing_matrix`.
+    """
+    laplace = laplacian(neighbors)
+    root = np.sqrt(_shares(cluster_weight, len(laplace)))
+    return np.linalg.eigvalsh(laplace / np.outer(root, root))
+
+
+def spread(models: ArrayLike) -> float:
+    """Return the largest distance between two of the `models` ``[D, d]`` (or ``[D]`` numbers)."""
+    rows = _rows(models)
+    return float(max(np.linalg.norm(a - b) for a in rows for b in rows))
+
+
+class Consensus(NamedTuple):
+    """What the consensus phase gives."""
+
+    models: Matrix
+    """``[D, d]``, the servers' models at the end."""
+    rounds: int
+    """Exchanges with the neighbours; each takes the server-to-server time."""
+    spreads: list[float]
+    """Largest distance between two models before the first round and after each."""
+
+
+def consensus_phase(models: ArrayLike, matrix: ArrayLike, tolerance: float, *, relative: bool = False) -> Consensus:
+    """Repeat Y <- Y P until no two models are further apart than `tolerance` (2.3).
+
+    Parameters
+    ----------
+    models : array_like
+        ``[D, d]``, or ``[D]`` numbers.
+    matrix : array_like
+        P ``[D, D]``.
+    tolerance : float
+        Largest distance, > 0.
+    relative : bool, optional
+        Whether `tolerance` is a part of the distance at the beginning.
+
+    Raises
+    ------
+    ValueError
+        `tolerance` is not positive, or the models do not come together.
+    """
+    require(tolerance > 0, "tolerance", tolerance, "> 0")
+    rows, transposed = _rows(models), np.asarray(matrix, dtype=float).T
+    spreads = [spread(rows)]
+    goal = tolerance * spreads[0] if relative else tolerance
+    while spreads[-1] > goal:
+        rows = transposed @ rows
+        spreads.append(spread(rows))
+        require(len(spreads) <= MOST_ROUNDS and np.isfinite(spreads[-1]), "matrix", matrix, "one that averages")
+    return Consensus(rows.reshape(np.shape(models)), len(spreads) - 1, spreads)
+
+
+def _rows(models: Any) -> Matrix:
+    array = np.asarray(models, dtype=float)
+    return array.reshape(len(array), -1)
+
+
+def _shares(cluster_weight: ArrayLike | None, count: int) -> NDArray[np.float64]:
+    m = np.full(count, 1 / count) if cluster_weight is None else np.asarray(cluster_weight, dtype=float)
+    require(m.shape == (count,) and bool((m > 0).all()), "cluster_weight", cluster_weight, "a share > 0 per cluster")
+    return m
+
+
+class ClusterPlan(NamedTuple):
+    """What a cluster does in each of its iterations."""
+
+    deadline_seconds: float
+    """T_comp, for which its clients train."""
+    local_steps: tuple[int, ...]
+    """tau_i of each client: the whole steps that fit."""
+    iteration_seconds: float
+    """T_iter: training, upload, exchange."""
+
+
+def plan_cluster(
+    step_seconds: Sequence[float],
+    upload_seconds: float = 0.0,
+    exchange_seconds: float = 0.0,
+    *,
+    min_batches: int = 100,
+    rule: DeadlineRule = "slowest_min_batches",
+    deadline_seconds: float | None = None,
+) -> ClusterPlan:
+    """Return the deadline, the step counts and the iteration time of one cluster (2.4).
+
+    Parameters
+    ----------
+    step_seconds : sequence of float
+        Time of a local step of each client, > 0.
+    upload_seconds, exchange_seconds : float, optional
+        From client to server, and from server to server, >= 0.
+    min_batches : int, optional
+        n_min >= 1.
+    rule : {"slowest_min_batches", "mean_min_batches", "fixed"}, optional
+        The slowest client does exactly n_min steps (A-05); a client of mean speed does; or the deadline is given.
+    deadline_seconds : float, optional
+        For "fixed".
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range, or no client could do a single step.
+    """
+    seconds = np.asarray(step_seconds, dtype=float)
+    require(len(seconds) and bool((seconds > 0).all()), "step_seconds", step_seconds, "> 0 for each client")
+    require(min_batches >= 1, "min_batches", min_batches, ">= 1")
+    require(upload_seconds >= 0, "upload_seconds", upload_seconds, ">= 0")
+    require(exchange_seconds >= 0, "exchange_seconds", exchange_seconds, ">= 0")
+    if rule == "fixed":
+        require(deadline_seconds is not None, "deadline_seconds", deadline_seconds, "given for the rule 'fixed'")
+        assert deadline_seconds is not None
+        deadline = float(deadline_seconds)
+    elif rule == "mean_min_batches":
+        deadline = float(min_batches / np.mean(1 / seconds))
+    else:
+        require(rule == "slowest_min_batches", "rule", rule, "slowest_min_batches, mean_min_batches or fixed")
+        deadline = float(min_batches * seconds.max())
+    steps = np.floor(deadline / seconds + FLOOR_GUARD).astype(int)
+    require(bool((steps > 0).any()), "deadline_seconds", deadline, f">= {seconds.min()}, the time of a single step")
+    return ClusterPlan(deadline, tuple(steps.tolist()), deadline + upload_seconds + exchange_seconds)

@@ -105,11 +105,6 @@ def accumulate_momentum(grads: Tensor, previous: Tensor | None, momentum_alpha: 
     return torch.add(grads, previous, alpha=momentum_alpha)
 
 
-def official_momentum(grads: Tensor, previous: Tensor, momentum_alpha: float) -> Tensor:
-    """Return 2 g_i + alpha * previous: what the authors' ByClass and CelebA programs do in place of Eq. 4 (E10)."""
-    return grads + accumulate_momentum(grads, previous, momentum_alpha)
-
-
 def clip(grads: Tensor, bound: float | Tensor) -> Tensor:
     """Return every row shortened to at most `bound`, the norm taken over all parameters together, W-b.
 
@@ -145,7 +140,7 @@ def stage2_clip(clipped: Tensor, estimate: Tensor, stage2_clip_factor: float) ->
     return clip(clipped, stage2_clip_factor * torch.linalg.vector_norm(estimate))
 
 
-def staleness_weight(staleness: U) -> U:
+def temporal_weight(staleness: U) -> U:
     """Return a = (e / 2)^(-tau), in Eq. 5 before it is normalised, and in TWAFL (W-d).
 
     Raises
@@ -157,7 +152,7 @@ def staleness_weight(staleness: U) -> U:
     return (2 / math.e) ** staleness
 
 
-def staleness_weights(staleness: Tensor, decay: float = DECAY) -> Tensor:
+def estimation_weights(staleness: Tensor, decay: float = DECAY) -> Tensor:
     """Return a_i / sum a, the weights ``[K]`` of Eq. 5; the same if all gradients are equally much staler (D3).
 
     Parameters

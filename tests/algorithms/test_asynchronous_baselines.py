@@ -27,9 +27,9 @@ from fl_core.algorithms import (
     FedSA,
     SyncDrop,
 )
+from fl_core.algorithms.asyncpart import fair_weight, influence
 from fl_core.datasets import Dataset, Split
 from fl_core.experiments.spec import RunSpec
-from fl_core.formulas.asyncpart import fair_weight, influence
 from fl_core.formulas.staleness import polynomial
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Classification, Quadratic

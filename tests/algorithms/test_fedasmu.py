@@ -21,35 +21,35 @@ from fl_core.algorithms import (
     FedASMUH3,
     FedAsync,
 )
-from fl_core.algorithms.directions import on_disk
+from fl_core.algorithms.fedasmu import on_disk
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.fedasmu import (
     LEAST_PRINTED_SIGMA,
-    Aggregation,
     Controls,
+    FreshControls,
+    PastAggregation,
     blend,
     control_gradient,
-    descend,
-    grad_estimate,
-    inner_product,
-    matched_lambda,
-    mixing_weight,
-    project,
-    propagation,
-)
-from fl_core.formulas.fedasmu_directions import half_error, sketch_error
-from fl_core.formulas.fedasmu_fresh import (
-    FreshControls,
+    descend_controls,
     fresh_descend,
     fresh_project,
     fresh_weight,
     fresh_weight_gradient,
+    inner_product,
+    matched_lambda,
+    mixing_weight,
+    moving_baseline,
+    next_slot,
+    project_controls,
+    propagation,
+    q_update,
+    reinforce,
 )
-from fl_core.formulas.fedasmu_slots import moving_baseline, next_slot, q_update, reinforce
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, Network, TraceCompute, World
+from fl_papers.fedasmu.extra_formulas import grad_estimate, half_error, sketch_error
 
 RNG = np.random.default_rng(0)
 TASK = Quadratic(RNG.uniform(0.5, 2, (20, 6)), RNG.normal(size=(20, 6)), 3 * np.ones(6))
@@ -259,9 +259,9 @@ def test_every_weight_follows_from_the_whole_record_of_the_run(mu, offset):
             q = inner_product(start - model, direction, lr, 4)
             assert found["inner_product"][t] == pytest.approx(q, rel=1e-12)
             assert propagation(kept, p, origin) == math.prod(kept[p + 1 : origin])
-            record = Aggregation(p, p - past[p][1] + 1, controls[device])
-            step = descend(controls[device], control_gradient(q, record, mu, sqrt_offset=offset), rates)
-            controls[device] = project(step)
+            record = PastAggregation(p, p - past[p][1] + 1, controls[device])
+            step = descend_controls(controls[device], control_gradient(q, record, mu, sqrt_offset=offset), rates)
+            controls[device] = project_controls(step)
             assert found["projected"][t] == sum(a != b for a, b in zip(step, controls[device], strict=True))
             learned += 1
         expected = mixing_weight(t, t - origin + 1, controls[device], mu, sqrt_offset=offset)

@@ -15,11 +15,11 @@ from torch import nn
 from fl_core.algorithms import SGD, FedAsync, FedAvg
 from fl_core.algorithms.fedasync import MOMENTUM
 from fl_core.datasets.base import Dataset, Split
-from fl_core.formulas.fedasync import local_solution, mixing_weights
 from fl_core.models import MODELS, build_network
 from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation
 from fl_core.tasks import Classification, Quadratic
 from fl_core.world import ConstantCompute, TraceCompute, UniformCompute, World
+from fl_papers.fedasync.extra_formulas import local_solution, unrolled_weights
 from fl_papers.fedasync.stability import total_staleness
 
 SCATTERED = Quadratic([[1.0], [2.0], [4.0]], [[1.0], [-1.0], [3.0]], [5.0])
@@ -268,7 +268,7 @@ def test_models_that_arrive_at_the_same_instant_are_mixed_one_after_the_other():
     _, history = simulate(FedAsync(alpha=0.6, concurrency=2), fixed(1.0, 1.0), task, updates=2)
     assert rows(history) == [(2, 0, 1, 0), (2, 1, 2, 1)]
     arrivals = [local_solution(5.0, c, a, 0.1, 2) for a, c in ((1.0, 1.0), (2.0, -1.0))]
-    expected = np.dot(mixing_weights([0.6, 0.6]), [5.0, *arrivals])
+    expected = np.dot(unrolled_weights([0.6, 0.6]), [5.0, *arrivals])
     assert float(history.model) == pytest.approx(expected, rel=1e-12)
 
 

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer, PeriodicAggregation
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.compression import CompressorBase, Identity, TopK, kept_count
-from fl_core.formulas.fedluck import rounds_per_job
-from fl_core.formulas.fedluck_planner import plan
+from fl_core.formulas.fedluck import plan_devices, rounds_per_job
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, simulation
 from fl_core.runtime.executor import Ticket
 from fl_core.runtime.executors import Sequential
@@ -275,9 +274,11 @@ def test_latency_can_be_told_from_bandwidth():
             planned(simulate(FedLuck(solver="exact", measure=measure, with_latency=w), world, small(1), seconds=1.1))
             for w in (False, True)
         )
-        assert told[1] == pytest.approx(plan(0.4, 6.0, 1.5, solver="exact", latency_seconds=1.0).compression_rate)
+        assert told[1] == pytest.approx(
+            plan_devices(0.4, 6.0, 1.5, solver="exact", latency_seconds=1.0).compression_rate
+        )
         if not measure:
-            assert lumped[1] == pytest.approx(plan(0.4, 7.0, 1.5, solver="exact").compression_rate)
+            assert lumped[1] == pytest.approx(plan_devices(0.4, 7.0, 1.5, solver="exact").compression_rate)
 
 
 def test_with_both_variables_fixed_fedluck_is_fedper_bit_for_bit():

@@ -14,16 +14,15 @@ import torch
 from pydantic import ValidationError
 
 from fl_core.algorithms import Algorithm, AsyncSDFeel, FedAvg, HierarchicalFedAvg, SyncSDFeel
-from fl_core.algorithms.edge_consensus import gossip_consensus
-from fl_core.algorithms.edge_updates import aggregated
+from fl_core.algorithms.sdfeel import aggregated, gossip_consensus
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
-from fl_core.formulas.sdfeel_graphs import synchronous_mixing_matrix, zeta
-from fl_core.formulas.sdfeel_system import cluster_event_clock, staleness_bound, synchronous_round_seconds
+from fl_core.formulas.sdfeel import synchronous_mixing_matrix
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World
 from fl_papers.sdfeel.bounds import surrogate_weights
+from fl_papers.sdfeel.extra_formulas import cluster_event_clock, staleness_bound, synchronous_round_seconds, zeta
 from fl_papers.sdfeel.toys import surrogate_minimiser
 
 SPEEDS = (1.0, 2.0, 1.5, 4.0, 0.5, 1.0, 2.0, 3.0)

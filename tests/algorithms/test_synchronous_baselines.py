@@ -10,8 +10,8 @@ import torch
 from pydantic import ValidationError
 
 from fl_core.algorithms import MOON, Algorithm, FedAvg, FedDyn, FedProx
+from fl_core.algorithms.moon import contrastive_loss
 from fl_core.datasets import Dataset, Split
-from fl_core.formulas.moon import contrastive_loss
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Classification, Quadratic
 from fl_core.world import Network, TraceCompute, World

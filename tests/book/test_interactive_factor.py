@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from fl_core.errors import SpecError
-from fl_core.formulas.fedluck import job_seconds, key_convergence_factor, rounds_per_job
-from fl_core.formulas.fedluck_planner import Box, plan
-from fl_core.report.factor import RANGES, interactive_factor, plans
+from fl_core.formulas.fedluck import Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
+from fl_papers.fedluck.factor import RANGES, interactive_factor, plans
 
 DEVICES = {"slow link": (0.4, 9.0), "fast <link>": (0.1, 3.6)}
 SHORTHANDS = """
@@ -61,7 +60,7 @@ def test_the_minimum_is_the_planners_wherever_the_sliders_stand(open_page, box):
     ends = np.log(list(RANGES.values()))
     for stood, (k, delta, factor, _), chosen in seen:
         alpha, beta, period = np.exp(ends[:, 0] + np.array(stood) * (ends[:, 1] - ends[:, 0]))
-        best = plan(alpha, beta, period, solver="exact", box=box)
+        best = plan_devices(alpha, beta, period, solver="exact", box=box)
         assert chosen == ""
         assert (k, factor) == (best.local_steps[0], pytest.approx(best.factor[0], rel=1e-9))
         assert delta == pytest.approx(best.compression_rate[0], rel=1e-6)

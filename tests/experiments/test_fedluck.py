@@ -18,7 +18,7 @@ from fl_core.experiments.grid import execute, work
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
-from fl_core.formulas.fedluck_planner import plan
+from fl_core.formulas.fedluck import plan_devices
 from fl_core.models import num_parameters
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
@@ -504,7 +504,7 @@ def test_every_recorded_staleness_is_the_ceiling(tiny: tuple[Study, Store]) -> N
 def test_what_is_uploaded_is_the_kept_fraction_of_what_arrived(tiny: tuple[Study, Store]) -> None:
     study, _ = tiny
     [(_, result), *_] = study.select(method="FedLuck", partition="iid")
-    kept = plan(*fedluck_speeds(), 1.5).compression_rate
+    kept = plan_devices(*fedluck_speeds(), 1.5).compression_rate
     updates, table = result.history.updates, result.history.evaluations
     at = max(row for row, seconds in enumerate(table["seconds"]) if seconds <= 12.0)
     used = [d for d, seconds in zip(updates["device"], updates["seconds"], strict=True) if seconds <= 12.0]

@@ -8,7 +8,7 @@ import pytest
 
 from fl_core.errors import SpecError
 from fl_core.experiments.grid import work
-from fl_core.formulas.sdfeel_system import cluster_event_clock
+from fl_papers.sdfeel.extra_formulas import cluster_event_clock
 from fl_papers.sdfeel.grid import GRIDS, ROUND_SECONDS, figure2, long_runs, non_iid, parameters_of
 
 

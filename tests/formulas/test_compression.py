@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
+from fl_core.formulas import compression
 from fl_core.formulas.compression import (
     COMPRESSORS,
     QSGD,
@@ -25,18 +26,17 @@ from fl_core.formulas.compression import (
     TopK,
     compressor,
     error_feedback,
+    euclidean_norm,
     kept_count,
     log2_choose,
     majority_vote,
     qsgd,
     random_k_indices,
     residual_bound,
-    selection,
     terngrad,
     top_k,
     top_k_indices,
 )
-from fl_core.formulas.compression.quantised import euclidean_norm
 
 X = torch.tensor([3, -1, 0.5, -4, 2], dtype=torch.float64)
 U = torch.tensor([0.2, 0.7, 0.1, 0.05, 0.9], dtype=torch.float64)
@@ -196,8 +196,8 @@ def test_fedluck_positions_take_18_bits_in_the_cnn_and_the_lstm_and_20_in_vgg() 
 @pytest.fixture(params=[False, True], ids=["one chunk", "small chunks and samples"])
 def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
-        monkeypatch.setattr(selection, "CHUNK", 64)
-        monkeypatch.setattr(selection, "SAMPLE", 32)
+        monkeypatch.setattr(compression, "CHUNK", 64)
+        monkeypatch.setattr(compression, "SAMPLE", 32)
 
 
 def stable_top_k(x: Tensor, k: int) -> list[int]:

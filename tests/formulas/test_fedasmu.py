@@ -13,34 +13,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.formulas.fedasmu import (
-    Aggregation,
+    MOST_UPSILON,
     Controls,
+    FreshControls,
+    PastAggregation,
     blend,
     control_gradient,
-    descend,
-    grad_estimate,
-    inner_product,
-    matched_lambda,
-    mixing_weight,
-    mixing_weight_gradient,
-    project,
-    propagation,
-    squash,
-    weight_score,
-)
-from fl_core.formulas.fedasmu_fresh import (
-    MOST_UPSILON,
-    FreshControls,
+    descend_controls,
     fresh_descend,
     fresh_project,
     fresh_score,
     fresh_slope,
     fresh_weight,
     fresh_weight_gradient,
+    inner_product,
+    matched_lambda,
+    mixing_weight,
+    mixing_weight_gradient,
+    moving_baseline,
+    project_controls,
+    propagation,
+    reward,
+    squash,
+    weight_score,
 )
-from fl_core.formulas.fedasmu_slots import moving_baseline, reward
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial
+from fl_papers.fedasmu.extra_formulas import grad_estimate
 
 close = partial(pytest.approx, rel=1e-9, abs=1e-13)
 RATES = Controls(0.1, 0.1, 0.1)
@@ -104,8 +103,8 @@ def test_d1_the_derivatives_by_sympy_and_what_is_printed_for_sigma() -> None:
     for symbol, found in zip(controls, mixing_weight_gradient(t, s, controls, mu), strict=True):
         assert sp.simplify(sp.diff(alpha, symbol) - found) == 0
     q = sp.Symbol("q")
-    true = control_gradient(q, Aggregation(t, s, controls), mu)
-    printed = control_gradient(q, Aggregation(t, s, controls), mu, form="printed")
+    true = control_gradient(q, PastAggregation(t, s, controls), mu)
+    printed = control_gradient(q, PastAggregation(t, s, controls), mu, form="printed")
     assert sp.simplify(printed.lambda_ / true.lambda_) == sp.simplify(printed.iota / true.iota) == -1
     assert sp.simplify(printed.sigma / true.sigma + sp.log(sigma) / (lambda_ * sp.log(s))) == 0
 
@@ -145,9 +144,9 @@ def test_o11_weights_on_the_way() -> None:
 
 @pytest.mark.parametrize("sqrt_offset", [0, 1])
 def test_the_first_aggregation_has_the_limits_of_the_printed_root(sqrt_offset) -> None:
-    previous = Aggregation(0, 1, Controls(2.0, 0.5, 0.0))
+    previous = PastAggregation(0, 1, Controls(2.0, 0.5, 0.0))
     gradient = control_gradient(-1.0, previous, sqrt_offset=sqrt_offset)
-    near = control_gradient(-1.0, Aggregation(1e-16, 1, previous.controls), sqrt_offset=sqrt_offset)
+    near = control_gradient(-1.0, PastAggregation(1e-16, 1, previous.controls), sqrt_offset=sqrt_offset)
     assert gradient == pytest.approx(near, abs=1e-7)
 
 
@@ -165,8 +164,8 @@ def test_the_first_aggregation_has_the_limits_of_the_printed_root(sqrt_offset) -
         (lambda: fresh_score(3, 3, FreshControls(1, 1)), "fresh_version"),
         (lambda: grad_estimate(1.0, 1.0, 0, 1), "lr"),
         (lambda: inner_product(vector(1), vector(1), 1, 0), "divisor"),
-        (lambda: control_gradient(1, Aggregation(1, 1, RATES), form="other"), "form"),
-        (lambda: control_gradient(1, Aggregation(1, 1, Controls(1, 0, 1)), form="printed"), "sigma"),
+        (lambda: control_gradient(1, PastAggregation(1, 1, RATES), form="other"), "form"),
+        (lambda: control_gradient(1, PastAggregation(1, 1, Controls(1, 0, 1)), form="printed"), "sigma"),
         (lambda: propagation([0.5], 1, 1), "aggregated"),
         (lambda: propagation([0.5, 0.5], 0, 99), "origin"),
         (lambda: blend(1.0, 2.0, 1.5), "weight"),
@@ -182,7 +181,7 @@ def test_an_argument_out_of_range_is_named(call, name) -> None:
 
 # The server's control parameters, Eq. 3
 
-PREVIOUS = Aggregation(15, 4, Controls(1.2, 0.5, 0.1))
+PREVIOUS = PastAggregation(15, 4, Controls(1.2, 0.5, 0.1))
 START, UPLOADED, GLOBAL = vector(1, -2, 0.5), vector(0.7, -1.6, 0.9), vector(0.9, -1.8, 0.6)
 
 
@@ -201,7 +200,7 @@ def test_o4_a_step_of_the_server(form, gradient, controls, score, alpha, model) 
     assert q == close(float(grad_estimate(START, UPLOADED, 0.05, 8) @ vector(-0.4, 0.3, 0.2)))
     found = control_gradient(q, PREVIOUS, form=form)
     assert found == close(gradient)
-    moved = project(descend(PREVIOUS.controls, found, RATES))
+    moved = project_controls(descend_controls(PREVIOUS.controls, found, RATES))
     assert moved == close(controls)
     assert weight_score(40, 8, moved) == close(score)
     weight = mixing_weight(40, 8, moved)
@@ -242,7 +241,7 @@ def test_d2_the_derived_gradient_is_that_of_the_loss_and_the_printed_one_is_not(
         return blend(bowl.model, bowl.other, mixing_weight(7, 4, controls, 1.3, sqrt_offset=0))
 
     (expected,) = torch.autograd.grad(bowl.loss(made(Controls(*x))), x)
-    previous = Aggregation(7, 4, Controls(*point))
+    previous = PastAggregation(7, 4, Controls(*point))
     q = float(bowl.gradient(made(previous.controls)) @ (bowl.other - bowl.model))
     np.testing.assert_allclose(control_gradient(q, previous, 1.3, sqrt_offset=0), expected, rtol=1e-9)
     printed = control_gradient(q, previous, 1.3, sqrt_offset=0, form="printed")
@@ -251,7 +250,7 @@ def test_d2_the_derived_gradient_is_that_of_the_loss_and_the_printed_one_is_not(
     # One step of the derived gradient lowers the loss and one of the printed raises it (E01, C42).
     for form, sign in (("derived", -1), ("printed", 1)):
         step = control_gradient(q, previous, 1.3, sqrt_offset=0, form=form)
-        change = bowl.loss(made(descend(previous.controls, step, Controls(1e-4, 0, 1e-4)))) - bowl.loss(
+        change = bowl.loss(made(descend_controls(previous.controls, step, Controls(1e-4, 0, 1e-4)))) - bowl.loss(
             made(previous.controls)
         )
         assert math.copysign(1, change) == sign
@@ -281,7 +280,7 @@ def test_d4_o13_what_later_aggregations_leave_of_a_change() -> None:
     assert propagation(kept, 2, 3) == 1
     bowl, others = Bowl(5), Bowl(6)
     lambda_ = torch.tensor(0.9, dtype=torch.float64, requires_grad=True)
-    previous = Aggregation(7, 4, Controls(0.9, 0.6, 0.05))
+    previous = PastAggregation(7, 4, Controls(0.9, 0.6, 0.05))
     w = blend(bowl.model, bowl.other, mixing_weight(7, 4, Controls(lambda_, 0.6, 0.05)))
     for step, weight in enumerate(weights):
         w = blend(w, others.hessian[step], weight)
@@ -293,7 +292,7 @@ def test_d4_o13_what_later_aggregations_leave_of_a_change() -> None:
 
 @given(st.tuples(*[st.floats(-2, 2)] * 3))
 def test_projected_controls_give_a_weight_below_one(controls) -> None:
-    projected = project(Controls(*controls))
+    projected = project_controls(Controls(*controls))
     assert all(x >= 0 for x in projected)
     assert 0 <= mixing_weight(3, 5, projected) < 1
     assert all(a == b for a, b in zip(projected, controls, strict=True) if b >= 0)

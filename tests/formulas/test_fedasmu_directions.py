@@ -8,13 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.formulas.fedasmu_directions import (
-    half_error,
-    half_product,
-    sketch,
-    sketch_error,
-    to_half,
-)
+from fl_core.formulas.fedasmu import half_product, sketch, to_half
+from fl_papers.fedasmu.extra_formulas import half_error, sketch_error
 
 
 def pair(size: int, seed: int, scale: float = 1.0, correlation: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.formulas.fedasmu_slots import (
+from fl_core.formulas.fedasmu import (
     ACTIONS,
     HIDDEN,
     epsilon_greedy,

@@ -13,19 +13,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.formulas.fedasync import (
-    alpha_t,
-    decay,
+from fl_core.formulas.fedasync import alpha_t, mix, schedule_factor, staleness_argument
+from fl_core.formulas.staleness import STALENESS_WEIGHTS, Constant, Hinge, Polynomial, hinge, staleness_weight
+from fl_papers.fedasync.extra_formulas import (
     local_factor,
     local_solution,
-    local_step,
     max_stable_lr,
-    mix,
-    mixing_weights,
     prox_gradient,
-    staleness_argument,
+    proximal_step,
+    unrolled_weights,
 )
-from fl_core.formulas.staleness import STALENESS_WEIGHTS, Constant, Hinge, Polynomial, hinge, staleness_weight
 from fl_papers.fedasync.toys import iterate, oldest_versions, sampled_versions
 
 poly = Polynomial(a=0.5)
@@ -85,21 +82,21 @@ def test_d1_the_global_model_is_a_convex_combination() -> None:
     x = x0 = sp.Symbol("x0")
     for alpha, y in zip(alphas, arrivals, strict=True):
         x = (1 - alpha) * x + alpha * y
-    weights = mixing_weights(alphas)
+    weights = unrolled_weights(alphas)
     unrolled = weights[0] * x0 + sum(w * y for w, y in zip(weights[1:], arrivals, strict=True))
     assert sp.expand(x - unrolled) == 0
     assert sp.expand(sum(weights) - 1) == 0
 
 
 def test_o13_weights() -> None:
-    assert mixing_weights([0.6, 0.3, 0.5]) == close([0.14, 0.21, 0.15, 0.5])
+    assert unrolled_weights([0.6, 0.3, 0.5]) == close([0.14, 0.21, 0.15, 0.5])
     with pytest.raises(ValueError, match=r"alpha = 1\.5"):
-        mixing_weights([0.6, 1.5])
+        unrolled_weights([0.6, 1.5])
 
 
 @given(st.lists(st.floats(0, 1), max_size=20))
 def test_weights_are_a_distribution(alphas: list[float]) -> None:
-    weights = mixing_weights(alphas)
+    weights = unrolled_weights(alphas)
     assert min(weights) >= 0
     assert sum(weights) == pytest.approx(1, abs=1e-12)
 
@@ -116,11 +113,11 @@ def test_d10_full_mixing_of_fresh_models_is_sequential_training() -> None:
 
 
 def test_d10_one_over_j_gives_the_mean_of_one_round() -> None:
-    assert sp.simplify(sp.Matrix(mixing_weights([sp.Rational(1, j) for j in range(1, 6)]))) == sp.Matrix(
+    assert sp.simplify(sp.Matrix(unrolled_weights([sp.Rational(1, j) for j in range(1, 6)]))) == sp.Matrix(
         [0] + [sp.Rational(1, 5)] * 5
     )
     a = sp.Symbol("a", positive=True)
-    assert [sp.factor(w) for w in mixing_weights([a] * 3)] == [
+    assert [sp.factor(w) for w in unrolled_weights([a] * 3)] == [
         sp.factor((1 - a) ** 3),
         sp.factor(a * (1 - a) ** 2),
         sp.factor(a * (1 - a)),
@@ -153,8 +150,8 @@ def test_o2_alpha_t(weight, convention, expected) -> None:
 
 
 def test_schedules() -> None:
-    assert [decay(t, "step", step_epoch=2, step_factor=0.25) for t in (1, 2, 3, 9)] == [1, 1, 0.25, 0.25]
-    assert [decay(t, "inv_sqrt") for t in (1, 4, 100)] == close([1, 0.5, 0.1])
+    assert [schedule_factor(t, "step", step_epoch=2, step_factor=0.25) for t in (1, 2, 3, 9)] == [1, 1, 0.25, 0.25]
+    assert [schedule_factor(t, "inv_sqrt") for t in (1, 4, 100)] == close([1, 0.5, 0.1])
     assert alpha_t(0.6, 5, 3) == 0.6
     assert staleness_argument(0) == 0
     assert staleness_argument(0, "paper") == 1
@@ -229,7 +226,7 @@ def test_o3_local_steps() -> None:
     for rho, expected in ((0.0, 2.024), (0.5, 2.075)):
         x = 3.0
         for _ in range(3):
-            x = local_step(x, 2 * (x - 1), 3.0, 0.1, rho)
+            x = proximal_step(x, 2 * (x - 1), 3.0, 0.1, rho)
         assert x == close(expected)
         assert local_solution(3.0, 1.0, 2.0, 0.1, 3, rho) == close(expected)
 
@@ -240,7 +237,7 @@ def test_d4_closed_form() -> None:
     for steps in (1, 2, 3, 5):
         x = base
         for _ in range(steps):
-            x = local_step(x, a * (x - c), base, lr, rho)
+            x = proximal_step(x, a * (x - c), base, lr, rho)
         assert sp.simplify(x - local_solution(base, c, a, lr, steps, rho)) == 0
         plain = sp.expand(local_factor(a, lr, steps))
         assert sp.simplify(plain - (1 - lr * a) ** steps) == 0
@@ -261,7 +258,7 @@ def test_d4_option_two_is_shrink_then_step() -> None:
     x = y = anchor
     lr, rho = 0.1, 0.7
     for _ in range(10):
-        x = local_step(x, torch.sin(x - centre), anchor, lr, rho)
+        x = proximal_step(x, torch.sin(x - centre), anchor, lr, rho)
         gradient = torch.sin(y - centre)
         y = (1 - lr * rho) * y + lr * rho * anchor - lr * gradient
     assert (x - y).abs().max() < 1e-14
@@ -281,9 +278,9 @@ def test_two_other_proximal_terms_give_other_models() -> None:
     """In circulation: the distance itself instead of its square, and an anchor that follows the server's model."""
     x = unsquared = following = 3.0
     for _ in range(3):
-        x = local_step(x, 2 * (x - 1), 3.0, 0.1, 0.5)
+        x = proximal_step(x, 2 * (x - 1), 3.0, 0.1, 0.5)
         unsquared -= 0.1 * (2 * (unsquared - 1) + 0.5 * np.sign(unsquared - 3.0))
-        following = local_step(following, 2 * (following - 1), 2.0, 0.1, 0.5)  # the server has moved on to 2
+        following = proximal_step(following, 2 * (following - 1), 2.0, 0.1, 0.5)  # the server has moved on to 2
     assert x == close(2.075)
     assert unsquared == pytest.approx(2.114)
     assert following == pytest.approx(1.959375)
@@ -301,7 +298,7 @@ def test_curvature_may_be_one_number_per_coordinate() -> None:
         (lambda: local_factor(1.0, 0.0, 3), "lr = 0.0"),
         (lambda: local_factor(1.0, 0.1, -1), "steps = -1"),
         (lambda: local_factor(1.0, 0.1, 3, -1.0), "rho = -1.0"),
-        (lambda: local_step(1.0, 1.0, 1.0, -0.1), "lr = -0.1"),
+        (lambda: proximal_step(1.0, 1.0, 1.0, -0.1), "lr = -0.1"),
         (lambda: prox_gradient(1.0, 1.0, 1.0, -0.1), "rho = -0.1"),
         (lambda: max_stable_lr(0.0), "smoothness = 0.0"),
     ],

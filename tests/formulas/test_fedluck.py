@@ -12,20 +12,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fl_core.algorithms.base import mean_step
 from fl_core.formulas.fedluck import (
     Variant,
-    ceil_factor,
-    factor_gradient,
+    fit_upload,
+    fit_upload_with_latency,
     job_seconds,
     key_convergence_factor,
-    local_step,
-    printed_supplement_factor,
-    round_staleness,
+    mean_step_seconds,
     rounds_per_job,
-    server_step,
     staleness_factor,
 )
-from fl_core.formulas.fedluck_measurement import fit_upload, fit_upload_with_latency, mean_step_seconds
+from fl_papers.fedluck.extra_formulas import (
+    ceil_factor,
+    factor_gradient,
+    momentum_step,
+    printed_supplement_factor,
+    round_staleness,
+)
 from fl_papers.fedluck.toys import periodic_models, timeline
 
 close = partial(pytest.approx, rel=1e-10)
@@ -185,15 +189,15 @@ def test_local_steps_are_those_of_torch() -> None:
         optimiser.zero_grad()
         (w**4).sum().backward()
         optimiser.step()
-        x, velocity = local_step(x, 4 * x**3, velocity, 0.05)
+        x, velocity = momentum_step(x, 4 * x**3, velocity, 0.05)
     assert torch.allclose(x, w.detach(), rtol=1e-14)
 
 
 def test_the_server_step_is_a_mean_a_weighted_mean_or_nothing() -> None:
     w, deltas = torch.zeros(2), torch.tensor([[1.0, 2.0], [3.0, -2.0]])
-    assert server_step(w, deltas, 0.5).tolist() == [-1, 0]
-    assert server_step(w, deltas, 0.5, [3, 1]).tolist() == [-0.75, -0.5]
-    assert server_step(w, deltas[:0], 0.5) is w
+    assert mean_step(w, deltas, 0.5).tolist() == [-1, 0]
+    assert mean_step(w, deltas, 0.5, [3, 1]).tolist() == [-0.75, -0.5]
+    assert mean_step(w, deltas[:0], 0.5) is w
 
 
 # O13: two updates interleaved on a quadratic
@@ -217,7 +221,7 @@ def device_program(*, momentum: float = 0.0, reset: bool = False, feedback: bool
         _, _, k, delta = JOBS[device]
         x, v = w, np.zeros(3) if reset else velocity[device]
         for _ in range(k):
-            x, v = local_step(x, CURVATURE * (x - CENTRES[device]), v, 0.1, momentum)
+            x, v = momentum_step(x, CURVATURE * (x - CENTRES[device]), v, 0.1, momentum)
         velocity[device] = v
         g = w - x + feedback * residual[device]
         sent = keep_largest(g, delta)
@@ -306,11 +310,11 @@ def test_the_first_steps_warm_up() -> None:
         (lambda: rounds_per_job(-1, 1), "job_seconds = -1"),
         (lambda: rounds_per_job(1, 0), "period_seconds = 0"),
         (lambda: round_staleness(3, 3), r"last_round = 3; .* in -1\.\.2"),
-        (lambda: local_step(np.zeros(1), np.zeros(1), np.zeros(1), 0.0), "local_lr = 0.0"),
-        (lambda: local_step(np.zeros(1), np.zeros(1), np.zeros(1), 0.1, 1.0), "momentum = 1.0"),
-        (lambda: server_step(np.zeros(1), np.zeros((1, 1)), 0.0), "global_lr = 0.0"),
-        (lambda: server_step(np.zeros(1), np.zeros((2, 1)), 1.0, [1]), "2, one per upload"),
-        (lambda: server_step(np.zeros(1), np.zeros((1, 1)), 1.0, [0]), r"sample_counts = \[0\]"),
+        (lambda: momentum_step(np.zeros(1), np.zeros(1), np.zeros(1), 0.0), "local_lr = 0.0"),
+        (lambda: momentum_step(np.zeros(1), np.zeros(1), np.zeros(1), 0.1, 1.0), "momentum = 1.0"),
+        (lambda: mean_step(np.zeros(1), np.zeros((1, 1)), 0.0), "global_lr = 0.0"),
+        (lambda: mean_step(np.zeros(1), np.zeros((2, 1)), 1.0, [1]), "2, one per upload"),
+        (lambda: mean_step(np.zeros(1), np.zeros((1, 1)), 1.0, [0]), r"sample_counts = \[0\]"),
         (lambda: timeline([0.0], 1, 1), "job_seconds"),
         (lambda: timeline([1.0], 0, 1), "period_seconds = 0"),
         (lambda: timeline([1.0], 1, -1), "num_rounds = -1"),

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from fl_core.formulas.fedluck import (
+    SOLVERS,
+    Box,
     Variant,
-    ceil_factor,
-    factor_gradient,
     job_seconds,
     key_convergence_factor,
+    plan_devices,
     rounds_per_job,
     staleness_factor,
 )
-from fl_core.formulas.fedluck_optimum import COMPRESSION_THRESHOLD, joint_optimum
-from fl_core.formulas.fedluck_planner import SOLVERS, Box, plan
 from fl_core.world.named import FedLuckWorld
+from fl_papers.fedluck.extra_formulas import COMPRESSION_THRESHOLD, ceil_factor, factor_gradient, joint_optimum
 
 close = partial(pytest.approx, rel=1e-10)
 PARAMETERS = {"cnn": 234_090, "vgg11s": 865_482, "lstm": 216_330}
@@ -92,7 +92,7 @@ def brute_force(alpha, beta, period, box, form="printed") -> tuple[np.ndarray, n
 def test_the_exact_planner_equals_brute_force(n, period, box) -> None:
     alpha, beta = random_devices(n, n)
     k, rate, factor = brute_force(alpha, beta, period, box)
-    found = plan(alpha, beta, period, solver="exact", box=box)
+    found = plan_devices(alpha, beta, period, solver="exact", box=box)
     assert found.local_steps.tolist() == k.tolist()
     assert np.abs(found.factor / factor - 1).max() < 1e-14
     assert np.abs(found.compression_rate / rate - 1).max() < 1e-6  # what a flat valley lets a search see
@@ -105,7 +105,7 @@ def test_the_exact_planner_equals_brute_force(n, period, box) -> None:
 def test_the_tight_plan_equals_brute_force() -> None:
     alpha, beta = random_devices(7, 150)
     k, _, factor = brute_force(alpha, beta, 1.5, Box(), "tight")
-    found = plan(alpha, beta, 1.5, solver="exact", variant=Variant(contraction="tight"))
+    found = plan_devices(alpha, beta, 1.5, solver="exact", variant=Variant(contraction="tight"))
     assert found.local_steps.tolist() == k.tolist()
     assert np.abs(found.factor / factor - 1).max() < 1e-14
 
@@ -128,7 +128,7 @@ TIMES = {
 )
 def test_no_point_of_the_box_beats_the_exact_plan(alpha, beta, latency, period, k, delta, c, p, form) -> None:
     variant = Variant(c, p, form)
-    found = plan(alpha, beta, period, solver="exact", latency_seconds=latency, variant=variant)
+    found = plan_devices(alpha, beta, period, solver="exact", latency_seconds=latency, variant=variant)
     other = key_convergence_factor(k, delta, alpha, beta, period, latency_seconds=latency, variant=variant)
     assert found.factor[0] <= other * (1 + 1e-14)
 
@@ -145,7 +145,7 @@ def test_no_point_of_the_box_beats_the_plan_with_the_ceiling(
     alpha, beta, latency, period, k, delta, c, p, form
 ) -> None:
     variant = Variant(c, p, form)
-    found = plan(alpha, beta, period, solver="exact_ceil", latency_seconds=latency, variant=variant)
+    found = plan_devices(alpha, beta, period, solver="exact_ceil", latency_seconds=latency, variant=variant)
     d = job_seconds(k, delta, alpha, beta, latency_seconds=latency)
     other = staleness_factor(k, delta, max(1, np.ceil(d / period)), variant)
     assert found.factor[0] <= other * (1 + 1e-8)
@@ -166,7 +166,7 @@ def test_the_best_rate_for_given_steps(variant) -> None:
     """Below every point of a grid and, inside the box, stationary to rounding."""
     inside = 0
     for alpha, beta, latency, period, box in random_boxes(1, 60):
-        found = plan(alpha, beta, period, solver="exact", box=box, latency_seconds=latency, variant=variant)
+        found = plan_devices(alpha, beta, period, solver="exact", box=box, latency_seconds=latency, variant=variant)
         grid = np.geomspace(box.delta_min, box.delta_max, 300)[:, None]
         options = {"latency_seconds": latency, "variant": variant}
         values = key_convergence_factor(box.k_min, grid, alpha, beta, period, **options)
@@ -180,7 +180,7 @@ def test_the_best_rate_for_given_steps(variant) -> None:
 
 def test_the_plan_with_the_ceiling_equals_an_enumeration_of_all_staleness_values() -> None:
     for alpha, beta, latency, period, box in random_boxes(2, 60):
-        found = plan(alpha, beta, period, solver="exact_ceil", box=box, latency_seconds=latency)
+        found = plan_devices(alpha, beta, period, solver="exact_ceil", box=box, latency_seconds=latency)
         for a, b, rest, factor in zip(alpha, beta, latency, found.factor, strict=True):
             u = box.k_min * a + rest
             first, last = (int(np.ceil((u + delta * b) / period)) for delta in (box.delta_min, box.delta_max))
@@ -188,8 +188,10 @@ def test_the_plan_with_the_ceiling_equals_an_enumeration_of_all_staleness_values
             delta = np.minimum((m * period - u) / b, box.delta_max)
             assert factor == pytest.approx(((m**2 * (2 - delta) + 1) / (box.k_min * delta**0.5)).min(), rel=1e-13)
     alpha, beta = random_devices(3, 40)
-    joint = plan(alpha, beta, 1.5, solver="exact_ceil")
-    each = [plan(alpha, beta, 1.5, solver="exact_ceil", box=Box().fixed_steps(k)).factor for k in range(2, 61)]
+    joint = plan_devices(alpha, beta, 1.5, solver="exact_ceil")
+    each = [
+        plan_devices(alpha, beta, 1.5, solver="exact_ceil", box=Box().fixed_steps(k)).factor for k in range(2, 61)
+    ]
     assert joint.factor.tolist() == np.min(each, axis=0).tolist()
     plain = ceil_factor(joint.local_steps, joint.compression_rate, alpha, beta, 1.5)
     assert joint.factor.tolist() == close(plain.tolist())
@@ -201,17 +203,17 @@ def test_rounding_the_continuous_optimum_finds_the_same_steps() -> None:
     period, box = 1.5, Box(1, 2000, 1e-5, 1.0)
     continuous = joint_optimum(beta / period).kappa * period / alpha
     free = (continuous > 2) & (continuous < 1500)
-    found = plan(alpha[free], beta[free], period, solver="exact", box=box)
+    found = plan_devices(alpha[free], beta[free], period, solver="exact", box=box)
     assert (np.abs(found.local_steps - continuous[free]) < 1).all()
 
 
 def test_the_best_rate_depends_on_the_network_alone() -> None:
     """Claim C20 in sharper form, for whole k up to their rounding: delta* changes with beta, k* alpha does not."""
     alpha = np.array([0.001, 0.002, 0.004])
-    found = plan(alpha, 9.0, 1.5, solver="exact", box=Box(1, 5000, 1e-4, 1.0))
+    found = plan_devices(alpha, 9.0, 1.5, solver="exact", box=Box(1, 5000, 1e-4, 1.0))
     assert np.ptp(found.compression_rate) < 1e-3 * found.compression_rate.mean()
     assert np.abs(found.local_steps * alpha / joint_optimum(6.0).kappa / 1.5 - 1).max() < 2e-3
-    assert plan(0.004, 12.0, 1.5, solver="exact").compression_rate[0] < found.compression_rate.min() * 0.9
+    assert plan_devices(0.004, 12.0, 1.5, solver="exact").compression_rate[0] < found.compression_rate.min() * 0.9
 
 
 def test_a_local_solver_ends_in_the_wrong_valley() -> None:
@@ -219,7 +221,7 @@ def test_a_local_solver_ends_in_the_wrong_valley() -> None:
     wrong = 0
     for cell in PARAMETERS:
         alpha, beta, period = devices(cell)
-        exact = plan(alpha, beta, period, solver="exact", box=Box(1, 60, 0.001, 1.0))
+        exact = plan_devices(alpha, beta, period, solver="exact", box=Box(1, 60, 0.001, 1.0))
         for a, b, best in zip(alpha, beta, exact.factor, strict=True):
             stop = minimize(
                 lambda x, a=a, b=b, period=period: key_convergence_factor(x[0], x[1], a, b, period),
@@ -234,9 +236,9 @@ def test_a_local_solver_ends_in_the_wrong_valley() -> None:
 def test_many_devices_are_planned_as_each_alone() -> None:
     alpha, beta = random_devices(5, 700)
     for solver, n in (("exact", 700), ("exact_ceil", 700), ("official_grid", 30)):
-        together = plan(alpha[:n], beta[:n], 1.5, solver=solver)
+        together = plan_devices(alpha[:n], beta[:n], 1.5, solver=solver)
         for i in range(0, n, n // 7):
-            alone = plan(alpha[i], beta[i], 1.5, solver=solver)
+            alone = plan_devices(alpha[i], beta[i], 1.5, solver=solver)
             assert [column[i] for column in together] == [column[0] for column in alone]
 
 
@@ -254,12 +256,12 @@ def test_many_devices_are_planned_as_each_alone() -> None:
     ],
 )
 def test_o6_exact(device, box, k, delta, phi) -> None:
-    found = plan(*device, solver="exact", box=box)
+    found = plan_devices(*device, solver="exact", box=box)
     assert [column[0] for column in found] == close([k, delta, phi])
 
 
 def test_o4_no_compression_although_an_interior_minimum_exists() -> None:
-    assert [column[0] for column in plan(0.1, 3.6, 1.5, solver="exact")] == close([39, 1, 2 / 3])
+    assert [column[0] for column in plan_devices(0.1, 3.6, 1.5, solver="exact")] == close([39, 1, 2 / 3])
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_o4_no_compression_although_an_interior_minimum_exists() -> None:
 )
 def test_o7_exact_with_the_ceiling(device, k, delta, rounds, phi) -> None:
     alpha, beta, period = device
-    found = plan(*device, solver="exact_ceil")
+    found = plan_devices(*device, solver="exact_ceil")
     assert [column[0] for column in found] == close([k, delta, phi])
     assert rounds_per_job(job_seconds(k, found.compression_rate[0], alpha, beta), period) == rounds
 
@@ -295,7 +297,7 @@ ROUNDS = {"cnn": [2] * 6 + [7, 6, 6, 5], "vgg11s": [2] * 10, "lstm": [2] * 5 + [
 
 @pytest.mark.parametrize(("solver", "table"), [("exact", CNN_EXACT), ("official_grid", CNN_GRID)])
 def test_plan_of_the_cnn(solver, table) -> None:
-    found = plan(*devices("cnn"), solver=solver)
+    found = plan_devices(*devices("cnn"), solver=solver)
     for column, expected in zip(found, zip(*table, strict=True), strict=True):
         assert column.tolist() == close(expected)
 
@@ -304,7 +306,7 @@ def test_plan_of_the_cnn(solver, table) -> None:
     ("cell", "steps", "rates"), [("vgg11s", VGG_STEPS, VGG_RATES), ("lstm", LSTM_STEPS, LSTM_RATES)]
 )
 def test_plans_of_the_others(cell, steps, rates) -> None:
-    exact, grid = (plan(*devices(cell), solver=solver) for solver in ("exact", "official_grid"))
+    exact, grid = (plan_devices(*devices(cell), solver=solver) for solver in ("exact", "official_grid"))
     assert exact.local_steps.tolist() == steps
     assert grid.local_steps.tolist() == ([6, 7, 7, 8, 10, 11, 13, 15, 19, 26] if cell == "vgg11s" else steps)
     assert exact.compression_rate.tolist() == close(rates)
@@ -324,7 +326,7 @@ def test_every_device_compresses_if_the_period_is_short_enough(cell, period) -> 
 def test_staleness_of_the_plans(cell) -> None:
     alpha, beta, period = devices(cell)
     for solver in ("exact", "official_grid"):
-        k, delta, _ = plan(alpha, beta, period, solver=solver)
+        k, delta, _ = plan_devices(alpha, beta, period, solver=solver)
         assert rounds_per_job(job_seconds(k, delta, alpha, beta), period).tolist() == ROUNDS[cell]
 
 
@@ -337,8 +339,8 @@ def test_staleness_of_the_plans(cell) -> None:
     ],
 )
 def test_one_variable_alone(cell, fixed_rate, steps, fixed_steps, rates) -> None:
-    frequency_only = plan(*devices(cell), box=Box().fixed_compression(fixed_rate))
-    compression_only = plan(*devices(cell), box=Box().fixed_steps(fixed_steps))
+    frequency_only = plan_devices(*devices(cell), box=Box().fixed_compression(fixed_rate))
+    compression_only = plan_devices(*devices(cell), box=Box().fixed_steps(fixed_steps))
     assert frequency_only.local_steps.tolist() == steps
     assert set(frequency_only.compression_rate.tolist()) == {fixed_rate}
     assert (compression_only.compression_rate * 100).tolist() == close(rates)
@@ -348,36 +350,36 @@ def test_one_variable_alone(cell, fixed_rate, steps, fixed_steps, rates) -> None
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("cell", PARAMETERS)
 def test_both_variables_together_are_never_worse_than_one(cell, solver) -> None:
-    joint, one = plan(*devices(cell), solver=solver), []
+    joint, one = plan_devices(*devices(cell), solver=solver), []
     for box in (Box().fixed_compression(0.3), Box().fixed_steps(10)):
-        one.append(plan(*devices(cell), solver=solver, box=box).factor)
+        one.append(plan_devices(*devices(cell), solver=solver, box=box).factor)
     assert (joint.factor <= np.minimum(*one) * (1 + 1e-12)).all()
 
 
 def test_the_grid_is_never_better_and_close() -> None:
     """Worst between its rates 0.01 and 0.02: 3.4 % above the minimum for one of 3,000 such devices."""
     alpha, beta = random_devices(0, 200)
-    exact, grid = (plan(alpha, beta, 1.5, solver=solver) for solver in ("exact", "official_grid"))
+    exact, grid = (plan_devices(alpha, beta, 1.5, solver=solver) for solver in ("exact", "official_grid"))
     assert (grid.factor >= exact.factor * (1 - 1e-14)).all()
     assert (grid.factor <= exact.factor * 1.04).all()
     assert (grid.local_steps == exact.local_steps).mean() > 0.9
 
 
 def test_a_device_without_compute_or_upload_time_takes_all_it_can() -> None:
-    assert plan(0, 0, 1.0, solver="exact").local_steps[0] == 60
+    assert plan_devices(0, 0, 1.0, solver="exact").local_steps[0] == 60
     for solver in SOLVERS:
-        assert plan(0.3, 0.0, 1.0, solver=solver).compression_rate[0] == 1
-    assert plan(0.0, 5.0, 1.0, solver="exact").local_steps[0] == 60
+        assert plan_devices(0.3, 0.0, 1.0, solver=solver).compression_rate[0] == 1
+    assert plan_devices(0.0, 5.0, 1.0, solver="exact").local_steps[0] == 60
 
 
 def test_the_supplements_power_compresses_only_where_the_steps_are_bounded() -> None:
     """E9."""
     alpha, beta = random_devices(2, 300)
     supplement = Variant(delta_power=1)
-    free = plan(alpha, beta, 1.5, solver="exact", box=Box(1, 2000, 0.01, 1.0), variant=supplement)
+    free = plan_devices(alpha, beta, 1.5, solver="exact", box=Box(1, 2000, 0.01, 1.0), variant=supplement)
     bound = free.local_steps == 2000
     assert (free.compression_rate[~bound] == 1).all()
-    narrow = plan(alpha, beta, 1.5, solver="exact", variant=supplement)
+    narrow = plan_devices(alpha, beta, 1.5, solver="exact", variant=supplement)
     assert (narrow.compression_rate < 1).any()
     assert (narrow.local_steps[narrow.compression_rate < 1] == 60).all()
 
@@ -385,18 +387,21 @@ def test_the_supplements_power_compresses_only_where_the_steps_are_bounded() -> 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: plan(1, 1, 1, solver="exactly"), "solver = 'exactly'; solver must be one of official_grid, exact"),
-        (lambda: plan(-1, 1, 1), "seconds_per_step = -1"),
-        (lambda: plan(1, [1, float("inf")], 1), "full_upload_seconds = .*inf"),
-        (lambda: plan(1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
-        (lambda: plan(1, 1, 0), "period_seconds = 0"),
+        (
+            lambda: plan_devices(1, 1, 1, solver="exactly"),
+            "solver = 'exactly'; solver must be one of official_grid, exact",
+        ),
+        (lambda: plan_devices(-1, 1, 1), "seconds_per_step = -1"),
+        (lambda: plan_devices(1, [1, float("inf")], 1), "full_upload_seconds = .*inf"),
+        (lambda: plan_devices(1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
+        (lambda: plan_devices(1, 1, 0), "period_seconds = 0"),
         (lambda: Box(0), r"k_min = 0; k_min must be in 1\.\.k_max = 60"),
         (lambda: Box(2.5), "k_min = 2.5; k_min must be a whole number"),  # type: ignore[arg-type]
         (lambda: Box(5, 4), "k_min = 5"),
         (lambda: Box(delta_min=0), "delta_min = 0"),
         (lambda: Box(delta_min=0.5, delta_max=0.4), "delta_min = 0.5"),
         (lambda: Box(delta_max=1.5), "delta_max = 1.5"),
-        (lambda: plan(1, 1, 1, box=Box(delta_min=0.011, delta_max=0.019)), "multiple of 0.01"),
+        (lambda: plan_devices(1, 1, 1, box=Box(delta_min=0.011, delta_max=0.019)), "multiple of 0.01"),
     ],
 )
 def test_the_planners_name_what_is_wrong(call, message: str) -> None:

@@ -14,40 +14,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.formulas.sdfeel import (
-    effective_steps,
-    intra_cluster_aggregate,
-    joint_mixing_matrix,
-    mix,
-    mixing_weights,
-    normalized_update,
-    staleness_aware_mixing_matrix,
-    staleness_discount,
-    take,
-)
-from fl_core.formulas.sdfeel_graphs import (
     consensus_phase,
-    consensus_rounds,
+    effective_steps,
+    gossip_average,
+    gossip_towards,
+    gossip_weights,
+    intra_cluster_aggregate,
     laplacian,
     laplacian_eigenvalues,
-    perron_vector,
-    spread,
-    synchronous_mixing_matrix,
-    zeta,
-)
-from fl_core.formulas.sdfeel_system import (
-    cluster_event_clock,
-    model_bits,
+    normalized_update,
     plan_cluster,
-    printed_staleness_bound,
-    staleness_bound,
-    synchronous_round_seconds,
-    transfer_seconds,
-    utilisation,
+    spread,
+    staleness_discount,
+    synchronous_mixing_matrix,
 )
 from fl_core.formulas.staleness import Polynomial
 from fl_core.models import build_network
 from fl_core.world import GapCompute
 from fl_papers.sdfeel.bounds import surrogate_weights
+from fl_papers.sdfeel.extra_formulas import (
+    cluster_event_clock,
+    consensus_rounds,
+    joint_mixing_matrix,
+    model_bits,
+    perron_vector,
+    printed_staleness_bound,
+    staleness_aware_mixing_matrix,
+    staleness_bound,
+    synchronous_round_seconds,
+    transfer_seconds,
+    utilisation,
+    zeta,
+)
 from fl_papers.sdfeel.toys import (
     cluster_steps,
     fixed_point,
@@ -140,9 +138,9 @@ def test_with_equal_step_counts_it_is_fedavg(steps, ends, seed) -> None:
         (lambda: effective_steps([0.5, 0.6], [1, 1]), "weights must be shares with sum 1"),
         (lambda: effective_steps([1.0], [1, 1]), "weights must be as many as there are step counts, 2"),
         (lambda: staleness_discount(-1), "staleness must be >= 0"),
-        (lambda: mixing_weights(0, {1: 0}), "staleness must be given for the trigger 0 too"),
-        (lambda: mixing_weights(0, {0: 0}, rule="right"), "rule must be derived, printed or data_weighted"),
-        (lambda: mixing_weights(0, {0: 0}, rule="data_weighted"), "cluster_weight must be a share > 0 for each"),
+        (lambda: gossip_weights(0, {1: 0}), "staleness must be given for the trigger 0 too"),
+        (lambda: gossip_weights(0, {0: 0}, rule="right"), "rule must be derived, printed or data_weighted"),
+        (lambda: gossip_weights(0, {0: 0}, rule="data_weighted"), "cluster_weight must be a share > 0 for each"),
         (lambda: synchronous_mixing_matrix([(1,), (0,), ()]), "neighbors must be those of a connected graph"),
         (lambda: synchronous_mixing_matrix([(1,), ()]), "neighbors must be mutual"),
         (lambda: consensus_phase([1, 2], np.eye(2), 0), "tolerance must be > 0"),
@@ -251,7 +249,7 @@ def test_a_staler_neighbour_counts_less(event, more) -> None:
 def test_the_half_in_the_discount_has_no_effect() -> None:
     """E-04, with symbols, and against the staleness weight that the algorithm takes by default."""
     scale, a, b = sp.symbols("scale a b", positive=True)
-    column, _ = mixing_weights(0, {0: 0, 1: 1}, lambda late: scale * (a, b)[late])
+    column, _ = gossip_weights(0, {0: 0, 1: 1}, lambda late: scale * (a, b)[late])
     assert sp.simplify(column[1] - b / (a + b)) == 0
     for late in (LATE, (0, 0, 0, 9, 0, 0)):
         ours = staleness_aware_mixing_matrix(RING, 2, late, Polynomial(a=1.0))
@@ -260,11 +258,11 @@ def test_the_half_in_the_discount_has_no_effect() -> None:
 
 def test_an_event_is_its_matrix() -> None:
     """Mixing neighbour by neighbour, all with the values before, is multiplying by P."""
-    weights = mixing_weights(2, {j: LATE[j] for j in (1, 2, 3)})
+    weights = gossip_weights(2, {j: LATE[j] for j in (1, 2, 3)})
     found = Y.copy()
-    found[2] = mix(dict(enumerate(Y)), weights.column)
+    found[2] = gossip_average(dict(enumerate(Y)), weights.column)
     for j, weight in weights.given.items():
-        found[j] = take(Y[j], Y[2], weight)
+        found[j] = gossip_towards(Y[j], Y[2], weight)
     assert found == close(Y @ staleness_aware_mixing_matrix(RING, 2, LATE))
 
 

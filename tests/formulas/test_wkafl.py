@@ -12,6 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fl_core.algorithms.kasync import gsgm_accumulate, gsgm_direction, kasync_weights, sasgd_weights, twafl_weights
+from fl_core.algorithms.zenopp import judge_gradient
 from fl_core.formulas.wkafl import (
     DECAY,
     accumulate_momentum,
@@ -19,24 +21,15 @@ from fl_core.formulas.wkafl import (
     clip,
     enters_stage2,
     estimate,
+    estimation_weights,
     learning_rate,
-    official_momentum,
     selection_weights,
     similarities,
     stage2_clip,
     stage_loss,
-    staleness_weight,
-    staleness_weights,
+    temporal_weight,
 )
-from fl_core.formulas.wkafl_baselines import (
-    gsgm_accumulate,
-    gsgm_direction,
-    kasync_weights,
-    sasgd_weights,
-    twafl_weights,
-    zeno_cosine_threshold,
-    zeno_judge,
-)
+from fl_papers.wkafl.extra_formulas import official_momentum, zeno_cosine_threshold
 from fl_papers.wkafl.staleness import (
     expected_inverse_staleness,
     expected_min_staleness,
@@ -67,9 +60,9 @@ def clipped_grads() -> torch.Tensor:
 def test_o1_staleness_weights() -> None:
     assert math.e / 2 == pytest.approx(1.3591409142295225, rel=1e-15)
     assert pytest.approx(0.3068528194400547, rel=1e-15) == DECAY
-    printed(staleness_weight(TAU), (1, 0.541341132946, 0.215614303971))
-    printed(staleness_weights(TAU), (0.569166399436, 0.308113183506, 0.122720417058))
-    close(staleness_weights(TAU + 1), staleness_weights(TAU))
+    printed(temporal_weight(TAU), (1, 0.541341132946, 0.215614303971))
+    printed(estimation_weights(TAU), (0.569166399436, 0.308113183506, 0.122720417058))
+    close(estimation_weights(TAU + 1), estimation_weights(TAU))
 
 
 def test_o2_momentum_then_clipping() -> None:
@@ -79,7 +72,7 @@ def test_o2_momentum_then_clipping() -> None:
 
 
 def test_o3_the_first_stage() -> None:
-    made = aggregate(clipped_grads(), staleness_weights(TAU), sim_beta=10, sim_min=0.3)
+    made = aggregate(clipped_grads(), estimation_weights(TAU), sim_beta=10, sim_min=0.3)
     printed(made.estimate, (1.026070943203, 0.914570188875))
     printed(made.similarities, (0.978661701086, 0.212364879372, 0.698592794947))
     printed(made.weights, (0.942713048323, 0, 0.057286951677))
@@ -87,7 +80,7 @@ def test_o3_the_first_stage() -> None:
     printed(1 - learning_rate(0.05, 0, 0.1) * made.gradient, (0.943756642452, 0.918428965434))
     assert stage_loss((0.5, 0.7, 0.9)) > 0.6
     lengths = torch.linalg.vector_norm(clipped_grads(), dim=1)
-    both = (staleness_weights(TAU) * lengths * made.similarities).sum(), torch.linalg.vector_norm(made.estimate)
+    both = (estimation_weights(TAU) * lengths * made.similarities).sum(), torch.linalg.vector_norm(made.estimate)
     printed(both, (1.374503623445, 1.374503623445))
 
 
@@ -95,12 +88,12 @@ def test_o4_the_second_stage() -> None:
     losses = (0.5, 0.6, 0.7)
     assert enters_stage2([stage_loss(losses)], 0.6 + 1e-9)
     assert not enters_stage2([stage_loss(losses, "sum_loss")], 0.6 + 1e-9)
-    first = aggregate(clipped_grads(), staleness_weights(TAU), sim_beta=10, sim_min=0.3)
+    first = aggregate(clipped_grads(), estimation_weights(TAU), sim_beta=10, sim_min=0.3)
     printed(
         stage2_clip(clipped_grads(), first.estimate, 0.5),
         ((0.408126066897, 0.552944993860), (0.555805339143, -0.404222064831), (0.031206497232, 0.686542939114)),
     )
-    made = aggregate(clipped_grads(), staleness_weights(TAU), sim_beta=10, sim_min=0.3, stage2_clip_factor=0.5)
+    made = aggregate(clipped_grads(), estimation_weights(TAU), sim_beta=10, sim_min=0.3, stage2_clip_factor=0.5)
     close(made.weights, first.weights)
     printed(made.gradient, (0.386533493724, 0.560598412894))
     printed(1 - 0.05 * made.gradient, (0.980673325314, 0.971970079355))
@@ -121,20 +114,20 @@ def test_o5_two_iterations_by_source_of_momentum(source, estimate_2, p_2, g_2, w
     grads = (tensor((1, 0), (0.8, 0.6), (0, 1.5)), tensor((0, 1), (0.6, 0.8), (1, 0.5)))
     ages = (tensor(0, 0, 0), tensor(0, 1, 0))
     step = partial(aggregate, sim_beta=2, sim_min=0.3)
-    one = step(clip(grads[0], 10), staleness_weights(ages[0]))
+    one = step(clip(grads[0], 10), estimation_weights(ages[0]))
     printed(one.estimate, (0.6, 0.7))
     printed(one.weights, (0.240424201750, 0.460906979997, 0.298668818252))
     printed(one.gradient, (0.609149785748, 0.724547415377))
     w = -0.1 * one.gradient
     printed(w, (-0.060914978575, -0.072454741538))
     previous = one.estimate if source == "estimated" else one.gradient
-    two = step(clip(accumulate_momentum(grads[1], previous, 0.5), 10), staleness_weights(ages[1]))
+    two = step(clip(accumulate_momentum(grads[1], previous, 0.5), 10), estimation_weights(ages[1]))
     printed(two.estimate, estimate_2)
     printed(two.weights, p_2)
     printed(two.gradient, g_2)
     printed(w - learning_rate(0.1, 0, 0.1) * two.gradient, w_3)
     # D1: each source has its own unrolled form.
-    a = [staleness_weights(age) for age in ages]
+    a = [estimation_weights(age) for age in ages]
     unrolled = a[1] @ grads[1] + 0.5 * (a[0] @ grads[0])
     if source == "estimated":
         close(two.estimate, unrolled, rtol=1e-12)
@@ -152,7 +145,7 @@ def test_o6_learning_rates() -> None:
 
 def test_o7_orthogonal_gradients_have_no_consistent_one_from_twelve_on() -> None:
     for count, similarity, empty in ((20, 0.22360679774997894, True), (10, 0.31622776601683794, False)):
-        equal = staleness_weights(torch.zeros(count, dtype=torch.float64))
+        equal = estimation_weights(torch.zeros(count, dtype=torch.float64))
         made = aggregate(torch.eye(count, dtype=torch.float64), equal, sim_beta=10, sim_min=0.3)
         close(made.similarities, np.full(count, similarity))
         assert torch.equal(made.gradient, made.estimate) or not empty
@@ -180,11 +173,11 @@ def test_the_oracles_of_the_baselines_specification() -> None:
     w, grads, tau = tensor(1, 1), tensor((1, 0), (0, 2)), (0, 2)
     printed(w - 0.1 * twafl_weights(tau, (10, 30), "printed") @ grads, (0.975, 0.918798830058))
     printed(w - 0.2 * sasgd_weights(tau) @ grads, (0.9, 0.933333333333))
-    assert staleness_weight(np.array([0, 1, 2, 5, 10.0])) == pytest.approx(
+    assert temporal_weight(np.array([0, 1, 2, 5, 10.0])) == pytest.approx(
         (1, 0.735758882343, 0.541341132946, 0.215614303971, 0.0464895280768), rel=1e-11
     )
     v, options = tensor(1, 2, -1), {"rho": 0.02, "epsilon": 0.1, "score_gamma": 0.1}
-    good, bad = zeno_judge(tensor(0.5, 1, 0.5), v, **options), zeno_judge(tensor(-1, 0.2, 2), v, **options)
+    good, bad = judge_gradient(tensor(0.5, 1, 0.5), v, **options), judge_gradient(tensor(-1, 0.2, 2), v, **options)
     close(good.candidate, (1, 2, 1))
     assert (good.score, good.accepted) == (pytest.approx(0.28), True)
     printed(bad.candidate, (-1.09108945118, 0.218217890236, 2.18217890236), atol=6e-12)
@@ -193,10 +186,10 @@ def test_the_oracles_of_the_baselines_specification() -> None:
 
 
 def test_o15_zeno() -> None:
-    judged = zeno_judge(tensor(3, 4), tensor(1, 0.5))
+    judged = judge_gradient(tensor(3, 4), tensor(1, 0.5))
     printed(judged.candidate, (0.670820393250, 0.894427191000))
     assert (judged.score, judged.accepted) == (pytest.approx(0.8680339887498949, rel=1e-12), True)
-    assert not zeno_judge(tensor(0, 0), tensor(1, 0.5)).accepted
+    assert not judge_gradient(tensor(0, 0), tensor(1, 0.5)).accepted
 
 
 # Identities and properties
@@ -227,7 +220,7 @@ def test_clipping_bounds_the_length_and_keeps_the_direction(drawn, bound) -> Non
 @given(gradients(), st.floats(0, 60), st.floats(0, 1), st.none() | st.floats(0.1, 10))
 def test_the_aggregate_is_a_weighted_mean_within_its_bounds(drawn, beta, sim_min, factor) -> None:
     grads, ages = drawn
-    made = aggregate(grads, staleness_weights(ages), sim_beta=beta, sim_min=sim_min, stage2_clip_factor=factor)
+    made = aggregate(grads, estimation_weights(ages), sim_beta=beta, sim_min=sim_min, stage2_clip_factor=factor)
     assert torch.isfinite(made.gradient).all()
     assert float(made.weights.sum()) == pytest.approx(1)
     assert (made.weights >= 0).all()
@@ -242,7 +235,7 @@ def test_the_aggregate_is_a_weighted_mean_within_its_bounds(drawn, beta, sim_min
 def test_the_estimates_length_is_the_weighted_mean_of_its_parts_along_it(drawn) -> None:
     """D4: sum a_i ‖g_i‖ sim_i = ‖estimate‖, so that somebody always has a similarity >= 0."""
     grads, ages = drawn
-    weights = staleness_weights(ages)
+    weights = estimation_weights(ages)
     mean = estimate(grads, weights)
     sims = similarities(grads, mean)
     close((weights * grads.norm(dim=1) * sims).sum(), mean.norm(), atol=1e-9)
@@ -252,7 +245,7 @@ def test_the_estimates_length_is_the_weighted_mean_of_its_parts_along_it(drawn) 
 @given(gradients(), st.floats(0.1, 10))
 def test_the_second_clipping_does_not_change_the_similarities(drawn, factor) -> None:
     grads, ages = drawn
-    mean = estimate(grads, staleness_weights(ages))
+    mean = estimate(grads, estimation_weights(ages))
     if float(mean.norm()) > 1e-6:
         close(similarities(stage2_clip(grads, mean, factor), mean), similarities(grads, mean), atol=1e-9)
 
@@ -265,7 +258,7 @@ def test_neighbouring_similarities_differ_by_an_exponential_factor() -> None:
 
 
 def test_the_scores_of_two_programs_are_multiplied_by_the_weights_of_staleness() -> None:
-    sims, weights = tensor(0.9, 0.5, 0.1), staleness_weights(TAU)
+    sims, weights = tensor(0.9, 0.5, 0.1), estimation_weights(TAU)
     found = selection_weights(sims, 10, 0.3, -DECAY * TAU)
     expected = torch.exp(10 * sims) * weights * (sims >= 0.3)
     close(found, expected / expected.sum())
@@ -281,8 +274,8 @@ def test_zero_gradients_are_consistent_and_a_zero_estimate_is_applied_as_it_is()
 
 def test_weights_do_not_underflow_where_their_terms_do() -> None:
     tau = torch.tensor([400.0, 401.0])
-    assert float(staleness_weight(tau)[0]) == 0  # float32; D3
-    assert staleness_weights(tau).tolist() == pytest.approx([math.e / (math.e + 2), 2 / (math.e + 2)])
+    assert float(temporal_weight(tau)[0]) == 0  # float32; D3
+    assert estimation_weights(tau).tolist() == pytest.approx([math.e / (math.e + 2), 2 / (math.e + 2)])
 
 
 def test_two_of_the_programs_double_the_gradient() -> None:
@@ -358,7 +351,7 @@ def test_a_rounds_momentum_is_the_mean_of_its_directions() -> None:
         (lambda: accumulate_momentum(GRADS, None, -1), "momentum_alpha = -1"),
         (lambda: clip(GRADS, -1.0), "bound = -1.0"),
         (lambda: stage2_clip(GRADS, tensor(1, 1), 0.0), "stage2_clip_factor = 0.0"),
-        (lambda: staleness_weights(tensor(-1, 2)), "staleness"),
+        (lambda: estimation_weights(tensor(-1, 2)), "staleness"),
         (lambda: selection_weights(TAU, 10, 1.5), "sim_min = 1.5"),
         (lambda: selection_weights(TAU, -1, 0.5), "sim_beta = -1"),
         (lambda: learning_rate(0.0, 0, 0.1), "lr = 0.0"),
@@ -371,7 +364,7 @@ def test_a_rounds_momentum_is_the_mean_of_its_directions() -> None:
         (lambda: sasgd_weights((-1,)), "staleness = "),
         (lambda: kasync_weights(0), "count = 0"),
         (lambda: gsgm_accumulate(tensor(0), tensor(1), 4, 3), "count = 4"),
-        (lambda: zeno_judge(tensor(1), tensor(1), rho=-1), "rho = -1"),
+        (lambda: judge_gradient(tensor(1), tensor(1), rho=-1), "rho = -1"),
         (lambda: zeno_cosine_threshold(0.0), "validation_norm = 0.0"),
     ],
 )

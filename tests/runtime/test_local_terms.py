@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from fl_core.algorithms import Algorithm, FedAsync
+from fl_core.algorithms.moon import contrastive_loss
 from fl_core.datasets import Dataset, Split
-from fl_core.formulas.moon import contrastive_loss
 from fl_core.models import FlatModel, build_network
 from fl_core.runtime import Budget, LocalTraining, Simulation, make_executor
 from fl_core.runtime.local import TrainJob

@@ -23,23 +23,21 @@ from torch import Tensor
 from fl_core.algorithms import FedASMU, FedASMU0, FedAsync
 from fl_core.formulas.checks import require
 from fl_core.formulas.fedasmu import (
-    Aggregation,
     Controls,
     Form,
+    FreshControls,
+    PastAggregation,
     blend,
     control_gradient,
-    descend,
-    grad_estimate,
-    inner_product,
-    matched_lambda,
-    mixing_weight,
-)
-from fl_core.formulas.fedasmu_fresh import FreshControls, fresh_weight
-from fl_core.formulas.fedasmu_slots import (
+    descend_controls,
     epsilon_greedy,
+    fresh_weight,
     initial_meta,
+    inner_product,
     log_probabilities,
+    matched_lambda,
     meta_logits,
+    mixing_weight,
     moving_baseline,
     next_slot,
     q_update,
@@ -50,6 +48,7 @@ from fl_core.formulas.staleness import Polynomial
 from fl_core.runtime import Budget, Evaluation, History, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
+from fl_papers.fedasmu.extra_formulas import grad_estimate
 
 if TYPE_CHECKING:
     from fl_core.algorithms import Algorithm
@@ -717,8 +716,8 @@ def steps_of_the_controls(form: Form, problems: int = 200, rate: float = 0.01) -
         w = blend(w_p, upload, mixing_weight(version, staleness, controls))
         g = grad_estimate(w, w - 1e-6 * curvature * (w - centre), 1e-6, 1)  # of one tiny local step
         q = inner_product(g, upload - w_p, 1.0, 1)
-        slope = control_gradient(q, Aggregation(version, staleness, controls), form=form)
-        changed = descend(controls, slope, Controls(rate, rate, rate))
+        slope = control_gradient(q, PastAggregation(version, staleness, controls), form=form)
+        changed = descend_controls(controls, slope, Controls(rate, rate, rate))
         after = blend(w_p, upload, mixing_weight(version, staleness, changed))
         rows.append([float(0.5 * curvature @ (point - centre) ** 2) for point in (w, after)])
     return pd.DataFrame(rows, columns=["before", "after"])

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.formulas.checks import require
-from fl_core.formulas.fedasync import local_step, mix
+from fl_core.formulas.fedasync import mix
+from fl_papers.fedasync.extra_formulas import proximal_step
 from fl_papers.fedasync.toys import require_run
 
 Array = NDArray[np.float64]
@@ -118,7 +119,7 @@ class ToyLogistic:
                 bounds.append((deviation, second))
                 drawn = rng.integers(self.samples, size=(runs, self.batch))
                 rows = self.features[client, drawn] * pull[np.arange(runs)[:, None], client, drawn, None]
-                x = local_step(x, self.strong_convexity * x - rows.mean(axis=1), base, self.lr)
+                x = proximal_step(x, self.strong_convexity * x - rows.mean(axis=1), base, self.lr)
             models.append(mix(models[-1], x, alpha))
         bounds.append(self._moments(models[-1])[:2])
         errors = self.loss(np.array(models)).mean(axis=1) - self.loss(self.optimum)

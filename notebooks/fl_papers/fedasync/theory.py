@@ -10,7 +10,6 @@ import pandas as pd
 
 from fl_core.experiments.claims import Check, Claim, register
 from fl_core.experiments.study import Entry, Study
-from fl_core.formulas.fedasync import local_factor
 from fl_core.formulas.staleness import Exponential, Hinge, Linear, Polynomial, StalenessWeight
 from fl_papers.fedasync.bounds import (
     adaptive_rate,
@@ -22,6 +21,7 @@ from fl_papers.fedasync.bounds import (
     residual,
     residual_tight,
 )
+from fl_papers.fedasync.extra_formulas import local_factor
 from fl_papers.fedasync.grid import Options
 from fl_papers.fedasync.stability import (
     delta_characteristic,

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.formulas.checks import require
-from fl_core.formulas.fedasync import M, R, alpha_t, local_factor, local_step, mix
+from fl_core.formulas.fedasync import M, R, alpha_t, mix
 from fl_core.formulas.staleness import constant
+from fl_papers.fedasync.extra_formulas import local_factor, proximal_step
 from fl_papers.fedasync.stability import stationary_error
 
 
@@ -234,7 +235,7 @@ class ToyW:
         """Return the model after `steps` steps of Option II from the received `anchor`."""
         x = anchor
         for _ in range(steps):
-            x = local_step(x, self.gradient(x) + offset, anchor, self.lr, self.prox_rho)
+            x = proximal_step(x, self.gradient(x) + offset, anchor, self.lr, self.prox_rho)
         return x
 
 

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from fl_core.formulas.chains import inequalities, violations
+from fl_core.formulas.checks import inequalities, violations
 from fl_core.formulas.staleness import Constant, Exponential, Hinge, Linear, Polynomial, StalenessWeight
 from fl_papers.fedasync.bounds import (
     adaptive_rate,

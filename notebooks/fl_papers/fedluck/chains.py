@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fl_core.formulas.chains import Chains
+from fl_core.formulas.checks import Chains
 from fl_core.formulas.compression import top_k
 from fl_papers.fedluck.bounds import Moments, lemma1_bound, q_local, rescaled_bound, theorem1_bound
 from fl_papers.fedluck.toys import LogCosh, Upload, periodic_models

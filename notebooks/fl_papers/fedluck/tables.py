@@ -10,7 +10,7 @@ import pandas as pd
 
 from fl_core.datasets import load_dataset
 from fl_core.experiments.study import Study
-from fl_core.formulas.fedluck_planner import plan
+from fl_core.formulas.fedluck import plan_devices
 from fl_core.models import num_parameters
 from fl_papers.fedluck.accounting import BYTES_PER_GB
 from fl_papers.fedluck.curves import compared, size_factor
@@ -154,7 +154,7 @@ def five_devices(study: Study) -> pd.DataFrame:
         ``device``, ``start``, ``trained``, ``arrived``, ``used`` (seconds), ``round_staleness`` and ``missed``.
     """
     alpha, beta = speeds("cnn", FEWER_DEVICES)
-    period, made = TASKS["cnn"][1].period_seconds, plan(alpha, beta, TASKS["cnn"][1].period_seconds)
+    period, made = TASKS["cnn"][1].period_seconds, plan_devices(alpha, beta, TASKS["cnn"][1].period_seconds)
     training, sending = made.local_steps * alpha, made.compression_rate * beta
     rows = []
     for t, uploads in enumerate(timeline((training + sending).tolist(), period, 12)):

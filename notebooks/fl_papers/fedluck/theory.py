@@ -9,9 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from fl_core.formulas.fedluck import job_seconds, key_convergence_factor, rounds_per_job
-from fl_core.formulas.fedluck_optimum import interior_minimum, joint_optimum, uncompressed_minimum
-from fl_core.formulas.fedluck_planner import Box, plan
+from fl_core.formulas.fedluck import Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
 from fl_core.world import TraceCompute, World
 from fl_papers.fedluck.accounting import (
     periodic_totals,
@@ -20,6 +18,7 @@ from fl_papers.fedluck.accounting import (
     synchronous_totals,
 )
 from fl_papers.fedluck.bounds import corollary1_rates, q_local
+from fl_papers.fedluck.extra_formulas import interior_minimum, joint_optimum, uncompressed_minimum
 from fl_papers.fedluck.printed import number
 from fl_papers.fedluck.setups import SETUPS, Setup
 from fl_papers.fedluck.trials import rescaled_trials, theorem1_trials
@@ -82,7 +81,7 @@ def decoded_fedluck() -> pd.DataFrame:
     for cell, period, slower in settings:
         title, setup = TASKS[cell]
         alpha, beta = speeds(cell)
-        made = plan(slower * alpha, beta, period)
+        made = plan_devices(slower * alpha, beta, period)
         jobs = rounds_per_job(job_seconds(made.local_steps, made.compression_rate, slower * alpha, beta), period)
         for target in setup.targets["dirichlet"]:
             printed = [number(cell, "FedLuck", q, target, "dirichlet") for q in ("seconds", "gigabytes")]
@@ -102,8 +101,10 @@ def plans() -> pd.DataFrame:
     rows = []
     for cell, (title, setup) in TASKS.items():
         alpha, beta = speeds(cell)
-        made = {name: plan(alpha, beta, setup.period_seconds, solver=name) for name in ("official_grid", "exact")}
-        ceil = plan(alpha, beta, setup.period_seconds, solver="exact_ceil")
+        made = {
+            name: plan_devices(alpha, beta, setup.period_seconds, solver=name) for name in ("official_grid", "exact")
+        }
+        ceil = plan_devices(alpha, beta, setup.period_seconds, solver="exact_ceil")
         best = made["exact"]
         jobs = rounds_per_job(job_seconds(best.local_steps, best.compression_rate, alpha, beta), setup.period_seconds)
         local = _local_solver(alpha, beta, setup.period_seconds)
@@ -127,7 +128,7 @@ def surface(points: int = 160) -> pd.DataFrame:
     """
     (alpha, beta), period, found = speeds("cnn"), TASKS["cnn"][1].period_seconds, []
     for device in (0, 9):
-        best = plan(alpha[device], beta[device], period, solver="exact")
+        best = plan_devices(alpha[device], beta[device], period, solver="exact")
         steps, delta = np.meshgrid(np.geomspace(1, 60, points), np.geomspace(0.005, 1, points))
         factor = key_convergence_factor(steps, delta, alpha[device], beta[device], period)
         flat = {"steps": steps.ravel(), "delta": delta.ravel(), "factor": factor.ravel()}
@@ -198,7 +199,7 @@ def bounds_table() -> pd.DataFrame:
 def alpha_moves_steps_only() -> tuple[Array, Array, Array]:
     """Return alpha, k* and delta* of devices with one link and speeds that double (C20)."""
     alpha = np.array([0.001, 0.002, 0.004])
-    found = plan(alpha, 9.0, 1.5, solver="exact", box=Box(1, 5000, 1e-4, 1.0))
+    found = plan_devices(alpha, 9.0, 1.5, solver="exact", box=Box(1, 5000, 1e-4, 1.0))
     return alpha, found.local_steps.astype(float), found.compression_rate
 
 
@@ -207,7 +208,7 @@ def _local_solver(alpha: Array, beta: Array, period: float) -> list[tuple[str, f
 
     With it comes phi there over the least phi in that box.
     """
-    best = plan(alpha, beta, period, solver="exact", box=Box(1, 60, 0.001, 1.0)).factor
+    best = plan_devices(alpha, beta, period, solver="exact", box=Box(1, 60, 0.001, 1.0)).factor
     found = []
     for a, b, least in zip(alpha, beta, best, strict=True):
         stop = minimize(

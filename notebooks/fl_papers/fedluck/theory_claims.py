@@ -9,8 +9,8 @@ import numpy as np
 
 from fl_core.experiments.claims import Check
 from fl_core.experiments.study import Study
-from fl_core.formulas.fedluck_optimum import joint_optimum
 from fl_papers.fedluck.bounds import Moments, corollary1_rates, printed_corollary1_terms, q_local
+from fl_papers.fedluck.extra_formulas import joint_optimum
 from fl_papers.fedluck.theory import TASKS, alpha_moves_steps_only, bounds_on_toys, decoded_topk, speeds
 
 

@@ -15,8 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_core.algorithms.base import mean_step
 from fl_core.formulas.checks import require
-from fl_core.formulas.fedluck import TIE, local_step, round_staleness, server_step
+from fl_core.formulas.fedluck import TIE
+from fl_papers.fedluck.extra_formulas import momentum_step, round_staleness
 
 Array = NDArray[np.float64]
 
@@ -98,7 +100,7 @@ def periodic_models(
     for participants in rounds:
         deltas = [upload(one.device, models[one.start_round]) for one in participants]
         counts = None if sample_counts is None else [sample_counts[one.device] for one in participants]
-        models.append(server_step(models[-1], np.array(deltas), global_lr, counts))
+        models.append(mean_step(models[-1], np.array(deltas), global_lr, counts))
     return models
 
 
@@ -132,7 +134,7 @@ class LogCosh:
         path, velocity = [w], np.zeros_like(w)
         for _ in range(steps):
             grad = self.smoothness * np.tanh(path[-1] - self.centres[device])
-            x, velocity = local_step(path[-1], grad, velocity, lr, momentum=0.0)
+            x, velocity = momentum_step(path[-1], grad, velocity, lr, momentum=0.0)
             path.append(x)
         return np.stack(path)
 

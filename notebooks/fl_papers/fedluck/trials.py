@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from fl_core.formulas.chains import inequalities, violations
+from fl_core.formulas.checks import inequalities, violations
 from fl_papers.fedluck.chains import Trial, rescaled_chains, theorem1_chains
 from fl_papers.fedluck.toys import LogCosh, timeline
 

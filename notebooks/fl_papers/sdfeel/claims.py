@@ -12,9 +12,9 @@ from itertools import pairwise
 
 from fl_core.experiments.claims import Check, Comparison, add_claim
 from fl_core.experiments.study import Study
-from fl_core.formulas.sdfeel_system import staleness_bound
 from fl_papers.sdfeel.clock import run_clock
 from fl_papers.sdfeel.curves import Run, gaps, horizon, runs, time_to, value_at, value_near
+from fl_papers.sdfeel.extra_formulas import staleness_bound
 from fl_papers.sdfeel.grid import ASYNC, SYNC
 
 PARTS = (0.25, 0.5)

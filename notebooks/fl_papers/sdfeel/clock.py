@@ -15,22 +15,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_core.algorithms import AsyncSDFeel
-from fl_core.algorithms.sync_sdfeel import Lockstep
+from fl_core.algorithms.sdfeel import Lockstep
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Study
-from fl_core.formulas.sdfeel_system import (
+from fl_core.formulas.sdfeel import ClusterPlan, plan_cluster
+from fl_core.world import World
+from fl_papers.sdfeel.extra_formulas import (
     ClusterEvent,
-    ClusterPlan,
     cluster_event_clock,
     model_bits,
-    plan_cluster,
     printed_staleness_bound,
     staleness_bound,
     synchronous_round_seconds,
     transfer_seconds,
     utilisation,
 )
-from fl_core.world import World
 from fl_papers.sdfeel.grid import PAPER_BATCHES, parameters_of
 from fl_papers.sdfeel.printed import number
 

@@ -11,7 +11,7 @@ from fl_core.algorithms import AsyncSDFeel
 from fl_core.datasets.registry import actual, kind_of, sizes
 from fl_core.experiments.profiles import CLUSTERS
 from fl_core.experiments.study import Study
-from fl_core.formulas import sdfeel, sdfeel_system
+from fl_core.formulas import sdfeel
 from fl_papers.sdfeel.clock import RESNET18
 from fl_papers.sdfeel.grid import (
     BATCH,
@@ -31,11 +31,11 @@ STEPS = (
     ("", "(2)", sdfeel.normalized_update),
     ("server", "", AsyncSDFeel.updater),
     ("", "(3)", sdfeel.intra_cluster_aggregate),
-    ("", "(5)", sdfeel.mixing_weights),
-    ("", "(4), trigger", sdfeel.mix),
-    ("", "(4), neighbour", sdfeel.take),
+    ("", "(5)", sdfeel.gossip_weights),
+    ("", "(4), trigger", sdfeel.gossip_average),
+    ("", "(4), neighbour", sdfeel.gossip_towards),
     ("scheduler", "(6)", AsyncSDFeel.scheduler),
-    ("clock", "section II", sdfeel_system.plan_cluster),
+    ("clock", "section II", sdfeel.plan_cluster),
 )
 """Who does it, the paper's equation, and the function that does it."""
 

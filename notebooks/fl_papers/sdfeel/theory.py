@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from fl_core.experiments.claims import Check, add_claim
 from fl_core.experiments.study import Study
-from fl_core.formulas.sdfeel import Mixing, staleness_aware_mixing_matrix
-from fl_core.formulas.sdfeel_graphs import consensus_rounds, synchronous_mixing_matrix, zeta
+from fl_core.formulas.sdfeel import Mixing, synchronous_mixing_matrix
 from fl_papers.sdfeel.bounds import (
     BoundTerms,
     MixingSums,
@@ -29,6 +28,7 @@ from fl_papers.sdfeel.bounds import (
     theorem1_bound,
 )
 from fl_papers.sdfeel.clock import paper_clock
+from fl_papers.sdfeel.extra_formulas import consensus_rounds, staleness_aware_mixing_matrix, zeta
 from fl_papers.sdfeel.grid import ASYNC, ROUND_SECONDS, SYNC
 from fl_papers.sdfeel.toys import cluster_steps, fixed_point, quadratic_run, surrogate_minimiser
 

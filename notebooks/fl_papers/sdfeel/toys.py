@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fl_core.formulas.sdfeel import (
     effective_steps,
+    gossip_average,
+    gossip_towards,
+    gossip_weights,
     intra_cluster_aggregate,
-    mix,
-    mixing_weights,
     normalized_update,
-    take,
 )
-from fl_core.formulas.sdfeel_system import cluster_event_clock
+from fl_papers.sdfeel.extra_formulas import cluster_event_clock
 
 
 def local_model(start: Any, centre: Any, lr: float, steps: int) -> Any:
@@ -108,11 +108,11 @@ def quadratic_run(
         ]
         own = intra_cluster_aggregate(server[d], updates, list(shares), counts)
         late = {j: event.staleness[j] for j in (d, *neighbors[d])}
-        weights = mixing_weights(d, late, **variant)
+        weights = gossip_weights(d, late, **variant)
         before = dict(enumerate(server)) | {d: own}
-        server[d] = mix(before, weights.column)
+        server[d] = gossip_average(before, weights.column)
         for j, weight in weights.given.items():
-            server[j] = take(before[j], own, weight)
+            server[j] = gossip_towards(before[j], own, weight)
         started[d] = server[d]
         models.append(list(server))
         triggers.append(d)

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from fl_core.experiments.study import Study
-from fl_core.formulas.wkafl import clip, estimate, staleness_weights
+from fl_core.formulas.wkafl import clip, estimate, estimation_weights
 from fl_papers.wkafl.measures import Cell, levels, measurements, name_of, skews
 from fl_papers.wkafl.setups import ABLATIONS, METHODS
 from fl_papers.wkafl.staleness import k_asynchronous, predominated
@@ -132,7 +132,7 @@ def clipped_vectors() -> pd.DataFrame:
     truth = torch.tensor([1.0, 0.0], dtype=torch.float64)
     spread = 0.3 / 2**0.5, 0.5 / 2**0.5  # of each of the two entries
     cloud = stale_cloud(truth, 5, CLIP_BOUND, np.random.default_rng(45), spread)
-    weights = staleness_weights(torch.arange(5, dtype=torch.float64))
+    weights = estimation_weights(torch.arange(5, dtype=torch.float64))
     rows: list[tuple[str, bool, float, float, float]] = [("true gradient", False, np.nan, 1.0, 0.0)]
     for clipped, vectors in ((False, cloud.gradients), (True, clip(cloud.gradients, CLIP_BOUND))):
         rows += [("gradient", clipped, float(age), *vector.tolist()) for age, vector in enumerate(vectors)]

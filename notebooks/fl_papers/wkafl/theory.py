@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_core.algorithms import KAsync
-from fl_core.formulas.wkafl import DECAY, aggregate, estimate, staleness_weights
+from fl_core.formulas.wkafl import DECAY, aggregate, estimate, estimation_weights
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
@@ -76,7 +76,7 @@ def schedules(num_clients: int, num_aggregated: int, num_iterations: int, seed: 
 
 def decay_weights(staleness: NDArray[np.int64], decay: float) -> Floats:
     """Return e^(-lambda tau), normalised, for every update: ``[J, K]`` from ``[J, K]`` (Eq. 5 with another base)."""
-    return staleness_weights(torch.from_numpy(np.asarray(staleness, float)).T, decay).T.numpy()
+    return estimation_weights(torch.from_numpy(np.asarray(staleness, float)).T, decay).T.numpy()
 
 
 def conflict(schedule: Schedule, mu: float = 10.0, decays: Sequence[float] = DECAYS) -> pd.DataFrame:
@@ -199,7 +199,7 @@ def turning(
             angle = omega * staleness[:, None]
             turned = np.cos(angle) * truth.numpy() + np.sin(angle) * sideways
             grads, tau = torch.from_numpy(turned + errors), torch.from_numpy(staleness)
-            weights = staleness_weights(tau)
+            weights = estimation_weights(tau)
             made = aggregate(grads, weights, sim_beta=sim_beta, sim_min=sim_min)
             four = grads.mean(0), grads[int(tau.argmin())], estimate(grads, weights), made.gradient
             found.append([*(_cosine(vector, truth) for vector in four), int((made.similarities >= sim_min).sum())])

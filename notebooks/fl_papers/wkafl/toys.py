@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_core.formulas.checks import require
-from fl_core.formulas.wkafl import accumulate_momentum, clip, estimate, stage2_clip, staleness_weights
+from fl_core.formulas.wkafl import accumulate_momentum, clip, estimate, estimation_weights, stage2_clip
 from fl_papers.wkafl.staleness import Schedule
 
 Floats = NDArray[np.float64]
@@ -59,7 +59,7 @@ def stale_cloud(
     staleness = torch.arange(count, dtype=truth.dtype)
     noise = torch.from_numpy(rng.standard_normal((count, len(truth)))).to(truth.dtype)
     grads = (1 + 2 * staleness[:, None]) * (truth + (spread[0] + spread[1] * staleness[:, None]) * noise)
-    weights = staleness_weights(staleness)
+    weights = estimation_weights(staleness)
     return Clouds(grads, estimate(grads, weights), estimate(clip(grads, clip_bound), weights))
 
 

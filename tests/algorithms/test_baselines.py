@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.formulas import asofed, asyncpart, feddelay, feddyn, fedsa, moon, port, syncdrop
-from fl_core.formulas.fedluck import server_step
+from fl_core.algorithms import asofed, asyncpart, feddelay, feddyn, fedsa, moon, port, syncdrop
+from fl_core.algorithms.base import mean_step, running_mean
 
 
 def tensor(*numbers):
@@ -110,7 +110,7 @@ def test_without_direction_and_at_equal_age_updates_count_by_their_samples():
     weights = [port.update_weight(n, 3, -0.2, similarity_factor=0.0) for n in (10, 20, 30)]
     close(np.array(weights) / sum(weights), np.array([1, 2, 3]) / 6)
     deltas, w = tensor(1, 2, 3, 4, 5, 6).view(3, 2), tensor(1, 1)
-    close(server_step(w, deltas, 1.0, weights), server_step(w, deltas, 1.0, [10, 20, 30]))
+    close(mean_step(w, deltas, 1.0, weights), mean_step(w, deltas, 1.0, [10, 20, 30]))
 
 
 def test_agreement_is_one_where_there_is_nothing_to_compare():
@@ -132,28 +132,28 @@ def test_agreement_does_not_depend_on_how_far_a_model_has_gone(scale):
 
 
 def test_the_step_factor_of_slow_devices_is_oracle_2():
-    close([asofed.step_factor(d) for d in (1, 2, 5, 20, 60)],
+    close([asofed.lr_factor(d) for d in (1, 2, 5, 20, 60)],
           (1, 1, 1.60943791243, 2.99573227355, 4.09434456222))  # fmt: skip
-    assert asofed.step_factor(None) == asofed.step_factor(0.0) == 1
+    assert asofed.lr_factor(None) == asofed.lr_factor(0.0) == 1
 
 
 def test_with_a_constant_gradient_the_second_step_is_empty_and_the_others_grow_back():
     beta, previous, memory, steps = 0.5, 0.0, 0.0, []
     for _ in range(5):
-        steps.append(asofed.direction(1.0, previous, memory))
+        steps.append(asofed.corrected_gradient(1.0, previous, memory))
         previous, memory = 1.0, asofed.next_memory(memory, previous, beta)
     close(steps, (1, 0, 1 - beta, 1 - beta**2, 1 - beta**3))
 
 
 def test_attention_to_features_is_oracle_3_and_rescaled_leaves_equal_weights_alone():
     layer = tensor(1, -2, 0.5, 0, 0.3, -0.3).view(2, 3)
-    close(asofed.attend(layer), [(0.231223897622, -1.25706343842, 0.070122191583),
+    close(asofed.attended(layer), [(0.231223897622, -1.25706343842, 0.070122191583),
                                  (0, 0.10945636516, -0.10945636516)])  # fmt: skip
-    close(asofed.attend(layer, rescaled=True), [(0.693671692866, -3.77119031527, 0.210366574749),
+    close(asofed.attended(layer, rescaled=True), [(0.693671692866, -3.77119031527, 0.210366574749),
                                                 (0, 0.32836909548, -0.32836909548)])  # fmt: skip
     equal = torch.full((2, 5), -0.7, dtype=torch.float64)
-    close(asofed.attend(equal, rescaled=True), equal)
-    close(asofed.attend(equal), equal / 5)
+    close(asofed.attended(equal, rescaled=True), equal)
+    close(asofed.attended(equal), equal / 5)
 
 
 # FedSA
@@ -168,7 +168,7 @@ def test_the_local_epochs_of_stale_devices_are_oracle_2():
 def test_the_running_mean_is_the_mean(numbers):
     mean = 0.0
     for count, number in enumerate(numbers, 1):
-        mean = fedsa.running_mean(mean, number, count)
+        mean = running_mean(mean, number, count)
     assert mean == pytest.approx(np.mean(numbers), abs=1e-12)
 
 
@@ -232,10 +232,10 @@ def test_a_device_that_counts_as_it_should_has_the_plain_weight():
         (port.update_weight, (1, -1, 1.0), "staleness"),
         (port.update_weight, (1, 0, 1.1), "agreement"),
         (asofed.next_memory, (1.0, 1.0, 1.1), "beta"),
-        (asofed.step_factor, (-1,), "mean_seconds"),
+        (asofed.lr_factor, (-1,), "mean_seconds"),
         (fedsa.local_epochs, (0, 1.0), "stage_epochs"),
         (fedsa.local_epochs, (1, -1.0), "u"),
-        (fedsa.running_mean, (1.0, 1.0, 0), "count"),
+        (running_mean, (1.0, 1.0, 0), "count"),
         (feddelay.delay_factor, (-1, 10), "staleness"),
         (feddelay.delay_factor, (1, 0), "threshold"),
         (feddelay.delay_factor, (1, 1, "skip"), "mode"),

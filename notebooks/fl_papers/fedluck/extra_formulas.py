@@ -1,24 +1,135 @@
-"""The continuous minimum of FedLuck's key convergence factor in closed form (L-e to L-h, E10).
-
-Source: FedLuck (Song et al., Euro-Par 2024), Eqs. 14 and 15; everything here is derived in this book. Up to the unit
-of k only r = beta / T~, `comm_ratio`, matters: with kappa = k alpha / T~, phi T~ / alpha is
-[(kappa + r delta)^2 (2 - delta) + 1] / (kappa sqrt(delta)). Symbols as in `fedluck`; c and p are `Variant`'s.
-"""
+"""Formulas that the chapters and claims use, and no algorithm."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fl_core.formulas.checks import require
-from fl_core.formulas.fedluck import PRINTED, Variant
+from fl_core.formulas.fedluck import (
+    PRINTED,
+    Variant,
+    job_seconds,
+    key_convergence_factor,
+    rounds_per_job,
+    staleness_factor,
+)
+
+V = TypeVar("V", NDArray[Any], torch.Tensor)
+
+
+def ceil_factor(
+    local_steps: Any,
+    compression_rate: Any,
+    seconds_per_step: Any,
+    full_upload_seconds: Any,
+    period_seconds: Any,
+    *,
+    latency_seconds: Any = 0.0,
+    variant: Variant = PRINTED,
+) -> Any:
+    """Return phi_ceil: `staleness_factor` with tau = ceil(d / T~), the staleness that occurs. An extension (3.8).
+
+    Takes the arguments of `key_convergence_factor` (numbers and arrays only) and refuses the same values.
+    """
+    d = job_seconds(
+        local_steps, compression_rate, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds
+    )
+    return staleness_factor(local_steps, compression_rate, rounds_per_job(d, period_seconds), variant)
+
+
+class FactorGradient(NamedTuple):
+    """Partial derivatives of phi."""
+
+    local_steps: Any
+    """d phi / d k."""
+    compression_rate: Any
+    """d phi / d delta."""
+
+
+def factor_gradient(
+    local_steps: Any,
+    compression_rate: Any,
+    seconds_per_step: Any,
+    full_upload_seconds: Any,
+    period_seconds: Any,
+    *,
+    latency_seconds: Any = 0.0,
+    variant: Variant = PRINTED,
+) -> FactorGradient:
+    """Return the partial derivatives of `key_convergence_factor`, (L-c) and (L-d).
+
+    Takes the same arguments and refuses the same values.
+    """
+    require(period_seconds > 0, "period_seconds", period_seconds, "> 0")
+    k, delta, c, p = local_steps, compression_rate, variant.staleness_coefficient, variant.delta_power
+    tau = (
+        job_seconds(k, delta, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds) / period_seconds
+    )
+    phi = staleness_factor(k, delta, tau, variant)
+    excess, slope = (2 - delta, -1) if variant.contraction == "printed" else (1, 0)
+    by_steps = 2 * c * tau * excess * seconds_per_step / period_seconds
+    by_rate = 2 * c * tau * excess * full_upload_seconds / period_seconds + slope * c * tau**2
+    scale = k * delta**p
+    return FactorGradient(by_steps / scale - phi / k, by_rate / scale - p * phi / delta)
+
+
+def printed_supplement_factor(
+    local_steps: Any, compression_rate: Any, seconds_per_step: Any, full_upload_seconds: Any
+) -> Any:
+    """Return [(k alpha + delta beta)^2 (2 - delta) + 1] / (k delta), the factor of the authors' supplement.
+
+    It adds seconds² to 1: T~ is missing, so it is right for T~ = 1 s only; and p = 1 has no interior minimum (E9).
+    Takes the first four arguments of `key_convergence_factor` and refuses the same values.
+    """
+    times = (seconds_per_step, full_upload_seconds)
+    return key_convergence_factor(local_steps, compression_rate, *times, 1, variant=Variant(delta_power=1))
+
+
+def round_staleness(round_index: int, last_round: int = -1) -> int:
+    """Return tau = t - t', Eq. 7: rounds since the device last took part; one more than the versions missed (E1).
+
+    Parameters
+    ----------
+    round_index : int
+        t >= 0.
+    last_round : int, optional
+        t' < t, the last round with an upload of this device; -1 for its first upload.
+
+    Raises
+    ------
+    ValueError
+        `last_round` is not in -1 .. t - 1.
+    """
+    require(-1 <= last_round < round_index, "last_round", last_round, f"in -1..{round_index - 1}")
+    return round_index - last_round
+
+
+def momentum_step(weights: V, grad: V, velocity: V, local_lr: float, momentum: float = 0.9) -> tuple[V, V]:
+    """Return the model and the velocity after one local step: v <- m v + grad, x <- x - eta_l v.
+
+    Eq. 3 with the momentum of the experiments (A1); ``momentum=0`` is Eq. 3 as printed.
+
+    Raises
+    ------
+    ValueError
+        eta_l <= 0 or a momentum outside [0, 1).
+    """
+    require(local_lr > 0, "local_lr", local_lr, "> 0")
+    require(0 <= momentum < 1, "momentum", momentum, "in [0, 1)")
+    velocity = momentum * velocity + grad
+    return weights - local_lr * velocity, velocity
+
 
 Array = NDArray[np.float64]
 
+
 MIN_INTERIOR_RATIO = 1 / np.sqrt(768 / 3125)
 """r_min = 2.0172: phi has stationary points iff r is at least this (printed constants)."""
+
 
 COMPRESSION_THRESHOLD = 3.1134694450445247
 """r_0: below it the minimum of phi is at delta = 1, above it at delta <= 0.165 (printed constants)."""
@@ -173,49 +284,6 @@ def best_steps(
     excess = 2 - delta if variant.contraction == "printed" else 1
     squared = (delta * full_upload_seconds + latency_seconds) ** 2
     return (squared + period_seconds**2 / (variant.staleness_coefficient * excess)) ** 0.5 / seconds_per_step
-
-
-class RatePolynomial(NamedTuple):
-    """a_3 delta^3 + a_2 delta^2 + a_1 delta + a_0, positive where phi falls in delta."""
-
-    cubic: Any
-    quadratic: Any
-    linear: Any
-    constant: Any
-
-
-def rate_polynomial(kappa: Any, comm_ratio: Any, variant: Variant = PRINTED) -> RatePolynomial:
-    """Return the polynomial of (L-e) over T~^2: -d phi / d delta times something positive.
-
-    It is positive at 0 and has no or two positive roots (one in the tight form), so that its smallest positive root
-    is the only local minimum of phi(k, .) in delta > 0. For p = 1/2 it is half of (L-e), [5 r^2, 6 r (kappa - r),
-    kappa (kappa - 4 r), 2 kappa^2 + 1] / 2.
-
-    Parameters
-    ----------
-    kappa : float or ndarray
-        (k alpha + l) / T~ >= 0.
-    comm_ratio : float or ndarray
-        r >= 0.
-    variant : Variant, optional
-        c, p and the form.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
-    """
-    require(kappa >= 0, "kappa", kappa, ">= 0")
-    require(comm_ratio >= 0, "comm_ratio", comm_ratio, ">= 0")
-    r, c, p = comm_ratio, variant.staleness_coefficient, variant.delta_power
-    if variant.contraction == "tight":
-        return RatePolynomial(0 * r, (p - 2) * r**2, 2 * (p - 1) * kappa * r, p * (kappa**2 + 1 / c))
-    return RatePolynomial(
-        (3 - p) * r**2,
-        (4 - 2 * p) * r * (kappa - r),
-        (1 - p) * kappa * (kappa - 4 * r),
-        p * (2 * kappa**2 + 1 / c),
-    )
 
 
 def _stationary(comm_ratio: Any, variant: Variant, low: float, high: float) -> Optimum:

@@ -1,27 +1,98 @@
-"""Asynchronous SD-FEEL's clock: deadlines, step counts, latencies, the order of events, bounds of staleness.
-
-Source: Sun et al. (IEEE ICC 2022), section II and Lemma 1; E-n, D-n, A-n and section numbers are those of this
-project's specification. Times are in virtual seconds. Symbols: h_i the speed of a client; `step_seconds` =
-N_MAC / h_i, the time of one local step; T_iter `iteration_seconds`; T_comp `deadline_seconds`; H the largest ratio
-of two speeds.
-"""
+"""Formulas that the chapters and claims use, and no algorithm."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fl_core.formulas.checks import require
+from fl_core.formulas.sdfeel import Discount, gossip_weights, joint_gossip_weights, staleness_discount
 
-DeadlineRule = Literal["slowest_min_batches", "mean_min_batches", "fixed"]
-"""How a cluster's deadline is set; see :func:`plan_cluster`."""
-FLOOR_GUARD = 1e-9
-"""Added before rounding down, so that the slowest client's 100 steps are not 99.999..."""
+
+def staleness_aware_mixing_matrix(
+    neighbors: Sequence[Sequence[int]],
+    trigger: int,
+    staleness: Sequence[int],
+    discount: Discount = staleness_discount,
+    **variant: Any,
+) -> NDArray[np.float64]:
+    """Return P_k ``[D, D]`` of an event of cluster `trigger`, Eq. 5.
+
+    Parameters
+    ----------
+    neighbors : sequence of sequence of int
+        N_d for each cluster.
+    trigger : int
+        d.
+    staleness : sequence of int
+        delta^(j) of all clusters.
+    discount, **variant
+        As in :func:`mixing_weights`.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`mixing_weights`.
+    """
+    closed = {j: staleness[j] for j in (trigger, *neighbors[trigger])}
+    column, given = gossip_weights(trigger, closed, discount, **variant)
+    matrix = np.eye(len(neighbors))
+    for i, weight in column.items():
+        matrix[i, trigger] = weight
+    for j, weight in given.items():
+        matrix[trigger, j], matrix[j, j] = weight, 1 - weight
+    return matrix
+
+
+def joint_mixing_matrix(
+    neighbors: Sequence[Sequence[int]],
+    staleness: Sequence[int],
+    discount: Discount = staleness_discount,
+    cluster_weight: Sequence[Any] | None = None,
+) -> NDArray[np.float64]:
+    """Return P_k ``[D, D]`` when all clusters mix at once; see :func:`joint_weights`."""
+    psi = [discount(late) for late in staleness]
+    sums = [psi[j] + sum(psi[i] for i in others) for j, others in enumerate(neighbors)]
+    matrix = np.zeros((len(neighbors), len(neighbors)))
+    for j, others in enumerate(neighbors):
+        closed = (j, *others)
+        column = joint_gossip_weights(j, {i: psi[i] for i in closed}, {i: sums[i] for i in closed}, cluster_weight)
+        for i, weight in column.items():
+            matrix[i, j] = weight
+    return matrix
+
+
+def zeta(matrix: ArrayLike) -> float:
+    """Return the second-largest modulus of an eigenvalue of P: by this factor each round averages better."""
+    moduli = np.sort(np.abs(np.linalg.eigvals(np.asarray(matrix, dtype=float))))
+    return float(moduli[-2]) if len(moduli) > 1 else 0.0
+
+
+def perron_vector(matrix: ArrayLike) -> NDArray[np.float64]:
+    """Return v ``[D]`` with P v = v and sum 1: gossip ends at sum_d v_d y^(d) (E-06)."""
+    values, vectors = np.linalg.eig(np.asarray(matrix, dtype=float))
+    vector = np.real(vectors[:, np.argmin(np.abs(values - 1))])
+    return vector / vector.sum()
+
+
+def consensus_rounds(second_eigenvalue: float, factor: float) -> int:
+    """Return q, the least number of rounds with zeta^q <= `factor`: 28 for 0.6 and 1e-6.
+
+    Raises
+    ------
+    ValueError
+        An argument is not in (0, 1).
+    """
+    for name, value in (("second_eigenvalue", second_eigenvalue), ("factor", factor)):
+        require(0 < value < 1, name, value, "in (0, 1)")
+    return int(np.ceil(np.log(factor) / np.log(second_eigenvalue)))
+
+
 BITS_PER_PARAMETER = 32
 
 
@@ -40,65 +111,6 @@ def transfer_seconds(bits: Any, bits_per_second: Any) -> Any:
     """
     require(bits_per_second > 0, "bits_per_second", bits_per_second, "> 0")
     return bits / bits_per_second
-
-
-class ClusterPlan(NamedTuple):
-    """What a cluster does in each of its iterations."""
-
-    deadline_seconds: float
-    """T_comp, for which its clients train."""
-    local_steps: tuple[int, ...]
-    """tau_i of each client: the whole steps that fit."""
-    iteration_seconds: float
-    """T_iter: training, upload, exchange."""
-
-
-def plan_cluster(
-    step_seconds: Sequence[float],
-    upload_seconds: float = 0.0,
-    exchange_seconds: float = 0.0,
-    *,
-    min_batches: int = 100,
-    rule: DeadlineRule = "slowest_min_batches",
-    deadline_seconds: float | None = None,
-) -> ClusterPlan:
-    """Return the deadline, the step counts and the iteration time of one cluster (2.4).
-
-    Parameters
-    ----------
-    step_seconds : sequence of float
-        Time of a local step of each client, > 0.
-    upload_seconds, exchange_seconds : float, optional
-        From client to server, and from server to server, >= 0.
-    min_batches : int, optional
-        n_min >= 1.
-    rule : {"slowest_min_batches", "mean_min_batches", "fixed"}, optional
-        The slowest client does exactly n_min steps (A-05); a client of mean speed does; or the deadline is given.
-    deadline_seconds : float, optional
-        For "fixed".
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range, or no client could do a single step.
-    """
-    seconds = np.asarray(step_seconds, dtype=float)
-    require(len(seconds) and bool((seconds > 0).all()), "step_seconds", step_seconds, "> 0 for each client")
-    require(min_batches >= 1, "min_batches", min_batches, ">= 1")
-    require(upload_seconds >= 0, "upload_seconds", upload_seconds, ">= 0")
-    require(exchange_seconds >= 0, "exchange_seconds", exchange_seconds, ">= 0")
-    if rule == "fixed":
-        require(deadline_seconds is not None, "deadline_seconds", deadline_seconds, "given for the rule 'fixed'")
-        assert deadline_seconds is not None
-        deadline = float(deadline_seconds)
-    elif rule == "mean_min_batches":
-        deadline = float(min_batches / np.mean(1 / seconds))
-    else:
-        require(rule == "slowest_min_batches", "rule", rule, "slowest_min_batches, mean_min_batches or fixed")
-        deadline = float(min_batches * seconds.max())
-    steps = np.floor(deadline / seconds + FLOOR_GUARD).astype(int)
-    require(bool((steps > 0).any()), "deadline_seconds", deadline, f">= {seconds.min()}, the time of a single step")
-    return ClusterPlan(deadline, tuple(steps.tolist()), deadline + upload_seconds + exchange_seconds)
 
 
 def synchronous_round_seconds(

@@ -10,6 +10,7 @@ import html
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -17,23 +18,24 @@ import numpy as np
 import pandas as pd
 
 from fl_core.errors import SpecError
-from fl_core.formulas.fedluck import job_seconds, rounds_per_job
-from fl_core.formulas.fedluck_optimum import (
+from fl_core.formulas.fedluck import Box, job_seconds, plan_devices, rounds_per_job
+from fl_core.report.interactive import html_table
+from fl_core.report.style import VERMILION
+from fl_papers.fedluck.extra_formulas import (
     COMPRESSION_THRESHOLD,
     Optimum,
     interior_minimum,
     saddle_point,
     uncompressed_minimum,
 )
-from fl_core.formulas.fedluck_planner import Box, plan
-from fl_core.report.interactive import asset, html_table
-from fl_core.report.style import VERMILION
 
 OFFICIAL = Box()
 """The authors' box."""
 
+
 RANGES = {"alpha": (0.005, 2.0), "beta": (0.05, 200.0), "period": (0.1, 30.0)}
 """Ends of the sliders, seconds."""
+
 
 BANDS = {
     1.01: "#FDE725",
@@ -45,7 +47,10 @@ BANDS = {
     4: "#46327E",
 }
 """Colour up to a multiple of the minimum; what is above the last one is darker."""
+
+
 BEYOND = "#2D0B45"
+
 
 MARKS = {
     "smallest in the box, whole k": '<circle class="flf-best" cx="8" cy="8" r="5"/>',
@@ -72,15 +77,15 @@ class InteractiveFactor:
     def _repr_html_(self) -> str:
         data = json.dumps(self.data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
         names = [html.escape(device["name"]) for device in self.data["devices"]]
-        return Template(asset("factor.html")).substitute(
+        return Template(_asset("factor.html")).substitute(
             title="Key convergence factor over local steps and compression rate",
             colours=f"--flf-mark:{VERMILION}",
             devices="".join(f'<option value="{i}">{name}</option>' for i, name in enumerate(names)),
             legend="".join(_legend()),
             tables=html_table("The same in numbers: the best plan of each device", self.table, "flf-scroll"),
             data=data,
-            style=asset("factor.css"),
-            script=asset("factor.js"),
+            style=_asset("factor.css"),
+            script=_asset("factor.js"),
         )
 
     def __repr__(self) -> str:
@@ -142,7 +147,7 @@ def plans(devices: Mapping[str, tuple[float, float]], period_seconds: float, box
     Columns: ``device``, ``α`` and ``β`` (s), ``β/T̃``, ``k``, ``δ``, ``φ``, ``job`` (s), ``τ`` (Eq. 7).
     """
     alpha, beta = np.array(list(devices.values()), dtype=np.float64).T
-    k, delta, factor = plan(alpha, beta, period_seconds, solver="exact", box=box)
+    k, delta, factor = plan_devices(alpha, beta, period_seconds, solver="exact", box=box)
     job = job_seconds(k, delta, alpha, beta)
     columns = {"device": list(devices), "α": alpha, "β": beta, "β/T̃": beta / period_seconds, "k": k, "δ": delta}
     return pd.DataFrame({**columns, "φ": factor, "job": job, "τ": rounds_per_job(job, period_seconds)})
@@ -153,7 +158,7 @@ def _checks(own: list[tuple[float, float, float]], box: Box) -> Iterator[list[fl
     rng = np.random.default_rng(0)
     drawn = np.exp([rng.uniform(np.log(low), np.log(high), 40) for low, high in RANGES.values()]).T
     for alpha, beta, period in [*own, *drawn.tolist()]:
-        best = plan(alpha, beta, period, solver="exact", box=box)
+        best = plan_devices(alpha, beta, period, solver="exact", box=box)
         r, points = beta / period, []
         for point in (interior_minimum(r), saddle_point(r), uncompressed_minimum(r)):
             points += _steps_and_rate(point, period / alpha)
@@ -172,3 +177,8 @@ def _legend() -> Iterator[str]:
     yield f'<span><i style="background:{BEYOND}"></i>more</span>'
     for text, mark in MARKS.items():
         yield f'<span><svg viewBox="0 0 16 16" aria-hidden="true">{mark}</svg>{text}</span>'
+
+
+def _asset(name: str) -> str:
+    """Return a script, style sheet or template of this folder."""
+    return Path(__file__).with_name(name).read_text("utf-8")

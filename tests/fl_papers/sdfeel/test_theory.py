@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from fl_core.formulas.sdfeel import staleness_aware_mixing_matrix
-from fl_core.formulas.sdfeel_graphs import synchronous_mixing_matrix, zeta
-from fl_core.formulas.sdfeel_system import ClusterEvent, cluster_event_clock, plan_cluster
+from fl_core.formulas.sdfeel import plan_cluster, synchronous_mixing_matrix
 from fl_core.world import GapCompute
 from fl_papers.sdfeel.bounds import (
     MixingSums,
@@ -27,6 +25,7 @@ from fl_papers.sdfeel.bounds import (
     window_contraction,
     window_sum_bound,
 )
+from fl_papers.sdfeel.extra_formulas import ClusterEvent, cluster_event_clock, staleness_aware_mixing_matrix, zeta
 from fl_papers.sdfeel.lemmas import (
     event_step,
     lemma2_bound,

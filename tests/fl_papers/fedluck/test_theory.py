@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from fl_core.formulas.fedluck import Variant, factor_gradient, staleness_factor
-from fl_core.formulas.fedluck_optimum import rate_polynomial
+from fl_core.formulas.fedluck import Variant, rate_polynomial, staleness_factor
 from fl_papers.fedluck.bounds import (
     Q_WINDOW,
     Moments,
@@ -24,6 +23,7 @@ from fl_papers.fedluck.bounds import (
     rescaled_bound,
     theorem1_bound,
 )
+from fl_papers.fedluck.extra_formulas import factor_gradient
 from fl_papers.fedluck.toys import LogCosh, periodic_models, timeline
 
 close = partial(pytest.approx, rel=1e-10)

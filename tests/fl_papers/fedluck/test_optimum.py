@@ -9,15 +9,15 @@ import pytest
 import sympy as sp
 from scipy.optimize import brentq
 
-from fl_core.formulas.fedluck import Variant, factor_gradient, key_convergence_factor
-from fl_core.formulas.fedluck_optimum import (
+from fl_core.formulas.fedluck import Variant, key_convergence_factor, rate_polynomial
+from fl_papers.fedluck.extra_formulas import (
     COMPRESSION_THRESHOLD,
     MIN_INTERIOR_RATIO,
     best_steps,
+    factor_gradient,
     hessian_determinant,
     interior_minimum,
     joint_optimum,
-    rate_polynomial,
     saddle_point,
     stationary_inverse_ratio,
     stationary_kappa,

@@ -13,8 +13,8 @@ import sympy as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.formulas.chains import inequalities, violations
-from fl_core.formulas.fedasync import alpha_t, local_factor, max_stable_lr, prox_gradient
+from fl_core.formulas.checks import inequalities, violations
+from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Constant, Exponential, Hinge, Linear, Polynomial
 from fl_papers.fedasync.bounds import (
     adaptive_rate,
@@ -29,6 +29,7 @@ from fl_papers.fedasync.bounds import (
     theorem2_constants,
 )
 from fl_papers.fedasync.chains import theorem2_chains
+from fl_papers.fedasync.extra_formulas import local_factor, max_stable_lr, prox_gradient
 from fl_papers.fedasync.logistic import ToyLogistic
 from fl_papers.fedasync.stability import (
     delta_characteristic,

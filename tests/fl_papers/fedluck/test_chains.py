@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from fl_core.formulas.chains import inequalities, violations
+from fl_core.formulas.checks import inequalities, violations
 from fl_papers.fedluck.bounds import Moments, q_local, rescaled_bound, theorem1_bound
 from fl_papers.fedluck.chains import Trial, rescaled_chains, theorem1_chains
 from fl_papers.fedluck.toys import LogCosh, timeline

@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from fl_core.formulas.fedluck import job_seconds, rounds_per_job
-from fl_core.formulas.fedluck_planner import Box, plan
+from fl_core.formulas.fedluck import Box, job_seconds, plan_devices, rounds_per_job
 from fl_core.world.named import FedLuckWorld
 from fl_papers.fedluck.accounting import (
     BYTES_PER_GB,
@@ -75,7 +74,7 @@ def test_rounds_behind_table_1_and_the_quoted_iid_results() -> None:
 def predicted(cell: str, elapsed: list[float], *, period: float, slower: float = 1.0, k_min: int = 2) -> list[str]:
     """Return FedLuck's GB as printed, at the ticks next to the times `elapsed`; alpha multiplied by `slower`."""
     alpha, beta = devices(cell)
-    k, delta, _ = plan(slower * alpha, beta, period, box=Box(k_min))
+    k, delta, _ = plan_devices(slower * alpha, beta, period, box=Box(k_min))
     c = rounds_per_job(job_seconds(k, delta, slower * alpha, beta), period)
     ticks = [round(seconds / period) * period for seconds in elapsed]
     return [f"{periodic_totals(t, c, delta, period, PARAMETERS[cell]).gigabytes:.2f}" for t in ticks]
@@ -90,7 +89,7 @@ def test_fedlucks_traffic_on_cifar_10_fits_a_fastest_step_of_a_tenth_of_a_second
 
 def test_fedlucks_traffic_on_fashion_mnist_is_a_little_above_what_is_printed() -> None:
     alpha, beta = devices("cnn")
-    k, delta, _ = plan(alpha, beta, 1.5)
+    k, delta, _ = plan_devices(alpha, beta, 1.5)
     c = rounds_per_job(job_seconds(k, delta, alpha, beta), 1.5)
     totals = [periodic_totals(t, c, delta, 1.5, PARAMETERS["cnn"]).gigabytes for t in (42, 78, 582)]
     assert totals == pytest.approx([0.026, 0.045, 0.335], abs=5e-4)  # printed: 0.02, 0.04, 0.32
@@ -128,7 +127,7 @@ def test_load_of_the_periodic_methods_over_their_horizon(cell, method, uploads, 
     if isinstance(method, tuple):
         k, delta = (np.full(10, value) for value in method)
     else:
-        k, delta, _ = plan(alpha, beta, period, box=method if isinstance(method, Box) else Box())
+        k, delta, _ = plan_devices(alpha, beta, period, box=method if isinstance(method, Box) else Box())
     c = rounds_per_job(job_seconds(k, delta, alpha, beta), period)
     parts = horizon / (c * period)
     sent = parts @ upload_bytes(delta, PARAMETERS[cell]) / BYTES_PER_GB

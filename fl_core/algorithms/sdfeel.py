@@ -1,0 +1,395 @@
+"""Asynchronous SD-FEEL: clusters with deadlines of their own, normalised updates, staleness-aware mixing.
+
+Sun, Shao, Mao & Zhang (IEEE ICC 2022); section, E and A numbers are those of the project's specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from fl_core.algorithms.base import Algorithm, register
+from fl_core.formulas.sdfeel import (
+    ClusterPlan,
+    ConstantMixing,
+    DeadlineRule,
+    Mixing,
+    SelfStaleness,
+    consensus_phase,
+    gossip_average,
+    gossip_towards,
+    gossip_weights,
+    intra_cluster_aggregate,
+    joint_gossip_weights,
+    normalized_update,
+    plan_cluster,
+    synchronous_mixing_matrix,
+)
+from fl_core.formulas.staleness import Polynomial, StalenessWeight
+from fl_core.part import Duration, Seconds
+from fl_core.world.triggers import Rounds
+
+if TYPE_CHECKING:
+    from fl_core.runtime import Cluster, DeviceHandle, ServerHandle, Simulation, Snapshot, Trained, Upload
+    from fl_core.world import Devices
+
+TIE = 1e-9
+"""What arrives within this part of an iteration after its end still belongs to it."""
+
+_plan = lru_cache(maxsize=4096)(plan_cluster)
+
+
+@register
+class AsyncSDFeel(Algorithm):
+    """Each cluster aggregates at its own deadline, mixes with its neighbours and goes on at once (2.2).
+
+    Every iteration of a cluster makes a version: the version of all servers together is the paper's k. What is
+    measured is the mean of the servers' models, weighted by their data (A-12).
+
+    Attributes
+    ----------
+    min_batches : int
+        n_min, the mini-batches that the slowest device of a cluster does in an iteration (A-05).
+    deadline : str
+        ``"slowest_min_batches"``; ``"mean_min_batches"``: a device of the cluster's mean speed does n_min;
+        ``"fixed"``: `deadline_seconds`. A device that cannot do a single step until then takes no part.
+    deadline_seconds : float or None
+        Time for training, for ``"fixed"``.
+    discount : StalenessWeight
+        psi; the paper's 1 / (2 (delta + 1)) is ``"polynomial(a=1)"``, as the 1/2 has no effect (E-04).
+    mixing : str
+        ``"derived"``: Eq. 5 corrected; ``"printed"``: as printed, with which models grow or vanish (E-01);
+        ``"data_weighted"``: keeps the data-weighted mean of the models (E-05).
+    self_staleness : str
+        ``"gap"``: a cluster counts its own staleness too; ``"fresh"``: it counts itself as fresh (A-02).
+    staleness_origin : int
+        Staleness of a fresh model: 0, or 1 (E-03).
+    simultaneous : str
+        What happens where all clusters have the same iteration time: ``"in_order"``: they end one after the other,
+        in the order of their numbers (2.2); ``"together"``: all aggregate, then all mix at once, which is
+        synchronous SD-FEEL (E-17).
+    """
+
+    name: ClassVar[str] = "async_sdfeel"
+
+    min_batches: int = Field(100, ge=1)
+    deadline: DeadlineRule = "slowest_min_batches"
+    deadline_seconds: Seconds | None = None
+    discount: StalenessWeight = Polynomial(a=1.0)
+    mixing: Mixing = "derived"
+    self_staleness: SelfStaleness = "gap"
+    staleness_origin: Literal[0, 1] = 0
+    simultaneous: Literal["in_order", "together"] = "in_order"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> AsyncSDFeel:
+        if (self.deadline == "fixed") != (self.deadline_seconds is not None):
+            raise ValueError(
+                f"deadline = {self.deadline!r} with deadline_seconds = {self.deadline_seconds}: "
+                "a fixed deadline, and no other, needs its seconds"
+            )
+        if self.simultaneous == "together" and self.mixing == "printed":
+            raise ValueError("simultaneous = 'together' has no printed form: mixing must be derived or data_weighted")
+        return self
+
+    async def scheduler(self, server: ServerHandle) -> None:
+        """Send the newest model to the devices whose uploads have been used, if they can do a step with it."""
+        released = await server.released()
+        cluster = server.clusters[server.number]
+        steps = self.plan(cluster).local_steps
+        server.dispatch(device for device in sorted(released) if steps[device - cluster.devices.start])
+
+    async def updater(self, server: ServerHandle) -> None:
+        """At the end of an iteration aggregate (Eq. 3), mix with the neighbours (Eqs. 4, 5), and go on (Eq. 6)."""
+        size = server.num_parameters * server.model.element_size()
+        plans = [self.plan(c, c.upload_seconds(size), server.backhaul_seconds) for c in self._watched(server)]
+        period = plans[-1].iteration_seconds
+        uploads = await server.receive(until=(server.version + 1) * period, tolerance=TIE * period)
+        own = aggregated(server, uploads)
+        neighbours: dict[int, Tensor] = {}
+        if self.simultaneous == "together" and all(plan.iteration_seconds == period for plan in plans):
+            model = await self._together(server, own)
+        else:
+            model, neighbours = await self._alone(server, own)
+        server.commit(model, neighbours=neighbours, weight=shares(uploads))
+
+    async def device(self, device: DeviceHandle) -> None:
+        """Do as many local steps as fit before the deadline (Eq. 1), and upload what one of them changed (Eq. 2)."""
+        snapshot = await device.download()
+        cluster = device.cluster
+        steps = self.plan(cluster).local_steps[device.id - cluster.devices.start]
+        await upload_normalized(device, snapshot, await device.train(snapshot.model, steps=steps))
+
+    def plan(self, cluster: Cluster, upload_seconds: float = 0.0, exchange_seconds: float = 0.0) -> ClusterPlan:
+        """Return the deadline and the step counts of `cluster`, and the time of an iteration with these transfers."""
+        return _plan(
+            cluster.step_seconds, upload_seconds, exchange_seconds,
+            min_batches=self.min_batches, rule=self.deadline, deadline_seconds=self.deadline_seconds,
+        )  # fmt: skip
+
+    def mini_batches(self, devices: Devices, seconds: float) -> float:
+        """Return that number as if transfers took no time."""
+        total = 0.0
+        for server in range(devices.num_servers):
+            plan = _plan(
+                tuple(devices.seconds[list(devices.members(server))].tolist()),
+                min_batches=self.min_batches, rule=self.deadline, deadline_seconds=self.deadline_seconds,
+            )  # fmt: skip
+            total += seconds / plan.iteration_seconds * sum(plan.local_steps)
+        return total
+
+    def _watched(self, server: ServerHandle) -> list[Cluster]:
+        """Return the clusters whose iteration times matter here, that of `server` last."""
+        others = server.clusters if self.simultaneous == "together" else ()
+        return [*others, server.clusters[server.number]]
+
+    async def _alone(self, server: ServerHandle, own: Tensor) -> tuple[Tensor, dict[int, Tensor]]:
+        """Return what `server` and its neighbours hold after this cluster's event."""
+        snapshots = await server.exchange()
+        weights = gossip_weights(
+            server.number,
+            self._staleness(server, snapshots),
+            self.discount,
+            rule=self.mixing,
+            self_staleness=self.self_staleness,
+            cluster_weight=cluster_weights(server.clusters) if self.mixing == "data_weighted" else None,
+        )
+        models = {number: snapshot.model for number, snapshot in snapshots.items()} | {server.number: own}
+        return gossip_average(models, weights.column), {
+            j: gossip_towards(models[j], own, p) for j, p in weights.given.items()
+        }
+
+    async def _together(self, server: ServerHandle, own: Tensor) -> Tensor:
+        """Return what `server` holds after an event of all clusters."""
+        snapshots = await server.exchange()
+        discounts = {j: self.discount(late) for j, late in self._staleness(server, snapshots).items()}
+        met = await server.meet((own, sum(discounts.values())))
+        weights = joint_gossip_weights(
+            server.number,
+            discounts,
+            {j: met[j][1] for j in discounts},
+            cluster_weights(server.clusters) if self.mixing == "data_weighted" else None,
+        )
+        return gossip_average({j: met[j][0] for j in weights}, weights)
+
+    def _staleness(self, server: ServerHandle, snapshots: dict[int, Snapshot]) -> dict[int, int]:
+        k = server.iteration + self.staleness_origin
+        return {number: k - snapshot.version for number, snapshot in snapshots.items()}
+
+
+class Lockstep(Algorithm):
+    """Edge servers that work in step: nobody aggregates before the slowest device of all clusters has finished.
+
+    Attributes
+    ----------
+    local_steps : int
+        Mini-batches that every device does between two aggregations of its cluster.
+    """
+
+    local_steps: int = Field(100, ge=1)
+
+    async def scheduler(self, server: ServerHandle) -> None:
+        """Trigger all devices whenever there is a new version."""
+        await Rounds(devices=len(server.devices)).turn(server)
+
+    async def updater(self, server: ServerHandle) -> None:
+        """Average the cluster when all have come back; at the end of a cycle, exchange with other servers."""
+        uploads = await server.receive_round()
+        cycle, seconds = self.cycle(server)
+        exchange = (server.version + 1) % cycle == 0
+        if exchange and seconds:
+            await server.sleep(seconds)
+        models = await server.meet(aggregated(server, uploads))
+        model = self.mixed(server, models) if exchange else models[server.number]
+        server.commit(model, weight=shares(uploads))
+
+    async def device(self, device: DeviceHandle) -> None:
+        """Do the same number of local steps as everybody else."""
+        snapshot = await device.download()
+        await upload_normalized(device, snapshot, await device.train(snapshot.model, steps=self.local_steps))
+
+    def mini_batches(self, devices: Devices, seconds: float) -> float:
+        """Return that number as if transfers took no time."""
+        return len(devices) * seconds / float(devices.seconds.max())
+
+    def cycle(self, server: ServerHandle) -> tuple[int, float]:
+        """Return every how many aggregations servers exchange models, and the time that it takes."""
+        raise NotImplementedError
+
+    def mixed(self, server: ServerHandle, models: list[Tensor]) -> Tensor:
+        """Return what `server` holds after an exchange of `models`, those of all servers."""
+        raise NotImplementedError
+
+
+@register
+class SyncSDFeel(Lockstep):
+    """Rounds of `intra_rounds` aggregations and an exchange of `gossip_rounds` steps with a constant matrix (2.5).
+
+    Every aggregation of a cluster makes a version, so a round of D clusters makes D times `intra_rounds`.
+
+    Attributes
+    ----------
+    local_steps : int
+        tau_1; as many as the slowest device does in the asynchronous method (A-15).
+    intra_rounds : int
+        tau_2, aggregations inside the clusters for each exchange.
+    gossip_rounds : int
+        alpha, repetitions of the exchange; each takes the world's server-to-server time.
+    mixing : str
+        Matrix P: ``"laplacian_safe"``, ``"laplacian"``, ``"uniform"`` or ``"metropolis"``; see
+        :func:`fl_core.formulas.sdfeel_graphs.synchronous_mixing_matrix`. The first two keep the data-weighted mean.
+    """
+
+    name: ClassVar[str] = "sync_sdfeel"
+
+    intra_rounds: int = Field(1, ge=1)
+    gossip_rounds: int = Field(1, ge=1)
+    mixing: ConstantMixing = "laplacian_safe"
+
+    def cycle(self, server: ServerHandle) -> tuple[int, float]:
+        """Return tau_2 and alpha T_sr-sr."""
+        return self.intra_rounds, self.gossip_rounds * server.backhaul_seconds
+
+    def mixed(self, server: ServerHandle, models: list[Tensor]) -> Tensor:
+        """Return the server's column of Y P^alpha."""
+        column = self.matrix(server.clusters)[:, server.number]
+        return gossip_average(dict(enumerate(models)), dict(enumerate(column.tolist())))
+
+    def matrix(self, clusters: tuple[Cluster, ...]) -> np.ndarray:
+        """Return P^alpha ``[D, D]``."""
+        neighbours = tuple(cluster.neighbours for cluster in clusters)
+        return _power(neighbours, tuple(cluster_weights(clusters)), self.mixing, self.gossip_rounds)
+
+
+@lru_cache(maxsize=64)
+def _power(
+    neighbours: tuple[tuple[int, ...], ...], weights: tuple[float, ...], kind: ConstantMixing, exponent: int
+) -> np.ndarray:
+    return np.linalg.matrix_power(synchronous_mixing_matrix(neighbours, weights, kind), exponent)
+
+
+@register
+class HierarchicalFedAvg(Lockstep):
+    """What synchronous SD-FEEL approximates without a cloud: exact averaging of all edge models.
+
+    With one edge round it is FedAvg of all devices, weighted by their data. Every aggregation of a cluster makes a
+    version.
+
+    Attributes
+    ----------
+    local_steps : int
+        kappa_1, mini-batches between two aggregations at the edge.
+    edge_rounds : int
+        kappa_2, aggregations at the edge for each at the cloud.
+    cloud_seconds : float or None
+        Time that models take to the cloud; None: as from one edge server to another.
+    """
+
+    name: ClassVar[str] = "hierarchical_fedavg"
+
+    edge_rounds: int = Field(1, ge=1)
+    cloud_seconds: Duration | None = None
+
+    def cycle(self, server: ServerHandle) -> tuple[int, float]:
+        """Return kappa_2 and the time to the cloud."""
+        return self.edge_rounds, server.backhaul_seconds if self.cloud_seconds is None else self.cloud_seconds
+
+    def mixed(self, server: ServerHandle, models: list[Tensor]) -> Tensor:
+        """Return the mean of all edge models, weighted by the data of their clusters."""
+        return gossip_average(dict(enumerate(models)), dict(enumerate(cluster_weights(server.clusters))))
+
+
+async def upload_normalized(device: DeviceHandle, start: Snapshot, trained: Trained) -> None:
+    """Upload Delta_i (SD-FEEL, Eq. 2) as ``delta`` ``[d]``.
+
+    Statistics (batch normalisation) are sent as they are, for a plain mean: differences that are scaled up could
+    make a variance negative (A-06). They are not counted in the size of the upload, as in the paper.
+    """
+    count = device.num_parameters
+    update = normalized_update(trained.model[:count], start.model[:count], trained.steps)
+    delta = torch.cat([update, trained.model[count:]]) if len(trained.model) > count else update
+    await device.upload(delta=delta, based_on=start, bytes_up=update.nbytes)
+
+
+def aggregated(server: ServerHandle, uploads: Sequence[Upload]) -> Tensor:
+    """Return the server's model ``[d]`` with the cluster's `uploads` applied (Eq. 3); without any, as it is.
+
+    Shares of the data are those among the devices whose uploads are there.
+    """
+    if not uploads:
+        return server.model
+    ordered = sorted(uploads, key=lambda upload: upload.device)
+    count, weights = server.num_parameters, shares(ordered)
+    model = intra_cluster_aggregate(
+        server.model[:count], [u.delta[:count] for u in ordered], weights, [u.steps for u in ordered]
+    )
+    if len(server.model) == count:
+        return model
+    statistics = [weight * upload.delta[count:] for weight, upload in zip(weights, ordered, strict=True)]
+    return torch.cat([model, sum(statistics[1:], statistics[0])])
+
+
+def shares(uploads: Sequence[Upload]) -> list[float]:
+    """Return m-hat_i for each of `uploads`, in their order."""
+    total = sum(upload.num_samples for upload in uploads)
+    return [upload.num_samples / total for upload in uploads]
+
+
+def cluster_weights(clusters: Sequence[Cluster]) -> list[float]:
+    """Return m-tilde_d of all clusters."""
+    total = sum(cluster.samples for cluster in clusters)
+    return [cluster.samples / total for cluster in clusters]
+
+
+class Agreement(NamedTuple):
+    """What the servers hold after the consensus phase, and what it took."""
+
+    models: NDArray[np.float64]
+    """``[D, d]``, each server's model."""
+    rounds: int
+    seconds: float
+    """Virtual time of the exchanges, which are not part of the run."""
+
+
+def gossip_consensus(
+    simulation: Simulation,
+    tolerance: float = 1e-6,
+    *,
+    relative: bool = False,
+    mixing: ConstantMixing = "laplacian_safe",
+) -> Agreement:
+    """Let the servers of a finished run exchange models until no two are further apart than `tolerance` (2.3).
+
+    What a run measures and returns, ``history.model``, is the exact data-weighted mean; this is how servers come to
+    it without a cloud. Other matrices than the Laplacian ones lead to the plain mean instead (E-06).
+
+    Parameters
+    ----------
+    simulation : Simulation
+        After its run; its servers' models stay as they are.
+    tolerance : float, optional
+        Largest Euclidean distance of two models, > 0.
+    relative : bool, optional
+        Whether `tolerance` is a part of the distance at the end of the run.
+    mixing : str, optional
+        Constant matrix, as in :class:`fl_core.algorithms.SyncSDFeel`.
+
+    Raises
+    ------
+    ValueError
+        `tolerance` is not positive.
+    """
+    servers = simulation.servers
+    matrix = synchronous_mixing_matrix(
+        [server.neighbours for server in servers], cluster_weights(simulation.clusters), mixing
+    )
+    models = np.stack([server.model.numpy().astype(float) for server in servers])
+    found = consensus_phase(models, matrix, tolerance, relative=relative)
+    return Agreement(found.models, found.rounds, found.rounds * servers[0].backhaul_seconds)
