@@ -180,9 +180,9 @@ def _partitions() -> list[Item]:
 
 
 def _worlds() -> list[Item]:
-    from fl_core.world import WORLDS
+    from fl_core.world import named_worlds
 
-    return [Item(name, _summary(cls), parameters(cls)) for name, cls in WORLDS.items()]
+    return [Item(name, _summary(cls), parameters(cls)) for name, cls in named_worlds().items()]
 
 
 def _compute() -> list[Item]:

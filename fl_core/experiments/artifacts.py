@@ -13,10 +13,10 @@ import pandas as pd
 from fl_core.datasets import names
 from fl_core.errors import SpecError, unknown
 from fl_core.experiments.claims import CLAIMS, Claim
-from fl_core.experiments.papers import papers
 from fl_core.experiments.profiles import PROFILES, profile
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, listed, load_study
+from fl_core.plugins import papers
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from fl_core.world.compute import (
     UniformTaskCompute,
 )
 from fl_core.world.faults import FAULTS, Fault
-from fl_core.world.named import WORLDS
+from fl_core.world.named import NamedWorld, named_worlds
 from fl_core.world.network import LinspaceBandwidth, Network, UniformBandwidth
 from fl_core.world.topology import Clusters, Complete, EdgeList, ErdosRenyi, Path, Ring, Star
 from fl_core.world.triggers import TRIGGERS, Trigger
@@ -24,7 +24,6 @@ from fl_core.world.world import DeviceProfile, Devices, World
 __all__ = [
     "FAULTS",
     "TRIGGERS",
-    "WORLDS",
     "Availability",
     "Clusters",
     "Complete",
@@ -39,6 +38,7 @@ __all__ = [
     "GapCompute",
     "LinspaceBandwidth",
     "LogNormalCompute",
+    "NamedWorld",
     "Network",
     "Path",
     "PeriodicAvailability",
@@ -52,4 +52,5 @@ __all__ = [
     "UniformCompute",
     "UniformTaskCompute",
     "World",
+    "named_worlds",
 ]

@@ -18,9 +18,8 @@ from fl_core.bookbuild.chapters import ROOT
 from fl_core.cli import app
 from fl_core.runtime import EXECUTORS
 from fl_core.runtime.history import EVALUATION_COLUMNS, FAULT_COLUMNS, OUTCOMES, SPAN_COLUMNS, UPDATE_COLUMNS
-from fl_core.world import World
+from fl_core.world import World, named_worlds
 from fl_core.world.faults import FAULTS
-from fl_core.world.named import WORLDS
 from fl_core.world.triggers import TRIGGERS
 
 PAGE = (ROOT / "book" / "runtime.md").read_text(encoding="utf-8")
@@ -66,9 +65,9 @@ def test_the_first_table_of_a_section_names_everything_there_is(title, names):
 
 def test_every_named_world_has_a_row_and_a_command():
     text = section("Worlds")
-    assert first_cells(text.split("have names.")[1]) == list(WORLDS)
+    assert first_cells(text.split("have names.")[1]) == list(named_worlds())
     shown = [re.search(r'world="(\w+)', command) for command in COMMANDS]
-    assert [found[1] for found in shown if found] == list(WORLDS)
+    assert [found[1] for found in shown if found] == list(named_worlds())
 
 
 @pytest.mark.parametrize("command", COMMANDS)

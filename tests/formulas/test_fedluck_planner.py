@@ -20,8 +20,8 @@ from fl_core.formulas.fedluck import (
     rounds_per_job,
     staleness_factor,
 )
-from fl_core.world.named import FedLuckWorld
 from fl_papers.fedluck.extra_formulas import COMPRESSION_THRESHOLD, ceil_factor, factor_gradient, joint_optimum
+from fl_papers.fedluck.world import FedLuckWorld
 
 close = partial(pytest.approx, rel=1e-10)
 PARAMETERS = {"cnn": 234_090, "vgg11s": 865_482, "lstm": 216_330}
