@@ -9,8 +9,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer, PeriodicAggregation
@@ -24,8 +22,6 @@ from fl_core.runtime.local import Trained, TrainJob
 from fl_core.tasks import Quadratic
 from fl_core.tasks.quadratic import QuadraticWorkspace
 from fl_core.world import Network, TraceCompute, World
-from fl_papers.fedluck.accounting import uploads_until
-from fl_papers.fedluck.toys import timeline
 
 TOY = Quadratic([[1.0, 2.0, 0.5]] * 3, [[1, -1, 2], [-2, 0.5, 1], [0.5, 3, -1]], [0.0] * 3, samples=[1, 2, 3])
 TOY_WORLD = World(
@@ -161,30 +157,6 @@ def test_an_empty_tick_is_a_round_in_which_the_model_stays():
     assert rounds(run) == [[], [(0, 1)], [(1, 2)], [(0, 1)], [(2, 4)]]
     assert run.history.evaluations["train_loss"][0] == run.history.evaluations["train_loss"][1]
     np.testing.assert_allclose(run.server.model, (0.2120305, 0.187877), rtol=1e-9)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_the_staleness_of_a_round_is_the_ceiling_of_the_jobs_length_in_periods(data):
-    devices = data.draw(st.integers(1, 6))
-    number = st.sampled_from([0.1, 0.25, 0.3, 0.7, 1.0, 1.5, 3.1])
-    alpha, beta = (data.draw(st.lists(number, min_size=devices, max_size=devices)) for _ in range(2))
-    period, rate = data.draw(st.sampled_from([0.3, 0.5, 1.5])), data.draw(st.sampled_from([0.25, 0.5, 1.0]))
-    fedper = FedPer(period_seconds=period, steps=3, compressor=TopK(delta=rate, wire="ideal_fraction"))
-    network = Network(up_bits_per_second=tuple(8 * BYTES / b for b in beta))
-    world = World(devices=devices, compute=TraceCompute(seconds_per_step=tuple(alpha)), network=network)
-    run = simulate(fedper, world, small(devices), 40, learn=False)
-    jobs = [3 * a + rate * b for a, b in zip(alpha, beta, strict=True)]
-    expected = timeline(jobs, period, 40)
-    assert [sorted(found) for found in rounds(run)] == [
-        [(one.device, t - one.start_round) for one in found] for t, found in enumerate(expected)
-    ]
-    for device, d in enumerate(jobs):
-        versions = [version for version, found in enumerate(rounds(run), 1) if device in dict(found)]
-        assert set(np.diff([0, *versions])) <= {rounds_per_job(d, period)}
-        assert len(versions) == 40 // rounds_per_job(d, period)
-    outcomes = run.outcomes()
-    assert outcomes["dispatched"] == outcomes["applied"] + outcomes["in_flight"]
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.6])
@@ -324,30 +296,6 @@ def test_table_1_with_a_model_of_the_papers_size_in_its_own_world():
     table = simulate(FedAvgTopK(), World.named("fedluck"), task, 4, learn=False, steps=20).history.evaluations
     assert round(table["seconds"][4] - table["seconds"][1], 2) == 66.65
     assert table["bytes_up"][4] == 40 * 936_360 / 2
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "steps", "rates", "table"),
-    [
-        (FedLuck(), [3, 3, 4, 4, 5, 6, 24, 26, 31, 39], [0.07, 0.02, 0.11, 0.12, 0.14, 0.16, 1, 1, 1, 1],
-         (1961, 17_722, 0.459)),
-        (FedPer(steps=10), [10] * 10, [0.3] * 10, (1766, 17_659, 0.462)),
-        (FedAsync(alpha=0.4, rho=0.001), [13] * 10, [1] * 10, (974, 12_661, 0.849)),
-    ],
-)  # fmt: skip
-def test_the_load_of_800_seconds_follows_from_the_length_of_the_jobs(algorithm, steps, rates, table):
-    alpha, beta = times("cnn")
-    run = simulate(algorithm, fedluck_world(), small(), seconds=800.0, learn=False, steps=13)
-    jobs = np.array(steps) * alpha + np.array(rates) * beta
-    periodic = isinstance(algorithm, PeriodicAggregation)
-    uploads = uploads_until(800.0, rounds_per_job(jobs, 1.5), 1.5) if periodic else np.floor(800 / jobs)
-    assert np.bincount(run.history.updates["device"]).tolist() == uploads.tolist()
-    measured = {name: run.history.evaluations[name][-1] for name in ("gradients", "bytes_up")}
-    assert measured["gradients"] == uploads @ steps
-    gigabytes = measured["bytes_up"] * 936_360 / BYTES / 2**30
-    assert gigabytes == pytest.approx(uploads @ rates * 936_360 / 2**30)
-    # Section 6.3 counts the parts of jobs that the end cuts off.
-    assert (sum(uploads), measured["gradients"], gigabytes) == pytest.approx(table, rel=0.01)
 
 
 def test_in_fedlucks_world_fedasync_mixes_with_one_weight_and_every_device_restarts_at_once():

@@ -17,7 +17,6 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World
-from fl_papers.wkafl.staleness import k_asynchronous
 
 TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
 TOY_B_WORLD = World(devices=3, compute=TraceCompute(seconds_per_step=(2.0, 3.0, 5.0)))
@@ -150,17 +149,6 @@ def test_the_stage_loss_may_be_averaged_over_several_updates():
 
 
 # The schedule
-
-
-@pytest.mark.parametrize("law", ["exponential", "shifted_exponential", "uniform"])
-def test_the_schedule_is_the_one_without_a_simulator(law):
-    run = simulate(KAsync(num_aggregated=5, lr=0.01), random_task(), world(law=law), 100)
-    made = k_asynchronous(lambda d, job: run.devices.profile(d, job).seconds_per_step, DEVICES, 5, 100)
-    expected = [
-        list(zip(*both, strict=True)) for both in zip(made.clients.tolist(), made.staleness.tolist(), strict=True)
-    ]
-    assert updates(run) == expected
-    np.testing.assert_allclose(run.history.updates["seconds"][4::5], made.seconds)
 
 
 def test_three_thousand_devices_in_flight_have_the_staleness_of_the_law():

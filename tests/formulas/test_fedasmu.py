@@ -39,7 +39,6 @@ from fl_core.formulas.fedasmu import (
 )
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial
-from fl_papers.fedasmu.extra_formulas import grad_estimate
 
 close = partial(pytest.approx, rel=1e-9, abs=1e-13)
 RATES = Controls(0.1, 0.1, 0.1)
@@ -162,7 +161,6 @@ def test_the_first_aggregation_has_the_limits_of_the_printed_root(sqrt_offset) -
         (lambda: squash(-1.0), "score"),
         (lambda: squash(1.0, 0), "mu"),
         (lambda: fresh_score(3, 3, FreshControls(1, 1)), "fresh_version"),
-        (lambda: grad_estimate(1.0, 1.0, 0, 1), "lr"),
         (lambda: inner_product(vector(1), vector(1), 1, 0), "divisor"),
         (lambda: control_gradient(1, PastAggregation(1, 1, RATES), form="other"), "form"),
         (lambda: control_gradient(1, PastAggregation(1, 1, Controls(1, 0, 1)), form="printed"), "sigma"),
@@ -197,7 +195,6 @@ START, UPLOADED, GLOBAL = vector(1, -2, 0.5), vector(0.7, -1.6, 0.9), vector(0.9
 def test_o4_a_step_of_the_server(form, gradient, controls, score, alpha, model) -> None:
     q = inner_product(START - UPLOADED, vector(-0.4, 0.3, 0.2), 0.05, 8)
     assert q == close(-0.8)
-    assert q == close(float(grad_estimate(START, UPLOADED, 0.05, 8) @ vector(-0.4, 0.3, 0.2)))
     found = control_gradient(q, PREVIOUS, form=form)
     assert found == close(gradient)
     moved = project_controls(descend_controls(PREVIOUS.controls, found, RATES))
@@ -254,23 +251,6 @@ def test_d2_the_derived_gradient_is_that_of_the_loss_and_the_printed_one_is_not(
             made(previous.controls)
         )
         assert math.copysign(1, change) == sign
-
-
-def test_d3_the_update_of_a_device_is_its_mean_gradient_and_with_a_merge_it_needs_the_jump() -> None:
-    bowl, lr = Bowl(3), 0.01
-    w, gradients, jump = bowl.model.clone(), [], torch.zeros(7, dtype=torch.float64)
-    for step in range(6):
-        if step == 3:
-            merged = blend(w, bowl.other, 0.15)
-            jump, w = merged - w, merged
-        gradients.append(bowl.gradient(w))
-        w = w - lr * gradients[-1]
-    mean = torch.stack(gradients).mean(0)
-    np.testing.assert_allclose(grad_estimate(bowl.model, w, lr, 6, jump), mean, atol=1e-12)
-    plain = grad_estimate(bowl.model, w, lr, 6)
-    true = bowl.gradient(bowl.model)
-    cosine = torch.nn.functional.cosine_similarity
-    assert cosine(grad_estimate(bowl.model, w, lr, 6, jump), true, 0) > 0.99 > cosine(plain, true, 0)
 
 
 def test_d4_o13_what_later_aggregations_leave_of_a_change() -> None:

@@ -10,27 +10,12 @@ import numpy as np
 import pytest
 import sympy as sp
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fl_core.formulas.fedasync import alpha_t, mix, schedule_factor, staleness_argument
 from fl_core.formulas.staleness import STALENESS_WEIGHTS, Constant, Hinge, Polynomial, hinge, staleness_weight
-from fl_papers.fedasync.extra_formulas import (
-    local_factor,
-    local_solution,
-    max_stable_lr,
-    prox_gradient,
-    proximal_step,
-    unrolled_weights,
-)
-from fl_papers.fedasync.toys import iterate, oldest_versions, sampled_versions
 
 poly = Polynomial(a=0.5)
 close = partial(pytest.approx, rel=1e-10)
-
-
-def staleness_of(versions: list[int]) -> list[int]:
-    return [t - 1 - tau for t, tau in enumerate(versions, start=1)]
 
 
 # Mixing, FA-2
@@ -74,55 +59,6 @@ def test_mixing_refuses_counters_and_other_shapes() -> None:
         mix(counter, counter, 0.5)
     with pytest.raises(ValueError, match=r"w_new.shape = \(1,\); w_new.shape must be \(3,\)"):
         mix(torch.zeros(3), torch.zeros(1), 0.5)
-
-
-def test_d1_the_global_model_is_a_convex_combination() -> None:
-    alphas = sp.symbols("alpha1:6", positive=True)
-    arrivals = sp.symbols("y1:6")
-    x = x0 = sp.Symbol("x0")
-    for alpha, y in zip(alphas, arrivals, strict=True):
-        x = (1 - alpha) * x + alpha * y
-    weights = unrolled_weights(alphas)
-    unrolled = weights[0] * x0 + sum(w * y for w, y in zip(weights[1:], arrivals, strict=True))
-    assert sp.expand(x - unrolled) == 0
-    assert sp.expand(sum(weights) - 1) == 0
-
-
-def test_o13_weights() -> None:
-    assert unrolled_weights([0.6, 0.3, 0.5]) == close([0.14, 0.21, 0.15, 0.5])
-    with pytest.raises(ValueError, match=r"alpha = 1\.5"):
-        unrolled_weights([0.6, 1.5])
-
-
-@given(st.lists(st.floats(0, 1), max_size=20))
-def test_weights_are_a_distribution(alphas: list[float]) -> None:
-    weights = unrolled_weights(alphas)
-    assert min(weights) >= 0
-    assert sum(weights) == pytest.approx(1, abs=1e-12)
-
-
-def test_d10_full_mixing_of_fresh_models_is_sequential_training() -> None:
-    def local(x: float) -> float:
-        return local_solution(x, 1.0, 2.0, 0.1, 3)
-
-    run = iterate(3.0, [1.0] * 5, list(range(5)), local)
-    x = 3.0
-    for model in run[1:]:
-        x = local(x)
-        assert model == x
-
-
-def test_d10_one_over_j_gives_the_mean_of_one_round() -> None:
-    assert sp.simplify(sp.Matrix(unrolled_weights([sp.Rational(1, j) for j in range(1, 6)]))) == sp.Matrix(
-        [0] + [sp.Rational(1, 5)] * 5
-    )
-    a = sp.Symbol("a", positive=True)
-    assert [sp.factor(w) for w in unrolled_weights([a] * 3)] == [
-        sp.factor((1 - a) ** 3),
-        sp.factor(a * (1 - a) ** 2),
-        sp.factor(a * (1 - a)),
-        a,
-    ]
 
 
 def test_d2_mixing_is_the_update_plus_a_pull_back_to_the_stale_base() -> None:
@@ -178,15 +114,6 @@ def test_adaptive_alpha_keeps_its_alpha() -> None:
     assert poly(3) == 0.5
 
 
-def test_o15_mean_staleness_of_sampled_versions() -> None:
-    for age, mean in ((4, 1.4985), (16, 7.47)):
-        assert sum((min(t, age) - 1) / 2 for t in range(1, 2001)) / 2000 == close(mean)
-        drawn = [
-            np.mean(staleness_of(sampled_versions(2000, age, np.random.default_rng(seed)))) for seed in range(20)
-        ]
-        assert np.mean(drawn) == pytest.approx(mean, rel=0.02)
-
-
 def test_hinge_with_grace_of_the_pool_size_is_plain_fedasync_under_both_conventions() -> None:
     for convention in ("missed_updates", "paper"):
         for delta in range(4):  # K = 4: staleness 0..3, the paper's 1..4
@@ -219,186 +146,7 @@ def test_alpha_t_names_what_is_wrong(change: dict[str, object], message: str) ->
         alpha_t(**{"alpha": 0.6, "t": 1, "staleness": 0, "weight": Constant(), **change})
 
 
-# The local problem, FA-3 to FA-5
-
-
-def test_o3_local_steps() -> None:
-    for rho, expected in ((0.0, 2.024), (0.5, 2.075)):
-        x = 3.0
-        for _ in range(3):
-            x = proximal_step(x, 2 * (x - 1), 3.0, 0.1, rho)
-        assert x == close(expected)
-        assert local_solution(3.0, 1.0, 2.0, 0.1, 3, rho) == close(expected)
-
-
-def test_d4_closed_form() -> None:
-    a, rho, lr = sp.symbols("a rho gamma", positive=True)
-    c, base = sp.symbols("c base", real=True)
-    for steps in (1, 2, 3, 5):
-        x = base
-        for _ in range(steps):
-            x = proximal_step(x, a * (x - c), base, lr, rho)
-        assert sp.simplify(x - local_solution(base, c, a, lr, steps, rho)) == 0
-        plain = sp.expand(local_factor(a, lr, steps))
-        assert sp.simplify(plain - (1 - lr * a) ** steps) == 0
-
-
-def test_d4_limit_is_the_proximal_point_below_the_stable_rate_only() -> None:
-    a, rho = 2.0, 0.5
-    lr = max_stable_lr(a, rho)
-    assert lr == close(0.8)
-    assert local_factor(a, 0.9 * lr, 2000, rho) == close(rho / (a + rho))
-    assert abs(local_factor(a, 1.01 * lr, 2000, rho)) > 1e3
-
-
-def test_d4_option_two_is_shrink_then_step() -> None:
-    """The authors' code first shrinks towards the anchor, then steps with the gradient taken before."""
-    generator = torch.Generator().manual_seed(1)
-    anchor, centre = (torch.randn(40, generator=generator, dtype=torch.float64) for _ in range(2))
-    x = y = anchor
-    lr, rho = 0.1, 0.7
-    for _ in range(10):
-        x = proximal_step(x, torch.sin(x - centre), anchor, lr, rho)
-        gradient = torch.sin(y - centre)
-        y = (1 - lr * rho) * y + lr * rho * anchor - lr * gradient
-    assert (x - y).abs().max() < 1e-14
-
-
-def test_the_anchor_is_the_received_model_and_the_term_is_squared() -> None:
-    """The proximal gradient is that of rho/2 |x - anchor|^2, checked by automatic differentiation."""
-    x = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64, requires_grad=True)
-    anchor = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
-    loss = (x**4).sum()
-    (plain,) = torch.autograd.grad(loss, x)
-    (regularised,) = torch.autograd.grad((x**4).sum() + 0.3 / 2 * (x - anchor).square().sum(), x)
-    assert torch.allclose(prox_gradient(plain, x.detach(), anchor, 0.3), regularised, atol=1e-14)
-
-
-def test_two_other_proximal_terms_give_other_models() -> None:
-    """In circulation: the distance itself instead of its square, and an anchor that follows the server's model."""
-    x = unsquared = following = 3.0
-    for _ in range(3):
-        x = proximal_step(x, 2 * (x - 1), 3.0, 0.1, 0.5)
-        unsquared -= 0.1 * (2 * (unsquared - 1) + 0.5 * np.sign(unsquared - 3.0))
-        following = proximal_step(following, 2 * (following - 1), 2.0, 0.1, 0.5)  # the server has moved on to 2
-    assert x == close(2.075)
-    assert unsquared == pytest.approx(2.114)
-    assert following == pytest.approx(1.959375)
-
-
-def test_curvature_may_be_one_number_per_coordinate() -> None:
-    curvature = np.array([1.0, 5.0])
-    assert local_factor(curvature, 0.1, 3).tolist() == close([0.9**3, 0.5**3])
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: local_factor(-1.0, 0.1, 3), "curvature = -1.0"),
-        (lambda: local_factor(1.0, 0.0, 3), "lr = 0.0"),
-        (lambda: local_factor(1.0, 0.1, -1), "steps = -1"),
-        (lambda: local_factor(1.0, 0.1, 3, -1.0), "rho = -1.0"),
-        (lambda: proximal_step(1.0, 1.0, 1.0, -0.1), "lr = -0.1"),
-        (lambda: prox_gradient(1.0, 1.0, 1.0, -0.1), "rho = -0.1"),
-        (lambda: max_stable_lr(0.0), "smoothness = 0.0"),
-    ],
-)
-def test_local_formulas_name_what_is_wrong(call, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 # Whole trajectories
-
-
-def test_o5_option_two_trajectory() -> None:
-    local = partial(local_solution, centre=1.0, curvature=2.0, lr=0.1, steps=3, rho=0.5)
-    run = iterate(3.0, [0.6] * 6, oldest_versions(6, 4), local)
-    assert run[1:] == close([2.445, 2.223, 2.1342, 2.09868, 1.9054845, 1.7566113])
-
-
-def test_o6_staleness_slows_but_does_not_break() -> None:
-    def half(x: float) -> float:
-        return x / 2
-
-    assert iterate(1.0, [0.9] * 10, oldest_versions(10, 1), half) == close([0.55**t for t in range(11)])
-    assert iterate(1.0, [0.9] * 10, oldest_versions(10, 4), half)[1:] == close(
-        [
-            0.55,
-            0.505,
-            0.5005,
-            0.50005,
-            0.297505,
-            0.2570005,
-            0.25092505,
-            0.250115005,
-            0.1588887505,
-            0.13153910005,
-        ]
-    )
-    assert iterate(1.0, [0.9] * 50, oldest_versions(50, 16), half)[50] == close(0.06759125)
-
-
-@pytest.mark.parametrize(
-    ("convention", "alphas", "models"),
-    [
-        (
-            "missed_updates",
-            [0.9, 0.6363961030678928, 0.5196152422706631, 0.45, 0.45, 0.45],
-            [
-                0.55,
-                0.5181801948466054,
-                0.5087334884968586,
-                0.5048034186732723,
-                0.4013918802702998,
-                0.3373560779891511,
-            ],
-        ),
-        (
-            "paper",
-            [0.6363961030678928, 0.5196152422706631, 0.45] + [0.40249223594996214] * 3,
-            [
-                0.6818019484660536,
-                0.5873348849685865,
-                0.5480341867327226,
-                0.5287007995126312,
-                0.453112827924831,
-                0.3889372982269655,
-            ],
-        ),
-    ],
-)
-def test_o7_adaptive_weights(convention, alphas, models) -> None:
-    versions = oldest_versions(6, 4)
-    weights = [
-        alpha_t(0.9, t, delta, poly, convention=convention) for t, delta in enumerate(staleness_of(versions), start=1)
-    ]
-    assert weights == close(alphas)
-    assert iterate(1.0, weights, versions, lambda x: x / 2)[1:] == close(models)
-
-
-def test_iterate_works_on_models() -> None:
-    x0 = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    last = iterate(x0, [0.9] * 10, oldest_versions(10, 4), lambda x: x / 2)[-1]
-    assert last.tolist() == close([0.13153910005, 2 * 0.13153910005])
-
-
-def test_schedules_of_base_versions() -> None:
-    assert oldest_versions(6, 4) == [0, 0, 0, 0, 1, 2]
-    versions = sampled_versions(4000, 4, np.random.default_rng(0))
-    delays = np.array(staleness_of(versions))
-    assert all(0 <= delta < t for t, delta in enumerate(delays, start=1))
-    assert set(delays.tolist()) == {0, 1, 2, 3}
-    assert np.bincount(delays) / 4000 == pytest.approx([0.25] * 4, abs=0.03)
-    with pytest.raises(ValueError, match="max_staleness = 0"):
-        oldest_versions(3, 0)
-
-
-def test_iterate_refuses_models_from_the_future() -> None:
-    with pytest.raises(ValueError, match=r"base_versions\[1\] = 2; base_versions\[1\] must be in 0..1"):
-        iterate(1.0, [0.5, 0.5], [0, 2], lambda x: x)
-    with pytest.raises(ValueError, match=r"len\(alphas\) = 1; .* 2, one per version"):
-        iterate(1.0, [0.5], [0, 1], lambda x: x)
 
 
 def test_d3_symbolic_properties() -> None:

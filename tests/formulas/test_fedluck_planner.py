@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from fl_core.formulas.fedluck import (
     SOLVERS,
@@ -20,19 +19,8 @@ from fl_core.formulas.fedluck import (
     rounds_per_job,
     staleness_factor,
 )
-from fl_papers.fedluck.extra_formulas import COMPRESSION_THRESHOLD, ceil_factor, factor_gradient, joint_optimum
-from fl_papers.fedluck.world import FedLuckWorld
 
 close = partial(pytest.approx, rel=1e-10)
-PARAMETERS = {"cnn": 234_090, "vgg11s": 865_482, "lstm": 216_330}
-PERIODS = {"cnn": 1.5, "vgg11s": 3.0, "lstm": 1.5}
-
-
-def devices(cell: str) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return alpha, beta and the period of one of the paper's tasks."""
-    world = FedLuckWorld(cell=cell).world()
-    bits = np.array(world.network.up_bits_per_second)
-    return np.array(world.compute.seconds_per_step), 32 * PARAMETERS[cell] / bits, PERIODS[cell]
 
 
 def random_devices(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -85,23 +73,6 @@ def brute_force(alpha, beta, period, box, form="printed") -> tuple[np.ndarray, n
     return k[index].astype(int), rates[rows, index], values[rows, index]
 
 
-@pytest.mark.parametrize(
-    ("n", "period", "box"),
-    [(500, 1.5, Box()), (150, 3.0, Box(1, 60, 0.001, 1.0)), (150, 0.8, Box(5, 20, 0.05, 0.5))],
-)
-def test_the_exact_planner_equals_brute_force(n, period, box) -> None:
-    alpha, beta = random_devices(n, n)
-    k, rate, factor = brute_force(alpha, beta, period, box)
-    found = plan_devices(alpha, beta, period, solver="exact", box=box)
-    assert found.local_steps.tolist() == k.tolist()
-    assert np.abs(found.factor / factor - 1).max() < 1e-14
-    assert np.abs(found.compression_rate / rate - 1).max() < 1e-6  # what a flat valley lets a search see
-    inside = (rate > box.delta_min * 1.001) & (rate < box.delta_max * 0.999)
-    assert inside.sum() > n / 20
-    slope = factor_gradient(k, found.compression_rate, alpha, beta, period).compression_rate
-    assert np.abs(slope * found.compression_rate / found.factor)[inside].max() < 1e-12
-
-
 def test_the_tight_plan_equals_brute_force() -> None:
     alpha, beta = random_devices(7, 150)
     k, _, factor = brute_force(alpha, beta, 1.5, Box(), "tight")
@@ -151,88 +122,6 @@ def test_no_point_of_the_box_beats_the_plan_with_the_ceiling(
     assert found.factor[0] <= other * (1 + 1e-8)
 
 
-def random_boxes(seed: int, n: int):
-    """Yield n times 60 devices with latency, a period, and a box with one k and a random largest rate."""
-    rng = np.random.default_rng(seed)
-    for i in range(n):
-        box = Box(1, 60, 0.001, float(rng.uniform(0.1, 1))).fixed_steps(int(rng.integers(1, 61)))
-        yield *random_devices(1000 * seed + i, 60), rng.uniform(0, 2, 60), rng.uniform(0.2, 20), box
-
-
-@pytest.mark.parametrize(
-    "variant", [Variant(), Variant(2, 0.2), Variant(delta_power=1), Variant(contraction="tight")]
-)
-def test_the_best_rate_for_given_steps(variant) -> None:
-    """Below every point of a grid and, inside the box, stationary to rounding."""
-    inside = 0
-    for alpha, beta, latency, period, box in random_boxes(1, 60):
-        found = plan_devices(alpha, beta, period, solver="exact", box=box, latency_seconds=latency, variant=variant)
-        grid = np.geomspace(box.delta_min, box.delta_max, 300)[:, None]
-        options = {"latency_seconds": latency, "variant": variant}
-        values = key_convergence_factor(box.k_min, grid, alpha, beta, period, **options)
-        assert (found.factor <= values.min(axis=0) * (1 + 1e-14)).all()
-        slope = factor_gradient(box.k_min, found.compression_rate, alpha, beta, period, **options).compression_rate
-        free = (found.compression_rate > box.delta_min) & (found.compression_rate < box.delta_max)
-        assert (np.abs(slope * found.compression_rate / found.factor)[free] < 1e-12).all()
-        inside += free.sum()
-    assert inside > 500
-
-
-def test_the_plan_with_the_ceiling_equals_an_enumeration_of_all_staleness_values() -> None:
-    for alpha, beta, latency, period, box in random_boxes(2, 60):
-        found = plan_devices(alpha, beta, period, solver="exact_ceil", box=box, latency_seconds=latency)
-        for a, b, rest, factor in zip(alpha, beta, latency, found.factor, strict=True):
-            u = box.k_min * a + rest
-            first, last = (int(np.ceil((u + delta * b) / period)) for delta in (box.delta_min, box.delta_max))
-            m = np.arange(first, last + 1)
-            delta = np.minimum((m * period - u) / b, box.delta_max)
-            assert factor == pytest.approx(((m**2 * (2 - delta) + 1) / (box.k_min * delta**0.5)).min(), rel=1e-13)
-    alpha, beta = random_devices(3, 40)
-    joint = plan_devices(alpha, beta, 1.5, solver="exact_ceil")
-    each = [
-        plan_devices(alpha, beta, 1.5, solver="exact_ceil", box=Box().fixed_steps(k)).factor for k in range(2, 61)
-    ]
-    assert joint.factor.tolist() == np.min(each, axis=0).tolist()
-    plain = ceil_factor(joint.local_steps, joint.compression_rate, alpha, beta, 1.5)
-    assert joint.factor.tolist() == close(plain.tolist())
-
-
-def test_rounding_the_continuous_optimum_finds_the_same_steps() -> None:
-    """Not proved, hence not used: the whole k beside the continuous one is the best where the box does not bind."""
-    alpha, beta = random_devices(11, 400)
-    period, box = 1.5, Box(1, 2000, 1e-5, 1.0)
-    continuous = joint_optimum(beta / period).kappa * period / alpha
-    free = (continuous > 2) & (continuous < 1500)
-    found = plan_devices(alpha[free], beta[free], period, solver="exact", box=box)
-    assert (np.abs(found.local_steps - continuous[free]) < 1).all()
-
-
-def test_the_best_rate_depends_on_the_network_alone() -> None:
-    """Claim C20 in sharper form, for whole k up to their rounding: delta* changes with beta, k* alpha does not."""
-    alpha = np.array([0.001, 0.002, 0.004])
-    found = plan_devices(alpha, 9.0, 1.5, solver="exact", box=Box(1, 5000, 1e-4, 1.0))
-    assert np.ptp(found.compression_rate) < 1e-3 * found.compression_rate.mean()
-    assert np.abs(found.local_steps * alpha / joint_optimum(6.0).kappa / 1.5 - 1).max() < 2e-3
-    assert plan_devices(0.004, 12.0, 1.5, solver="exact").compression_rate[0] < found.compression_rate.min() * 0.9
-
-
-def test_a_local_solver_ends_in_the_wrong_valley() -> None:
-    """E17: L-BFGS-B from (1, 1) misses the optimum for 13 of the paper's 30 devices, whole k or not."""
-    wrong = 0
-    for cell in PARAMETERS:
-        alpha, beta, period = devices(cell)
-        exact = plan_devices(alpha, beta, period, solver="exact", box=Box(1, 60, 0.001, 1.0))
-        for a, b, best in zip(alpha, beta, exact.factor, strict=True):
-            stop = minimize(
-                lambda x, a=a, b=b, period=period: key_convergence_factor(x[0], x[1], a, b, period),
-                (1.0, 1.0),
-                bounds=[(1, 60), (0.001, 1)],
-                method="L-BFGS-B",
-            )
-            wrong += stop.fun > best * 1.01
-    assert wrong == 13
-
-
 def test_many_devices_are_planned_as_each_alone() -> None:
     alpha, beta = random_devices(5, 700)
     for solver, n in (("exact", 700), ("exact_ceil", 700), ("official_grid", 30)):
@@ -276,84 +165,6 @@ def test_o7_exact_with_the_ceiling(device, k, delta, rounds, phi) -> None:
 
 
 # The paper's devices, 6.3
-
-CNN_EXACT = (
-    (3, 0.073566110676, 4.85726991738), (3, 0.020188887291, 8.3183015501), (4, 0.10673358974, 3.46638120986),
-    (4, 0.1155668774, 2.93084693871), (5, 0.13838290271, 2.45250247059), (6, 0.16017509041, 2.03500756041),
-    (24, 1, 1.63127040832), (26, 1, 1.26040153767), (31, 1, 0.940759655158), (39, 1, 0.661877343628),
-)  # fmt: skip
-CNN_GRID = (
-    (3, 0.07, 4.8596288442), (3, 0.02, 8.3184552106), (4, 0.11, 3.4669799084), (4, 0.12, 2.9316443595),
-    (5, 0.14, 2.4525632084), (6, 0.16, 2.0350079920), (24, 1, 1.6312704083), (26, 1, 1.2604015377),
-    (31, 1, 0.9407596552), (39, 1, 0.6618773436),
-)  # fmt: skip
-VGG_STEPS = [6, 7, 8, 8, 10, 11, 13, 15, 19, 26]
-VGG_RATES = [0.038315134277, 0.011486717301, 0.054433600068, 0.058743718863, 0.069168765157, 0.075253767516,
-             0.083330682731, 0.089270362278, 0.097614820222, 0.10697824525]  # fmt: skip
-LSTM_STEPS = [2, 2, 3, 3, 3, 14, 15, 16, 19, 24]
-LSTM_RATES = [0.080180810088, 0.021884271778, 0.12561147703, 0.13509164492, 0.14335823743, 1, 1, 1, 1, 1]
-ROUNDS = {"cnn": [2] * 6 + [7, 6, 6, 5], "vgg11s": [2] * 10, "lstm": [2] * 5 + [7, 6, 6, 5, 5]}
-
-
-@pytest.mark.parametrize(("solver", "table"), [("exact", CNN_EXACT), ("official_grid", CNN_GRID)])
-def test_plan_of_the_cnn(solver, table) -> None:
-    found = plan_devices(*devices("cnn"), solver=solver)
-    for column, expected in zip(found, zip(*table, strict=True), strict=True):
-        assert column.tolist() == close(expected)
-
-
-@pytest.mark.parametrize(
-    ("cell", "steps", "rates"), [("vgg11s", VGG_STEPS, VGG_RATES), ("lstm", LSTM_STEPS, LSTM_RATES)]
-)
-def test_plans_of_the_others(cell, steps, rates) -> None:
-    exact, grid = (plan_devices(*devices(cell), solver=solver) for solver in ("exact", "official_grid"))
-    assert exact.local_steps.tolist() == steps
-    assert grid.local_steps.tolist() == ([6, 7, 7, 8, 10, 11, 13, 15, 19, 26] if cell == "vgg11s" else steps)
-    assert exact.compression_rate.tolist() == close(rates)
-    assert grid.compression_rate.tolist() == np.round(rates, 2).tolist()
-
-
-@pytest.mark.parametrize(("cell", "period"), [("cnn", 1.147), ("vgg11s", 4.242), ("lstm", 1.060)])
-def test_every_device_compresses_if_the_period_is_short_enough(cell, period) -> None:
-    """All of them iff T~ < min beta / r_0 (3.6), where k is free and need not be whole."""
-    _, beta, _ = devices(cell)
-    assert beta.min() / COMPRESSION_THRESHOLD == pytest.approx(period, abs=5e-4)
-    assert (joint_optimum(beta / (period - 0.001)).compression_rate < 1).all()
-    assert (joint_optimum(beta / (period + 0.001)).compression_rate == 1).any()
-
-
-@pytest.mark.parametrize("cell", PARAMETERS)
-def test_staleness_of_the_plans(cell) -> None:
-    alpha, beta, period = devices(cell)
-    for solver in ("exact", "official_grid"):
-        k, delta, _ = plan_devices(alpha, beta, period, solver=solver)
-        assert rounds_per_job(job_seconds(k, delta, alpha, beta), period).tolist() == ROUNDS[cell]
-
-
-@pytest.mark.parametrize(
-    ("cell", "fixed_rate", "steps", "fixed_steps", "rates"),
-    [
-        ("cnn", 0.3, [7, 25, 7, 7, 7, 8, 9, 10, 12, 16], 10, [21, 5, 25, 26, 26, 26, 24, 23, 21, 20]),
-        ("vgg11s", 0.1, [10, 31, 10, 10, 11, 12, 14, 16, 19, 25], 7, [4, 1, 5, 6, 6, 6, 7, 7, 8, 9]),
-        ("lstm", 0.16, [3, 8, 3, 3, 3, 4, 4, 5, 6, 8], 20, [100, 17] + [100] * 8),
-    ],
-)
-def test_one_variable_alone(cell, fixed_rate, steps, fixed_steps, rates) -> None:
-    frequency_only = plan_devices(*devices(cell), box=Box().fixed_compression(fixed_rate))
-    compression_only = plan_devices(*devices(cell), box=Box().fixed_steps(fixed_steps))
-    assert frequency_only.local_steps.tolist() == steps
-    assert set(frequency_only.compression_rate.tolist()) == {fixed_rate}
-    assert (compression_only.compression_rate * 100).tolist() == close(rates)
-    assert set(compression_only.local_steps.tolist()) == {fixed_steps}
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("cell", PARAMETERS)
-def test_both_variables_together_are_never_worse_than_one(cell, solver) -> None:
-    joint, one = plan_devices(*devices(cell), solver=solver), []
-    for box in (Box().fixed_compression(0.3), Box().fixed_steps(10)):
-        one.append(plan_devices(*devices(cell), solver=solver, box=box).factor)
-    assert (joint.factor <= np.minimum(*one) * (1 + 1e-12)).all()
 
 
 def test_the_grid_is_never_better_and_close() -> None:
