@@ -86,7 +86,8 @@ def parameters(model: type[BaseModel], prefix: str = "", defaults: BaseModel | N
         if isinstance(default, BaseModel) and "kind" not in type(default).model_fields:
             rows += parameters(type(default), f"{prefix}{name}.", default)
         else:
-            words = info.description or told.get(name) or expected(info.annotation, info.metadata)
+            stated = _plain(" ".join((info.description or "").split()))
+            words = stated or told.get(name) or expected(info.annotation, info.metadata)
             rows.append((prefix + name, "required" if info.is_required() else _short(default), words))
     return tuple(rows)
 

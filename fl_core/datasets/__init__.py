@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from fl_core.datasets.base import Archive, Dataset, Source, Split, Surrogate
+from fl_core.datasets.base import Archive, Dataset, Source, Split, Splits, Surrogate
 from fl_core.datasets.partitions import (
     IID,
+    PARTITIONS,
     Dirichlet,
     DirichletPerDevice,
     Natural,
     Partition,
+    PartitionBase,
+    PartitionStatistics,
     Shards,
     WKAFLPartition,
+    partition_statistics,
 )
-from fl_core.datasets.preprocessing import NamedPreprocessing, Preprocessing, Samples
+from fl_core.datasets.preprocessing import PRESETS, NamedPreprocessing, Preprocessing, Samples, with_label_noise
 from fl_core.datasets.registry import (
     SurrogateNotice,
     actual,
@@ -27,29 +31,9 @@ from fl_core.datasets.registry import (
 )
 
 __all__ = [
-    "IID",
-    "Archive",
-    "Dataset",
-    "Dirichlet",
-    "DirichletPerDevice",
-    "NamedPreprocessing",
-    "Natural",
-    "Partition",
-    "Preprocessing",
-    "Samples",
-    "Shards",
-    "Source",
-    "Split",
-    "Surrogate",
-    "SurrogateNotice",
-    "WKAFLPartition",
-    "actual",
-    "all_sources",
-    "all_surrogates",
-    "data_folder",
-    "datasets_folder",
-    "kind_of",
-    "load_dataset",
-    "names",
-    "sizes",
-]
+    "IID", "PARTITIONS", "PRESETS", "Archive", "Dataset", "Dirichlet", "DirichletPerDevice",
+    "NamedPreprocessing", "Natural", "Partition", "PartitionBase", "PartitionStatistics", "Preprocessing",
+    "Samples", "Shards", "Source", "Split", "Splits", "Surrogate", "SurrogateNotice", "WKAFLPartition",
+    "actual", "all_sources", "all_surrogates", "data_folder", "datasets_folder", "kind_of", "load_dataset",
+    "names", "partition_statistics", "sizes", "with_label_noise",
+]  # fmt: skip

@@ -41,24 +41,9 @@ def fetch(
 
     The file appears under its name only after its size and checksum have been found right; until then it is
     ``<file>.partial``, and an interrupted download goes on from there where the server allows it. Of several
-    processes that fetch the same file one downloads and the others wait for it.
-
-    Parameters
-    ----------
-    archive : Archive
-    folder : Path
-        Made if it does not exist.
-    again : bool
-        Download even if the file is there, from the first byte; the old file stays until the new one is complete.
-    progress : callable, optional
-    name : str
-        Name of the data set, for messages; by default the name of the folder.
-
-    Raises
-    ------
-    DataError
-        If it has no address, there is no network, the server refuses or breaks off, the disk is full, or what came
-        (or what is there) is not what the publisher states.
+    processes that fetch the same file one downloads and the others wait for it. With `again` it is downloaded even if
+    it is there, from the first byte; the old file stays until the new one is complete. `name` is that of the data set
+    in messages (default: of the folder).
     """
     path = folder / archive.file
     partial = path.with_name(f"{path.name}.partial")
@@ -87,13 +72,7 @@ def fetch(
 
 
 def verify(archive: Archive, folder: Path, name: str = "") -> None:
-    """Check that `archive` is in `folder`, whole: its size and its checksum, as far as they are known.
-
-    Raises
-    ------
-    DataError
-        If it is missing, or another size or checksum is found than the publisher states.
-    """
+    """Check that `archive` is in `folder`, whole: its size and its checksum, as far as they are known."""
     path, name = folder / archive.file, name or folder.name
     if not path.is_file():
         raise DataError(f"data file {path} is missing; 'fl-core data get {name}' says how to obtain it")
@@ -114,18 +93,8 @@ def decoding(path: Path, name: str) -> Iterator[None]:
 def tar_members(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the `wanted` files of a ``tar.gz``, in their order, in one pass.
 
-    Parameters
-    ----------
-    path : Path
-    wanted : callable
-        Says of a name, without a leading ``./``, whether its content is needed.
-    limit : int
-        Most bytes that a wanted file may have.
-
-    Raises
-    ------
-    ValueError, OSError, EOFError, tarfile.TarError, zlib.error
-        If the archive is damaged or unsafe; meant to be called inside :func:`decoding`.
+    `wanted` is asked about names without a leading ``./``; none of these files may have more than `limit` bytes. A
+    damaged or unsafe archive raises many kinds of errors: to be called inside :func:`decoding`.
     """
     with gzip.open(path) as stream:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK) as archive:
@@ -144,13 +113,7 @@ def tar_members(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterat
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:
-    """Open a zip archive whose names are all safe and none of whose members is a link.
-
-    Raises
-    ------
-    ValueError, OSError, zipfile.BadZipFile
-        Otherwise; meant to be called inside :func:`decoding`.
-    """
+    """Open a zip archive whose names are all safe and none of whose members is a link; inside :func:`decoding`."""
     archive = zipfile.ZipFile(path)
     for member in archive.infolist():
         _safe(member.filename)

@@ -12,23 +12,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Split:
-    """Samples as they are stored.
-
-    Attributes
-    ----------
-    inputs : Tensor
-        Images ``[n, c, h, w]`` (uint8, 0 to 255), features ``[n, ...]`` (float32), or token ids ``[n, length]``
-        (int32, 0 is padding).
-    labels : Tensor
-        ``[n]`` (int64).
-    owners : Tensor or None
-        ``[n]`` (int64), the number of the person each sample comes from (writer, celebrity, speaker), from 0 on and
-        the same in both splits; None where nobody is known.
-    """
+    """Samples as they are stored."""
 
     inputs: Tensor = field(repr=False)
+    """Images ``[n, c, h, w]`` (uint8, 0 to 255), features ``[n, ...]`` (float32), or token ids ``[n, length]``
+    (int32, 0 is padding)."""
     labels: Tensor = field(repr=False)
+    """``[n]`` (int64)."""
     owners: Tensor | None = field(default=None, repr=False)
+    """``[n]`` (int64), the number of the person each sample comes from (writer, celebrity, speaker), from 0 on and
+    the same in both splits; None where nobody is known."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -39,33 +32,27 @@ class Split:
         return Split(self.inputs[index], self.labels[index], owners)
 
 
+Splits = tuple[Split, Split]
+"""Training and test."""
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """A classification data set in memory.
-
-    Attributes
-    ----------
-    name : str
-        Name of what it really is, e.g. ``"cifar10"`` or ``"cifar10-surrogate"``.
-    kind : str
-        ``"real"`` or ``"surrogate"``; shown wherever a number that comes from it is shown.
-    classes : tuple of str
-        Class names; a label is an index into it.
-    train, test : Split
-    mean, std : tuple of float
-        Of each channel of the training images, in pixels from 0 to 1; empty if these are no images.
-    sha256 : str
-        Checksum of the samples as they were decoded or generated; empty if only their archives have one.
-    """
+    """A classification data set in memory."""
 
     name: str
+    """Of what it really is, e.g. ``"cifar10"`` or ``"cifar10-surrogate"``."""
     kind: str
+    """``"real"`` or ``"surrogate"``; shown wherever a number that comes from it is shown."""
     classes: tuple[str, ...]
+    """Class names; a label is an index into it."""
     train: Split
     test: Split
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    """Of each channel of the training images, in pixels from 0 to 1; empty if these are no images."""
     sha256: str = ""
+    """Checksum of the samples as they were decoded or generated; empty if only their archives have one."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -75,110 +62,77 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Archive:
-    """A file that a data set is published as.
-
-    Attributes
-    ----------
-    file : str
-        Its name, in the folder of the data set.
-    bytes : int
-        Its exact size; 0 if not known.
-    checksum : str
-        ``"sha256:..."`` or ``"md5:..."`` in hexadecimal: what the publisher (or torchvision) states.
-    url : str
-        Where it can be downloaded; empty if only by hand.
-    """
+    """A file that a data set is published as, in the folder of the data set."""
 
     file: str
     bytes: int
+    """Its exact size; 0 if not known."""
     checksum: str
+    """``"sha256:..."`` or ``"md5:..."`` in hexadecimal: what the publisher (or torchvision) states."""
     url: str = ""
+    """Where it can be downloaded; empty if only by hand."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A real data set.
-
-    Attributes
-    ----------
-    name, title, licence, homepage : str
-        `name` is the name in specifications, e.g. ``"cifar10"``; `title` names authors and year.
-    shape : tuple of int
-        Of one stored input, e.g. ``(3, 32, 32)``.
-    classes : tuple of str
-    sizes : (int, int)
-        Training and test samples; (0, 0) where that is known only once the data is read.
-    archives : tuple of Archive
-    read : callable
-        Maps the folder with the archives, already verified, to the training and the test split.
-    by_hand : str
-        How to obtain what cannot be downloaded, in a sentence or two; empty if everything can.
-    version : int
-        Raised whenever `read` returns other samples for the same archives.
-    folder : str
-        Where the archives lie, for sets that share them; empty: a folder with the name of the set.
-    embedded : bool
-        Whether the archives are part of this repository.
-    present : callable or None
-        Says whether a folder holds the data, where that is not a matter of `archives`.
-    """
+    """A real data set."""
 
     name: str
+    """In specifications, e.g. ``"cifar10"``."""
     title: str
-    licence: str
+    """With authors and year."""
     homepage: str
     shape: tuple[int, ...]
+    """Of one stored input, e.g. ``(3, 32, 32)``."""
     classes: tuple[str, ...] = field(repr=False)
     sizes: tuple[int, int]
+    """Training and test samples; (0, 0) where that is known only once the data is read."""
     archives: tuple[Archive, ...] = field(repr=False)
-    read: Callable[[Path], tuple[Split, Split]] = field(repr=False)
+    read: Callable[[Path], Splits] = field(repr=False)
+    """Maps the folder with the archives, already verified, to the splits; a damaged file is a DataError."""
+    licence: str = "not stated"
     by_hand: str = ""
+    """How to obtain what cannot be downloaded, in a sentence or two; empty if everything can."""
     version: int = 1
+    """Raised whenever `read` returns other samples for the same archives."""
     folder: str = ""
+    """Where the archives lie, for sets that share them; empty: a folder with the name of the set."""
     embedded: bool = False
+    """Whether the archives are part of this repository."""
     present: Callable[[Path], bool] | None = field(default=None, repr=False)
+    """Says whether a folder holds the data, where that is not a matter of `archives`."""
 
 
 @dataclass(frozen=True)
 class Surrogate:
-    """A generated stand-in for a data set that may not be at hand: same shapes and classes, similar difficulty.
-
-    Attributes
-    ----------
-    of : str
-        Name of the real data set.
-    version : int
-        Raised whenever the generated samples change.
-    shape, classes, sizes
-        As in :class:`Source`.
-    generate : callable
-        Maps numbers of training and test samples (None: all of `sizes`) to the two splits. The same numbers give
-        the same samples, and a smaller number gives the first ones of the full set, whatever the number of threads.
-    about : str
-        What the samples are, in a sentence.
-    """
+    """A generated stand-in for a data set that may not be at hand: same shapes and classes, similar difficulty."""
 
     of: str
+    """Name of the real data set."""
     version: int
+    """Raised whenever the generated samples change."""
     shape: tuple[int, ...]
     classes: tuple[str, ...] = field(repr=False)
     sizes: tuple[int, int]
-    generate: Callable[[int | None, int | None], tuple[Split, Split]] = field(repr=False)
+    split: Callable[[str, int | None], Split] = field(repr=False)
+    """Maps ``"train"`` or ``"test"`` and a number (None: all) to the first samples of that split, which are the same
+    for every number, whatever the number of threads; too large a number is a SpecError."""
     about: str = ""
+    """What the samples are, in a sentence."""
 
     @property
     def name(self) -> str:
         """Name in specifications; never that of the real data set."""
         return f"{self.of}-surrogate"
 
+    def generate(self, train: int | None = None, test: int | None = None) -> Splits:
+        """Return the first `train` and `test` samples (None: all)."""
+        return self.split("train", train), self.split("test", test)
+
 
 def channels_last(images: Tensor) -> Tensor:
-    """Return `images` ``[n, c, h, w]`` laid out channels-last.
-
-    With one channel both layouts hold the same bytes, but PyTorch picks its faster kernels only when the
-    strides say so.
-    """
+    """Return `images` ``[n, c, h, w]`` laid out channels-last."""
     _, c, h, w = images.shape
-    if c == 1 and images.is_contiguous():
+    if c == 1 and images.is_contiguous():  # the same bytes, but PyTorch picks its faster kernels only by the strides
         return images.as_strided(images.shape, (h * w, 1, w, 1), images.storage_offset())
     return images.contiguous(memory_format=torch.channels_last)

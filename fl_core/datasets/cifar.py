@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fl_core.datasets.archives import decoding, tar_members
-from fl_core.datasets.base import Archive, Source, Split
+from fl_core.datasets.base import Archive, Source, Split, Splits
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR100 = (
@@ -32,17 +32,10 @@ PIXELS = 3 * 32 * 32
 LIMIT = 50_000 * (2 + PIXELS)  # bytes of the largest file
 
 
-def read(folder: Path, source: str) -> tuple[Split, Split]:
-    """Read both splits of `source`, ``"cifar10"`` or ``"cifar100"``, in the order of the archive.
-
-    Raises
-    ------
-    DataError
-        If the archive is damaged.
-    """
-    archive, train, test, labels, classes = FILES[source]
-    path, wanted = folder / archive, (*train, test)
-    with decoding(path, source):
+def read(folder: Path, archive: Archive, train: tuple[str, ...], test: str, labels: int, classes: int) -> Splits:
+    """Read both splits in the order of the archive, whose records have so many `labels` each."""
+    path, wanted = folder / archive.file, (*train, test)
+    with decoding(path, f"cifar{classes}"):
         found = dict(tar_members(path, lambda name: name in wanted, LIMIT))
         records = {name: _records(found.pop(name), labels, classes) for name in wanted}
         return _split([records[name] for name in train]), _split([records[test]])
@@ -63,54 +56,45 @@ def _split(parts: list[np.ndarray]) -> Split:
     return Split(torch.from_numpy(images).view(-1, 3, 32, 32), torch.from_numpy(labels))
 
 
-FILES = {
-    "cifar10": (
-        "cifar-10-binary.tar.gz",
+def _source(title: str, names: tuple[str, ...], archive: Archive, train: tuple[str, ...], test: str) -> Source:
+    classes = len(names)
+    return Source(
+        name=f"cifar{classes}",
+        title=title,
+        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+        shape=(3, 32, 32),
+        classes=names,
+        sizes=(50_000, 10_000),
+        archives=(archive,),
+        read=partial(
+            read, archive=archive, train=train, test=test, labels=1 if classes == 10 else 2, classes=classes
+        ),
+    )
+
+
+SOURCES = (
+    _source(
+        "CIFAR-10 (Krizhevsky, 2009)",
+        CIFAR10,
+        Archive(
+            "cifar-10-binary.tar.gz",
+            170_052_171,
+            "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        ),
         tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)),
         "cifar-10-batches-bin/test_batch.bin",
-        1,
-        10,
     ),
-    "cifar100": ("cifar-100-binary.tar.gz", ("cifar-100-binary/train.bin",), "cifar-100-binary/test.bin", 2, 100),
-}
-"""Archive, its training files, its test file, labels per record, classes."""
-
-HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
-SOURCES = (
-    Source(
-        name="cifar10",
-        title="CIFAR-10 (Krizhevsky, 2009)",
-        licence="not stated",
-        homepage=HOMEPAGE,
-        shape=(3, 32, 32),
-        classes=CIFAR10,
-        sizes=(50_000, 10_000),
-        archives=(
-            Archive(
-                "cifar-10-binary.tar.gz",
-                170_052_171,
-                "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-            ),
+    _source(
+        "CIFAR-100, fine labels (Krizhevsky, 2009)",
+        CIFAR100,
+        Archive(
+            "cifar-100-binary.tar.gz",
+            168_513_733,
+            "sha256:58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
         ),
-        read=partial(read, source="cifar10"),
-    ),
-    Source(
-        name="cifar100",
-        title="CIFAR-100, fine labels (Krizhevsky, 2009)",
-        licence="not stated",
-        homepage=HOMEPAGE,
-        shape=(3, 32, 32),
-        classes=CIFAR100,
-        sizes=(50_000, 10_000),
-        archives=(
-            Archive(
-                "cifar-100-binary.tar.gz",
-                168_513_733,
-                "sha256:58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-                "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
-            ),
-        ),
-        read=partial(read, source="cifar100"),
+        ("cifar-100-binary/train.bin",),
+        "cifar-100-binary/test.bin",
     ),
 )

@@ -1,16 +1,19 @@
-"""EMNIST (Cohen, Afshar, Tapson & van Schaik, 2017): digits, the split called MNIST, and all 62 characters by writer.
+"""EMNIST (Cohen, Afshar, Tapson & van Schaik, 2017), by digit and by writer, and LEAF's FEMNIST.
 
-The publisher offers everything twice, as IDX files in ``gzip.zip`` and as MATLAB files in ``matlab.zip``, and only
-the latter says who wrote each character. So ``emnist-byclass`` is read from ``matlab.zip``, with writers as owners,
-and the two sets of digits from ``gzip.zip``, whose checksum torchvision knows too. Both store an image column by
-column; here it is turned, so that a digit stands upright.
+The publisher of EMNIST offers everything twice, as IDX files in ``gzip.zip`` and as MATLAB files in ``matlab.zip``,
+and only the latter says who wrote each character. So ``emnist-byclass`` is read from ``matlab.zip``, with writers as
+owners, and the two sets of digits from ``gzip.zip``, whose checksum torchvision knows too. Both store an image column
+by column; here it is turned, so that a digit stands upright. FEMNIST (Caldas et al., 2018) is read from the JSON
+that LEAF's scripts make.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
 import string
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +22,9 @@ import scipy.io
 import torch
 
 from fl_core.datasets.archives import decoding, open_zip, read_member
-from fl_core.datasets.base import Archive, Source, Split
+from fl_core.datasets.base import Archive, Source, Split, Splits
 from fl_core.datasets.fashion_mnist import read_idx
+from fl_core.errors import DataError
 
 DIGITS = tuple(string.digits)
 CHARACTERS = tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase)
@@ -40,14 +44,8 @@ MATLAB = Archive(
 )
 
 
-def read_digits(folder: Path, split: str) -> tuple[Split, Split]:
-    """Read the split ``"digits"`` or ``"mnist"`` from the IDX files; writers are not known.
-
-    Raises
-    ------
-    DataError
-        If the archive is damaged.
-    """
+def read_digits(folder: Path, split: str) -> Splits:
+    """Read the split ``"digits"`` or ``"mnist"`` from the IDX files; writers are not known."""
     path, splits = folder / GZIP.file, []
     with decoding(path, f"emnist-{split}"), open_zip(path) as archive:
         for part in ("train", "test"):
@@ -59,15 +57,10 @@ def read_digits(folder: Path, split: str) -> tuple[Split, Split]:
     return splits[0], splits[1]
 
 
-def read_byclass(folder: Path) -> tuple[Split, Split]:
+def read_byclass(folder: Path) -> Splits:
     """Read all characters with their writers from the MATLAB file; needs about 2.5 GB of memory for a moment.
 
     Writers are numbered from 0 in the order of their numbers in the archive.
-
-    Raises
-    ------
-    DataError
-        If the archive is damaged.
     """
     path = folder / MATLAB.file
     with decoding(path, "emnist-byclass"):
@@ -107,44 +100,82 @@ def _decompressed(content: bytes) -> bytes:
     return decompressed
 
 
-TITLE = "Cohen, Afshar, Tapson & van Schaik, 2017"
-HOMEPAGE = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
-LICENCE = "not stated"
+def read_femnist(folder: Path) -> Splits:
+    """Read ``train/*.json`` and ``test/*.json`` in `folder`, in the order of their names.
+
+    LEAF writes pixels from 0 (ink) to 1 (paper), bytes divided by 255; here they are bytes again. Writers are
+    numbered from 0 in the order in which they first occur, those of the training files first. One file at a time is
+    in memory as Python numbers: about 0.6 GB where it holds 100 writers.
+    """
+    writers: dict[str, int] = {}
+    return _leaf_split(folder / "train", writers), _leaf_split(folder / "test", writers)
+
+
+def _leaf_split(folder: Path, writers: dict[str, int]) -> Split:
+    images, labels, owners = [], [], []
+    for path in sorted(folder.glob("*.json")):
+        with decoding(path, "femnist"):
+            users = json.loads(path.read_bytes())["user_data"]
+            for user, samples in users.items():
+                pixels = np.asarray(samples["x"], np.float64).reshape(-1, 28 * 28)
+                classes = np.asarray(samples["y"], np.int64)
+                if len(pixels) != len(classes) or not (pixels.min(initial=0) >= 0 and pixels.max(initial=1) <= 1):
+                    raise ValueError(f"writer {user!r}: not as many labels as images, or pixels not from 0 to 1")
+                if classes.min(initial=0) < 0 or classes.max(initial=0) >= len(CHARACTERS):
+                    raise ValueError(f"writer {user!r} has labels that are not from 0 to {len(CHARACTERS) - 1}")
+                images.append(np.rint(pixels * 255).astype(np.uint8))
+                labels.append(classes)
+                owners.append(np.full(len(classes), writers.setdefault(user, len(writers))))
+    if not images:
+        raise DataError(f"no data in {folder}; {LEAF}")
+    return Split(
+        torch.from_numpy(np.concatenate(images)).view(-1, 1, 28, 28),
+        torch.from_numpy(np.concatenate(labels)),
+        torch.from_numpy(np.concatenate(owners)),
+    )
+
+
+def _leaf_present(folder: Path) -> bool:
+    return all(any((folder / part).glob("*.json")) for part in ("train", "test"))
+
+
+LEAF = (
+    "clone https://github.com/TalwalkarLab/leaf, run './preprocess.sh -s niid --sf 1.0 -k 0 -t sample' in its "
+    "folder data/femnist, and copy the folders data/femnist/data/train and data/femnist/data/test here"
+)
+
+
+def _emnist(
+    name: str, classes: tuple[str, ...], sizes: tuple[int, int], archive: Archive, read: Callable[[Path], Splits]
+) -> Source:
+    return Source(
+        name=f"emnist-{name.lower()}",
+        title=f"EMNIST {name} (Cohen, Afshar, Tapson & van Schaik, 2017)",
+        homepage="https://www.nist.gov/itl/products-and-services/emnist-dataset",
+        shape=(1, 28, 28),
+        classes=classes,
+        sizes=sizes,
+        archives=(archive,),
+        read=read,
+        folder="emnist",
+    )
+
+
 SOURCES = (
+    _emnist("Digits", DIGITS, (240_000, 40_000), GZIP, partial(read_digits, split="digits")),
+    _emnist("MNIST", DIGITS, (60_000, 10_000), GZIP, partial(read_digits, split="mnist")),
+    _emnist("ByClass", CHARACTERS, (697_932, 116_323), MATLAB, read_byclass),
     Source(
-        name="emnist-digits",
-        title=f"EMNIST Digits ({TITLE})",
-        licence=LICENCE,
-        homepage=HOMEPAGE,
-        shape=(1, 28, 28),
-        classes=DIGITS,
-        sizes=(240_000, 40_000),
-        archives=(GZIP,),
-        read=partial(read_digits, split="digits"),
-        folder="emnist",
-    ),
-    Source(
-        name="emnist-mnist",
-        title=f"EMNIST MNIST ({TITLE})",
-        licence=LICENCE,
-        homepage=HOMEPAGE,
-        shape=(1, 28, 28),
-        classes=DIGITS,
-        sizes=(60_000, 10_000),
-        archives=(GZIP,),
-        read=partial(read_digits, split="mnist"),
-        folder="emnist",
-    ),
-    Source(
-        name="emnist-byclass",
-        title=f"EMNIST ByClass ({TITLE})",
-        licence=LICENCE,
-        homepage=HOMEPAGE,
+        name="femnist",
+        title="FEMNIST of LEAF (Caldas et al., 2018; images from NIST Special Database 19)",
+        licence="not stated; LEAF: BSD-2-Clause",
+        homepage="https://leaf.cmu.edu",
         shape=(1, 28, 28),
         classes=CHARACTERS,
-        sizes=(697_932, 116_323),
-        archives=(MATLAB,),
-        read=read_byclass,
-        folder="emnist",
+        sizes=(0, 0),  # they depend on the options of LEAF's script
+        archives=(),
+        read=read_femnist,
+        by_hand=LEAF,
+        present=_leaf_present,
     ),
 )

@@ -9,38 +9,27 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fl_core.datasets.base import Archive, Source, Split
+from fl_core.datasets.base import Archive, Source, Split, Splits
 from fl_core.errors import DataError
 
 CLASSES = (
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
-    "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
 
 URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 ARCHIVES = {
     name: Archive(name, size, f"sha256:{sha256}", URL + name)
     for name, size, sha256 in (
-        (
-            "train-images-idx3-ubyte.gz",
-            26_421_880,
-            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-        ),
-        ("train-labels-idx1-ubyte.gz", 29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
-        ("t10k-images-idx3-ubyte.gz", 4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
-        ("t10k-labels-idx1-ubyte.gz", 5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+        ("train-images-idx3-ubyte.gz", 26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+        ("train-labels-idx1-ubyte.gz", 29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+        ("t10k-images-idx3-ubyte.gz", 4422102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+        ("t10k-labels-idx1-ubyte.gz", 5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
     )
 }
 
 
-def read(folder: Path) -> tuple[Split, Split]:
-    """Read both splits from the four ``idx.gz`` files in `folder`, each after its checksum has been found right.
-
-    Raises
-    ------
-    DataError
-        If a file is missing or damaged: nothing of it is used.
-    """
+def read(folder: Path) -> Splits:
+    """Read both splits from the four ``idx.gz`` files in `folder`, each after its checksum has been found right."""
     splits = []
     for stem in ("train", "t10k"):
         names = (f"{stem}-images-idx3-ubyte.gz", f"{stem}-labels-idx1-ubyte.gz")
@@ -73,15 +62,17 @@ def read_idx(content: bytes) -> np.ndarray:
     return body.reshape(shape)
 
 
-SOURCE = Source(
-    name="fashion-mnist",
-    title="Fashion-MNIST (Xiao, Rasul & Vollgraf, 2017)",
-    licence="MIT",
-    homepage="https://github.com/zalandoresearch/fashion-mnist",
-    shape=(1, 28, 28),
-    classes=CLASSES,
-    sizes=(60_000, 10_000),
-    archives=tuple(ARCHIVES.values()),
-    read=read,
-    embedded=True,
+SOURCES = (
+    Source(
+        name="fashion-mnist",
+        title="Fashion-MNIST (Xiao, Rasul & Vollgraf, 2017)",
+        licence="MIT",
+        homepage="https://github.com/zalandoresearch/fashion-mnist",
+        shape=(1, 28, 28),
+        classes=CLASSES,
+        sizes=(60_000, 10_000),
+        archives=tuple(ARCHIVES.values()),
+        read=read,
+        embedded=True,
+    ),
 )

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from fl_core.datasets.archives import decoding, tar_members
-from fl_core.datasets.base import Archive, Source, Split
+from fl_core.datasets.base import Archive, Source, Split, Splits
 
 VOCABULARY, LENGTH = 20_000, 256
 PADDING, UNKNOWN = 0, 1
@@ -25,19 +25,13 @@ REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos)/(\d+)_\d+\.txt")
 LIMIT = 1 << 20  # bytes of a review
 
 
-def read(folder: Path) -> tuple[Split, Split]:
-    """Read both splits, first the negative, then the positive reviews, each by number.
-
-    Raises
-    ------
-    DataError
-        If the archive is damaged.
-    """
+def read(folder: Path) -> Splits:
+    """Read both splits, first the negative, then the positive reviews, each by number."""
     path = folder / ARCHIVE.file
     reviews: dict[str, list[tuple[int, int, np.ndarray]]] = {"train": [], "test": []}
     counts: Counter[str] = Counter()
     seen: dict[str, int] = {}  # the place of each word in order of appearance, until its number is known
-    with decoding(path, SOURCE.name):
+    with decoding(path, "imdb"):
         for name, content in tar_members(path, lambda name: REVIEW.fullmatch(name) is not None, LIMIT):
             _, split, opinion, file = name.split("/")
             number = file.partition("_")[0]
@@ -78,14 +72,15 @@ ARCHIVE = Archive(
     "sha256:c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
     "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
 )
-SOURCE = Source(
-    name="imdb",
-    title="Large Movie Review Dataset (Maas, Daly, Pham, Huang, Ng & Potts, 2011)",
-    licence="not stated",
-    homepage="https://ai.stanford.edu/~amaas/data/sentiment/",
-    shape=(LENGTH,),
-    classes=("negative", "positive"),
-    sizes=(25_000, 25_000),
-    archives=(ARCHIVE,),
-    read=read,
+SOURCES = (
+    Source(
+        name="imdb",
+        title="Large Movie Review Dataset (Maas, Daly, Pham, Huang, Ng & Potts, 2011)",
+        homepage="https://ai.stanford.edu/~amaas/data/sentiment/",
+        shape=(LENGTH,),
+        classes=("negative", "positive"),
+        sizes=(25_000, 25_000),
+        archives=(ARCHIVE,),
+        read=read,
+    ),
 )

@@ -21,11 +21,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fl_core.datasets.base import Dataset, Split
+from fl_core.datasets.base import Dataset, Split, Splits
 from fl_core.errors import DataError
 
-Splits = tuple[Split, Split]
-"""Training and test."""
 FORMAT = "1"
 BLOCK = 1 << 24
 """Bytes that are hashed at a time, several blocks at once: SHA-256 of a gigabyte on one core takes a second."""
@@ -37,19 +35,6 @@ def load_or_build(path: Path, name: str, kind: str, classes: tuple[str, ...], bu
     """Return the data set in `path`, first building it if there is no such file or a damaged one.
 
     Of several processes that need it at the same time one builds and the others wait.
-
-    Parameters
-    ----------
-    path : Path
-    name, kind, classes
-        As in :class:`fl_core.datasets.base.Dataset`.
-    build : callable
-        Returns the training and the test split.
-
-    Raises
-    ------
-    DataError
-        If the folder cannot be written, or `build` says that something is missing or damaged.
     """
     try:
         # Reading takes no lock: the file is whole whenever it exists, and its folder may not be writable.
@@ -92,13 +77,7 @@ def write(path: Path, train: Split, test: Split) -> None:
 
 
 def read(path: Path, name: str, kind: str, classes: tuple[str, ...]) -> Dataset:
-    """Read what :func:`write` wrote.
-
-    Raises
-    ------
-    DataError
-        If the file is damaged, or of another format.
-    """
+    """Read what :func:`write` wrote; a damaged file, or one of another format, is a DataError."""
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}

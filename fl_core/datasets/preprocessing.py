@@ -1,17 +1,19 @@
-"""From stored samples to what a network reads: resizing, cropping, scaling, augmentation; all on tensors."""
+"""From stored samples to what a network reads: resizing, cropping, scaling, augmentation; wrong labels on purpose."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from torch import Tensor
 
-from fl_core.datasets.base import Dataset, Split, channels_last
+from fl_core.datasets.base import Dataset, channels_last
 from fl_core.errors import SpecError, unknown
+from fl_core.part import Part
 
 READY_BYTES = 200_000_000
 """Images that take no more memory than this as float32 are scaled once; larger sets stay uint8, four times smaller,
@@ -19,38 +21,30 @@ and each mini-batch is scaled by the same two operations, so the numbers are the
 CHUNK = 5000
 
 
-class Preprocessing(BaseModel):
+class Preprocessing(Part):
     """What happens to images before the network reads them; token sequences and speech features pass unchanged.
 
     In this order: resize, crop, augment (training only), scale.
-
-    Attributes
-    ----------
-    resize : int or None
-        Side in pixels; bilinear interpolation as image libraries do it, rounded to whole grey levels.
-    crop : int or None
-        Side in pixels of the centre that is kept.
-    scale : str
-        ``"standard"``: pixels from 0 to 1, minus mean, divided by standard deviation of the channel;
-        ``"unit"``: from 0 to 1; ``"raw"``: from 0 to 255; ``"pixel_mean"``: minus the mean over the training images
-        at that pixel, divided by 128.
-    mean, std : tuple of float or None
-        For ``"standard"``: one number per channel instead of those of the training images.
-    shift : int
-        Augmentation: black margin in pixels around the image, of which a window of the old size is cut at random.
-    flip : bool
-        Augmentation: mirrored left to right with probability 1/2.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     resize: int | None = Field(None, ge=1, le=1024)
+    """Side in pixels; bilinear interpolation as image libraries do it, rounded to whole grey levels."""
     crop: int | None = Field(None, ge=1)
+    """Side in pixels of the centre that is kept."""
     scale: Literal["standard", "unit", "raw", "pixel_mean"] = "standard"
+    """``"standard"``: pixels from 0 to 1, minus mean, divided by standard deviation of the channel; ``"unit"``: from
+    0 to 1; ``"raw"``: from 0 to 255; ``"pixel_mean"``: minus the mean over the training images at that pixel, divided
+    by 128."""
     mean: tuple[float, ...] | None = None
+    """For ``"standard"``: one number per channel instead of those of the training images."""
     std: tuple[Annotated[float, Field(gt=0)], ...] | None = None
+    """For ``"standard"``: one number per channel instead of those of the training images."""
     shift: int = Field(0, ge=0)
+    """Augmentation: black margin in pixels around the image, of which a window of the old size is cut at random."""
     flip: bool = False
+    """Augmentation: mirrored left to right with probability 1/2."""
 
     @model_validator(mode="after")
     def _constants_belong_together(self) -> Self:
@@ -63,28 +57,21 @@ class Preprocessing(BaseModel):
         return self
 
     def apply(self, dataset: Dataset) -> tuple[Samples, Samples]:
-        """Return the training and the test samples of `dataset`, ready to learn from.
-
-        Raises
-        ------
-        SpecError
-            If something is asked for that these samples do not allow.
-        """
+        """Return the training and the test samples of `dataset`, ready to learn from."""
+        splits = (dataset.train, dataset.test)
         if dataset.train.inputs.dtype != torch.uint8:
             if self != Preprocessing():
                 raise SpecError(f"data set {dataset.name!r} holds no images: it takes no preprocessing")
-            return Samples(dataset.train.inputs, dataset.train.labels), Samples(
-                dataset.test.inputs, dataset.test.labels
-            )
-        splits = [self._resized(split, dataset.name) for split in (dataset.train, dataset.test)]
-        scale = self._scale(splits[0].inputs, dataset)
-        train, test = (Samples(split.inputs, split.labels, scale) for split in splits)
+            train, test = (Samples(split.inputs, split.labels) for split in splits)
+            return train, test
+        images = [self._resized(split.inputs, dataset.name) for split in splits]
+        scale = self._scale(images[0], dataset)
+        train, test = (Samples(part, split.labels, scale) for part, split in zip(images, splits, strict=True))
         if self.shift or self.flip:
             return replace(train, augmentation=Augmentation(self.shift, self.flip)), test.ready()
         return train.ready(), test.ready()
 
-    def _resized(self, split: Split, name: str) -> Split:
-        images = split.inputs
+    def _resized(self, images: Tensor, name: str) -> Tensor:
         if self.resize is not None and tuple(images.shape[2:]) != (self.resize, self.resize):
             images = torch.cat([resized(part, self.resize) for part in images.split(CHUNK)])
         if self.crop is not None:
@@ -96,7 +83,7 @@ class Preprocessing(BaseModel):
                 )
             top, left = (height - self.crop) // 2, (width - self.crop) // 2
             images = images[:, :, top : top + self.crop, left : left + self.crop].contiguous()
-        return Split(images, split.labels)
+        return images
 
     def _scale(self, train: Tensor, dataset: Dataset) -> Scale:
         """Return the two numbers, per channel or pixel, of ``x * factor - offset``."""
@@ -157,16 +144,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random shift and mirror of training images ``[n, c, h, w]``.
-
-    Attributes
-    ----------
-    shift : int
-        Largest shift in pixels, in each direction; what comes in is black.
-    flip : bool
-    """
+    """Random shift and mirror of training images ``[n, c, h, w]``."""
 
     shift: int
+    """Largest in pixels, in each direction; what comes in is black."""
     flip: bool
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
@@ -190,22 +171,15 @@ class Augmentation:
 
 @dataclass(frozen=True)
 class Samples:
-    """A split that mini-batches are taken from.
-
-    Attributes
-    ----------
-    inputs, labels : Tensor
-        As in :class:`fl_core.datasets.base.Split`; images are scaled already if `scale` is None.
-    scale : Scale or None
-        Applied to each mini-batch.
-    augmentation : Augmentation or None
-        Applied to each mini-batch for which it has been drawn.
-    """
+    """A split that mini-batches are taken from."""
 
     inputs: Tensor
+    """As in :class:`fl_core.datasets.base.Split`; images are scaled already if `scale` is None."""
     labels: Tensor
     scale: Scale | None = None
+    """Applied to each mini-batch."""
     augmentation: Augmentation | None = None
+    """Applied to each mini-batch for which it has been drawn."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -248,3 +222,16 @@ def resized(images: Tensor, side: int) -> Tensor:
     """Return uint8 images ``[n, c, side, side]``: bilinear, with the antialiasing that image libraries apply."""
     wide = F.interpolate(images.float(), size=(side, side), mode="bilinear", align_corners=False, antialias=True)
     return wide.round_().clamp_(0, 255).to(torch.uint8)
+
+
+def with_label_noise(labels: np.ndarray, classes: int, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Return a copy of `labels` ``[n]`` of which ``round(share * n)`` are replaced by another class.
+
+    Which ones, and by which of the other classes, is drawn uniformly (symmetric label noise). With a single class
+    nothing changes.
+    """
+    noisy = labels.copy()
+    if classes > 1:
+        wrong = rng.choice(len(labels), round(share * len(labels)), replace=False)
+        noisy[wrong] = (noisy[wrong] + rng.integers(1, classes, len(wrong))) % classes
+    return noisy

@@ -8,9 +8,11 @@ import pkgutil
 import warnings
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 from fl_core.datasets import prepared
-from fl_core.datasets.base import Dataset, Source, Surrogate
+from fl_core.datasets.archives import verify
+from fl_core.datasets.base import Dataset, Source, Splits, Surrogate
 from fl_core.errors import DataError, unknown
 
 FOLDER = "FL_CORE_DATASETS"
@@ -37,19 +39,15 @@ def datasets_folder() -> Path:
 
 @cache
 def all_sources() -> dict[str, Source]:
-    """Return the real data sets by name: each module of this package may define ``SOURCE`` or ``SOURCES``."""
-    found = {}
-    for module in _modules("fl_core.datasets"):
-        for source in (*getattr(module, "SOURCES", ()), *filter(None, [getattr(module, "SOURCE", None)])):
-            found[source.name] = source
-    return found
+    """Return the real data sets by name: each module of this package may define ``SOURCES``."""
+    found = {source.name: source for source in _listed("fl_core.datasets", "SOURCES")}
+    return dict(sorted(found.items()))
 
 
 @cache
 def all_surrogates() -> dict[str, Surrogate]:
     """Return the surrogates by their own names: each module of the package below may define ``SURROGATES``."""
-    modules = _modules("fl_core.datasets.surrogates")
-    return {surrogate.name: surrogate for module in modules for surrogate in getattr(module, "SURROGATES", ())}
+    return {surrogate.name: surrogate for surrogate in _listed("fl_core.datasets.surrogates", "SURROGATES")}
 
 
 def names() -> list[str]:
@@ -58,23 +56,9 @@ def names() -> list[str]:
 
 
 def actual(name: str, strict: bool = False) -> str:
-    """Return the name of the data set that a specification which says `name` gets.
+    """Return the name of the data set, or surrogate, that a specification which says `name` gets.
 
-    The real one if it is on this machine, otherwise, with a notice, its surrogate.
-
-    Parameters
-    ----------
-    name : str
-        Of a real data set or of a surrogate.
-    strict : bool
-        Refuse surrogates.
-
-    Raises
-    ------
-    SpecError
-        If there is no data set of that name.
-    DataError
-        If it is missing and has no surrogate, or if `strict` refuses the surrogate.
+    The real one if it is on this machine, otherwise, with a notice, its surrogate, which `strict` refuses.
     """
     if name not in names():
         raise unknown("data set", name, names())
@@ -95,14 +79,9 @@ def actual(name: str, strict: bool = False) -> str:
 
 
 def load_dataset(name: str, strict: bool = False) -> Dataset:
-    """Return the data set that `name` stands for (see :func:`actual`), in memory.
+    """Return the data set that `name` stands for (see :func:`actual`), in memory; the last two are kept.
 
-    The last two are kept. What has to be decoded or generated first is kept in :func:`datasets_folder`.
-
-    Raises
-    ------
-    SpecError, DataError
-        As :func:`actual`; also if a file is missing or damaged.
+    What has to be decoded or generated first is kept in :func:`datasets_folder`.
     """
     return _load(actual(name, strict), data_folder(), datasets_folder())
 
@@ -113,10 +92,7 @@ def kind_of(name: str) -> str:
 
 
 def sizes(name: str) -> tuple[int, int]:
-    """Return the numbers of training and test samples of the data set that `name` stands for.
-
-    They are known without loading it, unless nobody knows them before.
-    """
+    """Return how many training and test samples `name` stands for; it is loaded only if nobody knows them before."""
     found = actual(name)
     train, test = (all_surrogates().get(found) or all_sources()[found]).sizes
     if train:
@@ -128,10 +104,7 @@ def sizes(name: str) -> tuple[int, int]:
 def is_present(name: str) -> bool:
     """Return whether the real data set `name` is on this machine; its checksums are verified when it is read."""
     source = all_sources()[name]
-    folder = source_folder(source)
-    if source.embedded:
-        return all((folder / archive.file).is_file() for archive in source.archives)
-    return prepared_file(source).is_file() or has_archives(source)
+    return has_archives(source) or (not source.embedded and prepared_file(source).is_file())
 
 
 def has_archives(source: Source) -> bool:
@@ -157,9 +130,7 @@ def _load(name: str, data: Path, downloads: Path) -> Dataset:
     """Load the data set whose own name is `name`; the folders are arguments because they are part of the question."""
     if name in all_surrogates():
         surrogate = all_surrogates()[name]
-        return prepared.load_or_build(
-            _announced(surrogate), name, "surrogate", surrogate.classes, lambda: surrogate.generate(None, None)
-        )
+        return prepared.load_or_build(_announced(surrogate), name, "surrogate", surrogate.classes, surrogate.generate)
     source = all_sources()[name]
     if source.embedded:
         splits = source.read(source_folder(source))
@@ -180,9 +151,7 @@ def _announced(chosen: Source | Surrogate) -> Path:
     return path
 
 
-def _decode(source: Source) -> prepared.Splits:
-    from fl_core.datasets.archives import verify
-
+def _decode(source: Source) -> Splits:
     folder = source_folder(source)
     for archive in source.archives:
         verify(archive, folder, source.name)
@@ -199,6 +168,8 @@ def _notify(text: str) -> None:
     warnings.warn(text, SurrogateNotice, stacklevel=4)
 
 
-def _modules(package: str) -> list[object]:
-    found = importlib.import_module(package).__path__
-    return [importlib.import_module(f"{package}.{module.name}") for module in pkgutil.iter_modules(found)]
+def _listed(package: str, name: str) -> list[Any]:
+    modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    return [
+        entry for found in modules for entry in getattr(importlib.import_module(f"{package}.{found.name}"), name, ())
+    ]

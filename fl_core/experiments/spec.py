@@ -20,8 +20,16 @@ from pydantic import (
 )
 
 from fl_core.algorithms import ALGORITHMS, Algorithm, make_algorithm
-from fl_core.datasets import IID, NamedPreprocessing, Partition, Preprocessing, actual, load_dataset, names
-from fl_core.datasets.label_noise import with_label_noise
+from fl_core.datasets import (
+    IID,
+    NamedPreprocessing,
+    Partition,
+    Preprocessing,
+    actual,
+    load_dataset,
+    names,
+    with_label_noise,
+)
 from fl_core.errors import SpecError, nearest, unknown
 from fl_core.experiments.explain import dotted_names, explain
 from fl_core.models import INITIALISATIONS, canonical

@@ -13,8 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from fl_core.datasets.surrogates.calibration import TOLERANCE, Reference
 from fl_core.experiments import calibration
-from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE, TOLERANCE, Reference
+from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE
 from fl_core.experiments.study import Study, listed
 from fl_core.report.style import BLACK, BLUE, GREEN, ORANGE, VERMILION, style
 from fl_core.report.tables import Table

@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fl_core.datasets.partition_statistics import PartitionStatistics
+from fl_core.datasets import PartitionStatistics
 from fl_core.report.style import BLUE, style
 
 MOST_BUBBLES = 40, 26

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fl_core.datasets import Split
-from fl_core.datasets.mfcc import RATE, mfcc
+from fl_core.datasets.speech_commands import RATE, mfcc
 from fl_core.errors import DataError
 from fl_core.report.style import BLUE, style
 

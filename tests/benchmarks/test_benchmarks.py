@@ -30,8 +30,7 @@ from fl_core.benchmarks.figures import SHARES, part_table, plot_memory, plot_sha
 from fl_core.benchmarks.loops import Floor, Plain, Workload
 from fl_core.benchmarks.part import Outcome, Part, Row, Target
 from fl_core.cli import app, examples
-from fl_core.datasets import all_surrogates
-from fl_core.datasets.partitions import PARTITIONS
+from fl_core.datasets import PARTITIONS, all_surrogates
 from fl_core.errors import DataError, RunError, SpecError
 from fl_core.runtime import Budget, Simulation
 from fl_core.runtime.local import TrainJob

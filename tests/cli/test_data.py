@@ -14,10 +14,13 @@ RUNNER = CliRunner()
 SHAPE = (1, 4, 4)
 
 
-def splits(train=None, test=None):
-    return tuple(
-        Split(torch.zeros(n, *SHAPE, dtype=torch.uint8), torch.arange(n) % 2) for n in (train or 8, test or 4)
-    )
+def split(part, count=None):
+    n = count or (4 if part == "test" else 8)
+    return Split(torch.zeros(n, *SHAPE, dtype=torch.uint8), torch.arange(n) % 2)
+
+
+def splits():
+    return split("train"), split("test")
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def folder(tmp_path, monkeypatch):
     toy = Source(name="toy", title="Toy (Me, 2026)", archives=(archive,), read=lambda _: splits(), **about)
     hand = Source(name="hand", title="Hand", archives=(), read=lambda _: splits(), by_hand="Ask its owner", **about)
     hand = Source(**{**vars(hand), "present": lambda path: (path / "all").is_file()})
-    stand_in = Surrogate("toy", 1, SHAPE, ("a", "b"), (8, 4), splits, "Grey squares.")
+    stand_in = Surrogate("toy", 1, SHAPE, ("a", "b"), (8, 4), split, "Grey squares.")
     real = registry.all_sources()["fashion-mnist"]
     monkeypatch.setenv(registry.FOLDER, str(tmp_path))
     monkeypatch.setattr(registry, "all_sources", lambda: {"fashion-mnist": real, "toy": toy, "hand": hand})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fl_core.datasets.mfcc import mfcc
+from fl_core.datasets.speech_commands import mfcc
 from fl_core.errors import SpecError
 
 

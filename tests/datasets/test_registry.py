@@ -30,16 +30,16 @@ SHAPE, CLASSES = (1, 12, 12), ("a", "b")
 
 
 def samples(level):
-    def make(train=None, test=None):
-        return tuple(
-            Split(
-                torch.full((n, *SHAPE), level, dtype=torch.uint8) + torch.arange(n).view(n, 1, 1, 1).byte(),
-                torch.arange(n) % 2,
-            )
-            for n in (train or 24, test or 6)
-        )
+    def split(part, count=None):
+        n = count or (6 if part == "test" else 24)
+        images = torch.full((n, *SHAPE), level, dtype=torch.uint8) + torch.arange(n).view(n, 1, 1, 1).byte()
+        return Split(images, torch.arange(n) % 2)
 
-    return make
+    return split
+
+
+def both(level):
+    return lambda folder: tuple(samples(level)(part) for part in ("train", "test"))
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def toys(tmp_path, monkeypatch):
     """A real data set that is not here yet, its surrogate, and one without a surrogate."""
     about = {"title": "Toy", "licence": "none", "homepage": "", "shape": SHAPE, "classes": CLASSES, "sizes": (24, 6)}
     archive = (Archive("toy.bin", 3, "md5:900150983cd24fb0d6963f7d28e17f72"),)
-    toy = Source(name="toy", archives=archive, read=lambda folder: samples(100)(), **about)
-    lonely = Source(name="lonely", archives=archive, read=lambda folder: samples(1)(), **about)
+    toy = Source(name="toy", archives=archive, read=both(100), **about)
+    lonely = Source(name="lonely", archives=archive, read=both(1), **about)
     stand_in = Surrogate("toy", 1, SHAPE, CLASSES, (24, 6), samples(50))
     monkeypatch.setenv(registry.FOLDER, str(tmp_path))
     monkeypatch.setattr(registry, "all_sources", lambda: {"toy": toy, "lonely": lonely})

@@ -21,25 +21,12 @@ import torch
 from PIL import Image
 
 from fl_core._torchvision import import_torchvision
-from fl_core.datasets import celeba, cifar, emnist, femnist, imdb, speech_commands, tiny_imagenet
-from fl_core.datasets.base import Split
-from fl_core.datasets.mfcc import mfcc
+from fl_core.datasets import Splits, all_sources, emnist, imdb, photographs, speech_commands
+from fl_core.datasets.speech_commands import mfcc
 from fl_core.errors import DataError
 
-SOURCES = {
-    source.name: source
-    for source in (
-        *cifar.SOURCES,
-        *emnist.SOURCES,
-        tiny_imagenet.SOURCE,
-        femnist.SOURCE,
-        celeba.SOURCE,
-        imdb.SOURCE,
-        speech_commands.SOURCE,
-    )
-}
+SOURCES = {name: source for name, source in all_sources().items() if not source.embedded}
 RNG = np.random.default_rng(0)
-Splits = tuple[Split, Split]
 
 
 def write_tar(path: Path, files: dict[str, bytes]) -> None:
@@ -311,12 +298,12 @@ def test_checksums_and_classes_are_those_of_torchvision_where_it_has_them() -> N
     assert emnist.GZIP.checksum == f"md5:{EMNIST.md5}"
     assert emnist.GZIP.url == EMNIST.url
     known = {file: f"md5:{md5}" for _, md5, file in CelebA.file_list}
-    for archive in celeba.SOURCE.archives:
+    for archive in SOURCES["celeba"].archives:
         assert archive.checksum == known[archive.file]
     # Both lists follow the WordNet numbers, so the classes of Tiny ImageNet are a subsequence of ImageNet's.
     remaining = iter(_IMAGENET_CATEGORIES)
-    assert all(name in remaining for name in tiny_imagenet.CLASSES)
-    assert len(tiny_imagenet.CLASSES) == 200
+    assert all(name in remaining for name in photographs.TINY_IMAGENET)
+    assert len(photographs.TINY_IMAGENET) == 200
 
 
 # --- one by one ---
@@ -399,7 +386,19 @@ def test_a_missing_image_of_tiny_imagenet_is_noticed(tmp_path: Path) -> None:
         files = {name: archive.read(name) for name in archive.namelist() if "n01_10" not in name}
     write_zip(path, files)
     with pytest.raises(DataError, match="not as many training images of each class"):
-        tiny_imagenet.read(tmp_path)
+        photographs.read_tiny_imagenet(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "image"), [("tiny-imagenet", "tiny-imagenet-200/val/images/val_0.JPEG"),
+                                             ("celeba", "img_align_celeba/000001.jpg")])  # fmt: skip
+def test_a_photograph_of_another_size_is_refused(name: str, image: str, tmp_path: Path) -> None:
+    write, reader, file = CASES[name]
+    write(tmp_path)
+    with zipfile.ZipFile(tmp_path / file) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    write_zip(tmp_path / file, files | {image: jpeg(np.zeros((30, 40, 3), np.uint8))})
+    with pytest.raises(DataError, match=f"{image} has 40 x 30 pixels"):
+        reader(tmp_path)
 
 
 def test_femnist_gives_bytes_again_and_numbers_writers_across_files_and_splits(read: Callable[[str], Splits]) -> None:
@@ -416,7 +415,7 @@ def test_femnist_is_present_once_both_folders_hold_data(tmp_path: Path) -> None:
     assert present is not None
     assert not present(tmp_path)
     with pytest.raises(DataError, match="no data in .*train; clone https://github.com/TalwalkarLab/leaf"):
-        femnist.read(tmp_path)
+        emnist.read_femnist(tmp_path)
     write_femnist(tmp_path)
     assert present(tmp_path)
 
@@ -427,7 +426,7 @@ def test_femnist_refuses_pixels_and_labels_out_of_range(tmp_path: Path, pixel: f
     data = {"users": ["a"], "num_samples": [1], "user_data": {"a": {"x": [[pixel] * 784], "y": [label]}}}
     (tmp_path / "train" / "all_data_0.json").write_text(json.dumps(data))
     with pytest.raises(DataError, match="all_data_0.json is damaged .*writer 'a'"):
-        femnist.read(tmp_path)
+        emnist.read_femnist(tmp_path)
 
 
 def test_celeba_follows_the_rules_of_leaf(read: Callable[[str], Splits]) -> None:
@@ -451,9 +450,9 @@ def test_celeba_follows_the_rules_of_leaf(read: Callable[[str], Splits]) -> None
 
 def test_celeba_reads_only_as_many_celebrities_as_asked_for(tmp_path: Path) -> None:
     write_celeba(tmp_path)
-    train, test = celeba.read(tmp_path, celebrities=1)
+    train, test = photographs.read_celeba(tmp_path, celebrities=1)
     assert train.owners.tolist() == [0] * 9
-    assert torch.equal(train.inputs, celeba.read(tmp_path, celebrities=None)[0].inputs[:9])
+    assert torch.equal(train.inputs, photographs.read_celeba(tmp_path, celebrities=None)[0].inputs[:9])
     assert test.owners.tolist() == [0]
 
 

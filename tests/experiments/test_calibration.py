@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from fl_core.datasets import all_surrogates, data_folder, sizes
+from fl_core.datasets.surrogates.calibration import REFERENCES
 from fl_core.errors import SpecError
 from fl_core.experiments import calibration as module
-from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE, REFERENCES, calibration, table
+from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE, calibration, entries, table
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
 from fl_core.models import MODELS
@@ -49,7 +50,7 @@ def test_variants_change_one_thing_each():
 
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda r: f"{r.dataset}-{r.model}")
 def test_a_reference_trains_for_as_many_passes_as_it_says(reference):
-    spec = reference.entries()[0].spec
+    spec = entries(reference)[0].spec
     steps = spec.algorithm.block * spec.budget.updates
     assert steps * spec.training.batch_size / sizes(spec.dataset)[0] == pytest.approx(reference.epochs, rel=0.01)
     assert spec.budget.updates == reference.points

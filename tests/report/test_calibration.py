@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fl_core.datasets.surrogates.calibration import Reference
 from fl_core.experiments import calibration
-from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE, Reference
+from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE, entries
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.report.calibration import calibration_table, origin_in_words, origin_table, plot_calibration
@@ -20,16 +21,16 @@ ENDS = {REFERENCE: 0.62, LINEAR: 0.4, LESS: 0.45, NOISY: 0.44}
 
 def study(*datasets, ends=ENDS):
     """A study of all references, with runs of `datasets` that end at `ends`."""
-    entries = tuple(entry for reference in REFERENCES for entry in reference.entries())
+    runs = tuple(entry for reference in REFERENCES for entry in entries(reference))
     results = {}
-    for entry in entries:
+    for entry in runs:
         if entry.labels["dataset"] in datasets and (end := ends.get(entry.labels["variant"])):
             history = History()
             points = entry.spec.budget.updates + 1
             history.evaluations["test_accuracy"] = [0.1, *[(end + 0.3) / 2] * (points - 2), end]
             made = {"data": "surrogate", "data_version": 3, "commit": "abc123"}
             results[entry.key] = Result(entry.spec, history, made)
-    return Study("laptop", "surrogates", entries, results)
+    return Study("laptop", "surrogates", runs, results)
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fl_core.datasets.partition_statistics import partition_statistics
-from fl_core.datasets.partitions import Dirichlet, Shards
+from fl_core.datasets import Dirichlet, Shards, partition_statistics
 from fl_core.report.partitions import device_order, plot_partition
 from fl_core.streams import stream
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fl_core.datasets.base import Split
 from fl_core.errors import SpecError
@@ -16,63 +15,56 @@ from fl_core.errors import SpecError
 WORKERS = 2
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """How one split is generated.
+def fill(
+    shape: tuple[int, ...],
+    counts: np.ndarray,
+    draw: Callable[[int, int], Split],
+    wanted: int | None,
+    *,
+    owned: bool = False,
+    dtype: torch.dtype = torch.uint8,
+) -> Split:
+    """Return the first `wanted` samples (None: all), each an input of `shape`; `owned`: with owners.
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of one image.
-    counts : ndarray
-        ``[b]``: samples in each block.
-    draw : callable
-        Maps the number of a block and its count to images ``[count, ...]`` (uint8) and labels ``[count]`` (int64).
-    owned : bool
-        Whether a block is what one person has; then its number is the owner of its samples.
+    `draw` maps the number of a block and its count, one of `counts` ``[b]``, to its samples.
     """
-
-    shape: tuple[int, ...]
-    counts: np.ndarray
-    draw: Callable[[int, int], tuple[Tensor, Tensor]]
-    owned: bool
-
-
-def fill(blocks: Blocks, wanted: int | None) -> Split:
-    """Return the first `wanted` samples (None: all).
-
-    Raises
-    ------
-    SpecError
-        If there are not that many.
-    """
-    ends = np.cumsum(blocks.counts)
+    ends = np.cumsum(counts)
     wanted = int(ends[-1]) if wanted is None else wanted
     if not 0 <= wanted <= ends[-1]:
         raise SpecError(f"cannot generate {wanted} samples; valid are 0 to {ends[-1]}")
-    needed = int(np.searchsorted(ends, wanted)) + 1 if wanted else 0
-    inputs = torch.empty((wanted, *blocks.shape), dtype=torch.uint8)
-    labels = torch.empty(wanted, dtype=torch.int64)
+    inputs = torch.empty((wanted, *shape), dtype=dtype)
+    labels, owners = torch.empty(2, wanted, dtype=torch.int64)
 
     def generate(block: int) -> None:
-        start = int(ends[block] - blocks.counts[block])
+        start = int(ends[block] - counts[block])
         stop = min(int(ends[block]), wanted)
-        images, classes = blocks.draw(block, int(blocks.counts[block]))
-        inputs[start:stop], labels[start:stop] = images[: stop - start], classes[: stop - start]
+        drawn = draw(block, int(counts[block]))
+        inputs[start:stop], labels[start:stop] = drawn.inputs[: stop - start], drawn.labels[: stop - start]
+        if drawn.owners is not None:
+            owners[start:stop] = drawn.owners[: stop - start]
 
+    with one_thread_each() as pool:
+        for _ in pool.map(generate, range(int(np.searchsorted(ends, wanted)) + 1 if wanted else 0)):
+            pass
+    return Split(inputs, labels, owners if owned else None)
+
+
+@contextmanager
+def one_thread_each() -> Iterator[ThreadPoolExecutor]:
+    """Threads that each compute with one of PyTorch's, as the blocks are the parallel work.
+
+    With several, matrix products may round otherwise.
+    """
     # From now on glibc keeps what the blocks free, up to twice this size (mallopt(3): its thresholds follow the
     # largest array freed so far). Otherwise every temporary is new memory from the kernel, zeroed page by page.
     np.empty(1 << 24, np.uint8)
     within = torch.get_num_threads()
-    torch.set_num_threads(1)  # the blocks are the parallel work
+    torch.set_num_threads(1)
     try:
-        with ThreadPoolExecutor(WORKERS) as pool:
-            for _ in pool.map(generate, range(needed)):
-                pass
+        with ThreadPoolExecutor(max(WORKERS, within)) as pool:
+            yield pool
     finally:
         torch.set_num_threads(within)
-    owners = np.repeat(np.arange(needed), blocks.counts[:needed])[:wanted] if blocks.owned else None
-    return Split(inputs, labels, None if owners is None else torch.from_numpy(owners))
 
 
 def shares(weights: np.ndarray, total: int) -> np.ndarray:

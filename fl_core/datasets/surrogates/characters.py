@@ -1,6 +1,6 @@
 """Stand-ins for EMNIST and LEAF FEMNIST: characters written with a simulated pen by simulated writers.
 
-A character is a way of writing it (:mod:`~fl_core.datasets.surrogates.glyphs`), bent by its writer's habits and by
+A character is a way of writing it, pen strokes through control points, bent by its writer's habits and by
 the accidents of the moment, and drawn as a row of soft dots. What makes the classes hard to tell apart is what makes
 the real ones so: as in EMNIST (Cohen et al. 2017, section II-B) each character is cut out and enlarged to the same
 extent, after which C and c, O, o and 0, or 1, l and I differ only by habit. The writers are the same in all four
@@ -10,18 +10,24 @@ dark on white and neither cut out nor enlarged.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from functools import cache, partial
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fl_core.datasets.base import Split, Surrogate
-from fl_core.datasets.surrogates.blocks import Blocks, fill, shares
-from fl_core.datasets.surrogates.glyphs import CHARACTERS, CONTROLS, shapes
+from fl_core.datasets.surrogates.blocks import fill, shares
 from fl_core.streams import stream
+
+CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+"""In the order of the labels of EMNIST ByClass and LEAF FEMNIST."""
+
+DOTS = 56  # on each character: neighbours less than two pen radii apart on the longest one at 28x28
+CONTROLS = 16  # at most, on one character
 
 SEED = 0
 SIDE = 28
@@ -39,41 +45,167 @@ LETTERS = np.array([8.2, 1.5, 2.8, 4.3, 12.7, 2.2, 2.0, 6.1, 7.0, 0.2, 0.8, 4.0,
                     6.7, 7.5, 1.9, 0.1, 6.0, 6.3, 9.1, 2.8, 1.0, 2.4, 0.2, 2.0, 0.1])  # fmt: skip # % in English text
 
 
-@dataclass(frozen=True)
-class Hands:
-    """Habits of several writers; each array has one row a writer.
+# Ways to write each character, the most usual first. A way is strokes between bars; a stroke is a curve through
+# points, each an x and a y in hexadecimal; a point named twice in a row is a corner. Capitals and digits stand
+# between y = 0 and the baseline y = a, small letters start at 4, tails end at e. "~C" is C written small.
+SHAPES = {
+    "0": ("30 11 05 19 3a 59 65 51 30", "50 21 06 09 2a 58 64 51 30 20", "30 11 05 19 3a 59 65 51 30|62 08"),
+    "1": ("30 3a", "12 30 30 3a", "12 30 30 3a|0a 6a"),
+    "2": ("02 11 30 51 53 36 0a 0a 6a", "02 11 30 52 46 19 08 29 6a", "01 30 63 36 0a 0a 39 69"),
+    "3": ("01 20 51 53 25 25 56 58 4a 1a 08", "00 60 60 34 34 57 4a 1a 09"),
+    "4": ("10 06 06 66|41 4a", "50 06 06 76|50 5a", "00 05 26 65|60 6a"),
+    "5": ("50 10 10 04 04 33 55 58 3a 09", "10 04 04 33 55 58 3a 09|10 60", "51 20 02 14 45 57 4a 09"),
+    "6": ("50 21 06 19 3a 59 57 45 15 07", "40 16 18 3a 58 56 35 16"),
+    "7": ("00 60 60 2a", "00 60 60 45 3a", "00 60 60 2a|15 55", "02 00 00 60 60 2a"),
+    "8": ("51 30 11 13 35 57 59 3a 19 17 35 53 51", "30 12 35 52 30|35 07 3a 67 35"),
+    "9": ("51 20 02 14 34 52 51 51 5a", "62 40 11 03 25 53 62 62 58 3a 19"),
+    "A": ("0a 30 30 6a|16 56", "0a 04 30 64 6a|06 66"),
+    "B": ("00 0a|00 40 53 44 05 05 56 58 4a 0a", "10 1a|01 50 63 25 67 4a 0a"),
+    "C": ("62 40 11 05 19 4a 68", "71 40 12 05 18 4a 79"),
+    "D": ("00 0a|00 31 65 39 0a", "10 1a|00 41 75 49 0a"),
+    "E": ("60 00 00 0a 0a 6a|05 45", "61 30 02 25 25 08 3a 69"),
+    "F": ("60 00 00 0a|05 45", "70 10|10 1a|05 55"),
+    "G": ("62 40 11 05 19 4a 68 66 66 36", "61 30 05 2a 59 56 56 36|56 5a"),
+    "H": ("00 0a|60 6a|05 65", "00 0a|60 6a|06 64"),
+    "I": ("30 3a", "30 3a|00 60|0a 6a"),
+    "J": ("60 68 4a 1a 08", "30 90|60 68 4a 1a 08"),
+    "K": ("00 0a|60 06 06 6a", "00 0a|60 05|25 6a"),
+    "L": ("00 0a 0a 5a", "00 09 1a 5a"),
+    "M": ("0a 00 00 46 46 80 80 8a", "0a 10 10 48 70 70 8a", "0a 02 20 43 4a|43 60 82 8a"),
+    "N": ("0a 00 00 6a 6a 60", "0a 00|00 6a|6a 60", "00 0a|03 30 62 6a"),
+    "O": ("40 11 05 19 4a 79 85 71 40", "40 11 05 19 4a 79 85 71 40 20"),
+    "P": ("00 0a|00 40 63 46 05", "10 1a|01 50 63 46 16"),
+    "Q": ("40 11 05 19 4a 79 85 71 40|57 8a", "40 11 05 19 4a 79 85 71 40|47 68 9a"),
+    "R": ("00 0a|00 40 62 44 05 05 6a", "10 1a|01 50 63 45 15 6a"),
+    "S": ("62 40 10 02 14 45 57 59 4a 1a 08", "51 20 02 14 45 57 4a 09"),
+    "T": ("00 80|40 4a", "00 70|30 3a"),
+    "U": ("00 07 2a 4a 67 60", "00 07 2a 4a 67 60|60 6a"),
+    "V": ("00 3a 3a 60", "00 29 39 60"),
+    "W": ("00 2a 2a 42 42 6a 6a 80", "00 07 2a 45 45 6a 87 80"),
+    "X": ("00 6a|60 0a", "00 12 58 6a|60 0a"),
+    "Y": ("00 35 35 60|35 3a", "00 35|60 0a", "00 03 25 63|60 67 4a 1a"),
+    "Z": ("00 60 60 0a 0a 6a", "00 60 60 0a 0a 6a|15 55"),
+    "a": ("54 24 06 08 2a 57 54 54 5a", "14 34 56 5a|57 27 08 1a 3a 58", "55 24 07 1a 58 55 55 59 6a"),
+    "b": ("00 0a|06 34 57 4a 1a 09", "00 08 2a 58 46 17 08"),
+    "c": ("~C", "~C"),
+    "d": ("55 24 07 1a 3a 58|50 5a", "55 24 07 1a 58 50 50 59 6a"),
+    "e": ("07 57 55 34 15 07 19 3a 59", "18 55 34 15 07 19 3a 59"),
+    "f": ("61 40 22 2a|05 55", "61 30 2a|04 54", "60 30 3e|05 65"),
+    "g": ("54 24 06 08 29 57 54 54 5c 3e 1e 0c", "54 24 06 08 29 57 54|54 5b 3e 0d 1b 5a"),
+    "h": ("00 0a|06 34 56 5a", "00 0a|07 25 55 5a 6a"),
+    "i": ("34 3a|31 32", "34 39 4a|31 32", "34 3a"),
+    "j": ("44 4c 2e 0d|41 42", "~J"),
+    "k": ("00 0a|54 07 07 5a", "~K"),
+    "l": ("30 3a", "30 39 4a 5a", "18 45 51 30 24 28 3a 59"),
+    "m": ("04 0a|06 24 45 4a|46 64 85 8a", "04 0a|07 24 4a|47 64 8a", "~M"),
+    "n": ("04 0a|06 34 56 5a", "04 0a|07 25 54 59 6a"),
+    "o": ("~O", "~O"),
+    "p": ("04 0e|05 34 57 4a 19 09", "~P", "04 0e|04 34 56 39 08"),
+    "q": ("54 24 06 08 29 57 54 54 5e", "54 24 06 08 29 57 54|54 5e 7c"),
+    "r": ("04 0a|07 15 34 55", "04 0a|06 34 54"),
+    "s": ("~S", "~S"),
+    "t": ("30 38 5a 79|04 64", "30 3a|03 63", "30 3a|04 64"),
+    "u": ("~U", "04 08 2a 49 54|54 5a", "04 08 2a 49 54 54 59 6a"),
+    "v": ("~V", "~V"),
+    "w": ("~W", "04 08 1a 36 36 5a 78 74"),
+    "x": ("~X", "~X"),
+    "y": ("04 3a|64 0e", "04 07 2a 58 54|54 5c 3e 0d", "~Y"),
+    "z": ("~Z", "~Z"),
+}
 
-    Attributes
-    ----------
-    slant, aspect, height, pen, ink, care : ndarray
-        ``[w]``: shear, width against height, size, radius of the pen in pixels, darkness, and the factor of the
-        accidental variation.
-    bend : ndarray
-        ``[w, 2, 3]``: what x and y gain with x², xy and y².
-    habit : ndarray
-        ``[w, 62, CONTROLS, 2]``: displacement of the control points of each character.
-    way : ndarray
-        ``[w, 62]``: usual way to write each character.
-    taste : ndarray
-        ``[w, 62]``: factors of how often each character is written.
-    """
+
+class Shapes(NamedTuple):
+    """The ways to write all characters, as arrays; a way is a row."""
+
+    first: np.ndarray
+    """``[62]``: number of the first way of each character."""
+    ways: np.ndarray
+    """``[62]``: how many there are."""
+    controls: np.ndarray
+    """``[w, CONTROLS, 2]``: control points (x, y), in heights of a capital; unused ones are 0."""
+    curve: np.ndarray
+    """``[w, DOTS + 1, CONTROLS]``: weights of the control points in each point along the pen's path."""
+    drawn: np.ndarray
+    """``[w, DOTS]``: 1 where the pen is down between two neighbouring points, else 0."""
+
+
+@cache
+def shapes() -> Shapes:
+    """Return all ways to write the characters."""
+    written = [_read(way, index) for character in CHARACTERS for index, way in enumerate(SHAPES[character])]
+    ways = np.array([len(SHAPES[character]) for character in CHARACTERS])
+    controls, curve, drawn = (np.stack(part).astype(np.float32) for part in zip(*written, strict=True))
+    return Shapes(np.cumsum(ways) - ways, ways, controls, curve, drawn)
+
+
+def _read(way: str, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return control points, curve and pen of one way, the `index`-th of its character."""
+    small = way.startswith("~")
+    strokes = [stroke.split() for stroke in (SHAPES[way[1]][index] if small else way).split("|")]
+    names = list(dict.fromkeys(name for stroke in strokes for name in stroke))
+    at = np.array([[int(name[0], 16), int(name[1], 16)] for name in names]) / 10
+    if small:
+        at = at * 0.6 + [0.0, 0.4]
+    controls = np.zeros((CONTROLS, 2))
+    controls[: len(names)] = at
+
+    paths = [_catmull_rom([names.index(name) for name in stroke]) for stroke in strokes]
+    lengths = np.array([np.linalg.norm(np.diff(path @ controls, axis=0), axis=1).sum() for path in paths])
+    free = DOTS + 1 - 2 * len(paths)  # each stroke needs a point at either end
+    ends = np.round(np.cumsum(lengths) / lengths.sum() * free).astype(int)
+    points = [_even(path, controls, count) for path, count in zip(paths, np.diff(ends, prepend=0) + 2, strict=True)]
+    drawn = np.ones(DOTS)
+    drawn[np.cumsum([len(part) for part in points])[:-1] - 1] = 0
+    return controls, np.concatenate(points), drawn
+
+
+def _catmull_rom(indices: list[int], steps: int = 16) -> np.ndarray:
+    """Return weights ``[points, CONTROLS]`` of a Catmull-Rom curve through the control points in this order."""
+    knots = np.eye(CONTROLS)[indices]
+    # The ends are mirrored, so that a stroke of two points is straight.
+    knots = np.concatenate([2 * knots[:1] - knots[1:2], knots, 2 * knots[-1:] - knots[-2:-1]])
+    t = np.linspace(0, 1, steps, endpoint=False)[:, None, None]
+    p0, p1, p2, p3 = knots[None, :-3], knots[None, 1:-2], knots[None, 2:-1], knots[None, 3:]
+    curve = p1 + t / 2 * (p2 - p0 + t * (2 * p0 - 5 * p1 + 4 * p2 - p3 + t * (3 * (p1 - p2) + p3 - p0)))
+    return np.concatenate([curve.transpose(1, 0, 2).reshape(-1, CONTROLS), np.eye(CONTROLS)[indices[-1:]]])
+
+
+def _even(path: np.ndarray, controls: np.ndarray, count: int) -> np.ndarray:
+    """Return `count` points of the path, equally far apart along it."""
+    travelled = np.append(0, np.cumsum(np.linalg.norm(np.diff(path @ controls, axis=0), axis=1)))
+    wanted = np.linspace(0, travelled[-1], count)
+    after = np.clip(np.searchsorted(travelled, wanted, side="right"), 1, len(path) - 1)
+    share = ((wanted - travelled[after - 1]) / np.maximum(np.diff(travelled)[after - 1], 1e-12)).clip(0, 1)[:, None]
+    return path[after - 1] * (1 - share) + path[after] * share
+
+
+class Hands(NamedTuple):
+    """Habits of several writers, one row each."""
 
     slant: np.ndarray
+    """``[w]``: shear."""
     aspect: np.ndarray
+    """``[w]``: width against height."""
     height: np.ndarray
     pen: np.ndarray
+    """``[w]``: its radius in pixels."""
     ink: np.ndarray
+    """``[w]``: darkness."""
     care: np.ndarray
+    """``[w]``: factor of the accidental variation."""
     bend: np.ndarray
+    """``[w, 2, 3]``: what x and y gain with x², xy and y²."""
     habit: np.ndarray
+    """``[w, 62, CONTROLS, 2]``: displacement of the control points of each character."""
     way: np.ndarray
+    """``[w, 62]``: usual way to write each character."""
     taste: np.ndarray
+    """``[w, 62]``: factors of how often each character is written."""
 
 
 def hands(writers: Iterable[int]) -> Hands:
     """Return the habits of these writers."""
-    each = [_hand(writer) for writer in writers]
-    return Hands(**{f.name: np.stack([getattr(hand, f.name) for hand in each]) for f in fields(Hands)})
+    return Hands(*map(np.stack, zip(*map(_hand, writers), strict=True)))
 
 
 def _hand(writer: int) -> Hands:
@@ -101,22 +233,10 @@ def _ways(labels: np.ndarray, uniform: np.ndarray) -> np.ndarray:
 
 
 def write(hand: Hands, row: np.ndarray, labels: np.ndarray, draw: np.random.Generator, fitted: bool) -> Tensor:
-    """Return images of characters, white on black.
+    """Return images ``[n, 1, 28, 28]`` of characters, white on black: who (`row` ``[n]`` of `hand`) writes `labels`.
 
-    Parameters
-    ----------
-    hand : Hands
-    row, labels : ndarray
-        ``[n]``: who (a row of `hand`) writes what.
-    draw : Generator
-        Of the accidents.
-    fitted : bool
-        Whether each character is cut out and enlarged as in EMNIST, or keeps its size as in LEAF.
-
-    Returns
-    -------
-    Tensor
-        ``[n, 1, 28, 28]`` (uint8).
+    `draw` is the stream of the accidents. If `fitted`, each character is cut out and enlarged as in EMNIST, otherwise
+    it keeps its size as in LEAF.
     """
     n = len(labels)
     care = hand.care[row]
@@ -181,64 +301,42 @@ def _frequencies() -> np.ndarray:
     return np.concatenate([np.full(10, 0.495 / 10), 0.270 * letters, 0.235 * letters])
 
 
-def _of_one_writer(purpose: str, fitted: bool, writer: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return what one writer has written."""
-    draw = stream(SEED, purpose, writer)
-    hand = hands(range(writer, writer + 1))
-    chances = np.cumsum(_frequencies() * hand.taste[0])
-    labels = np.searchsorted(chances / chances[-1], draw.random(count)).clip(max=len(CHARACTERS) - 1)
-    return write(hand, np.zeros(count, int), labels, draw, fitted), torch.from_numpy(labels)
-
-
-def _of_many_writers(purpose: str, block: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return equally many of each digit, in any order."""
-    draw = stream(SEED, purpose, block)
-    labels = draw.permutation(np.arange(count) % 10)
-    row = draw.integers(DIGIT_WRITERS, size=count)
-    return write(_digit_writers(), row, labels, draw, fitted=True), torch.from_numpy(labels)
-
-
 @cache
 def _digit_writers() -> Hands:
     return hands(range(DIGIT_WRITERS))
 
 
 def _digits(of: str, sizes: tuple[int, int]) -> Surrogate:
-    def split(part: str, size: int, wanted: int | None) -> Split:
-        draw = partial(_of_many_writers, f"characters/{of}/{part}")
-        counts = np.full(size // BLOCK, BLOCK)
-        return fill(Blocks((1, SIDE, SIDE), counts, draw, owned=False), wanted)
+    def split(part: str, wanted: int | None) -> Split:
+        def draw(block: int, count: int) -> Split:
+            accident = stream(SEED, f"characters/{of}/{part}", block)
+            labels = accident.permutation(np.arange(count) % 10)
+            row = accident.integers(DIGIT_WRITERS, size=count)
+            return Split(write(_digit_writers(), row, labels, accident, fitted=True), torch.from_numpy(labels))
 
-    return Surrogate(
-        of=of,
-        version=1,
-        shape=(1, SIDE, SIDE),
-        classes=tuple(CHARACTERS[:10]),
-        sizes=sizes,
-        generate=lambda train, test: (split("train", sizes[0], train), split("test", sizes[1], test)),
-        about=f"Digits that {DIGIT_WRITERS} simulated writers draw with a simulated pen, all ten equally often.",
-    )
+        return fill((1, SIDE, SIDE), np.full(sizes[part == "test"] // BLOCK, BLOCK), draw, wanted)
+
+    about = f"Digits that {DIGIT_WRITERS} simulated writers draw with a simulated pen, all ten equally often."
+    return Surrogate(of, 1, (1, SIDE, SIDE), tuple(CHARACTERS[:10]), sizes, split, about)
 
 
 def _by_writer(of: str, writers: int, sizes: tuple[int, int], fitted: bool) -> Surrogate:
-    def split(part: str, size: int, wanted: int | None) -> Split:
-        def draw(writer: int, count: int) -> tuple[Tensor, Tensor]:
-            images, labels = _of_one_writer(f"characters/{of}/{part}", fitted, writer, count)
-            return (images if fitted else 255 - images), labels
+    def split(part: str, wanted: int | None) -> Split:
+        def draw(writer: int, count: int) -> Split:
+            accident = stream(SEED, f"characters/{of}/{part}", writer)
+            hand = hands([writer])
+            chances = np.cumsum(_frequencies() * hand.taste[0])
+            labels = np.searchsorted(chances / chances[-1], accident.random(count)).clip(max=len(CHARACTERS) - 1)
+            images = write(hand, np.zeros(count, int), labels, accident, fitted)
+            owners = torch.full((count,), writer)
+            return Split(images if fitted else 255 - images, torch.from_numpy(labels), owners)
 
         # Mean and standard deviation of table 1 of the LEAF paper.
         weights = stream(SEED, f"characters/{of}/sizes").normal(226.83, 88.94, writers).clip(min=20)
-        return fill(Blocks((1, SIDE, SIDE), shares(weights, size), draw, owned=True), wanted)
+        return fill((1, SIDE, SIDE), shares(weights, sizes[part == "test"]), draw, wanted, owned=True)
 
-    return Surrogate(
-        of=of,
-        version=1,
-        shape=(1, SIDE, SIDE),
-        classes=tuple(CHARACTERS),
-        sizes=sizes,
-        generate=lambda train, test: (split("train", sizes[0], train), split("test", sizes[1], test)),
-        about=f"Characters that {writers} simulated writers draw with a simulated pen, in the order of the writers.",
-    )
+    about = f"Characters that {writers} simulated writers draw with a simulated pen, in the order of the writers."
+    return Surrogate(of, 1, (1, SIDE, SIDE), tuple(CHARACTERS), sizes, split, about)
 
 
 SURROGATES = (

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from fl_core.datasets.base import Split, Surrogate
-from fl_core.datasets.surrogates.blocks import Blocks, fill, shares
-from fl_core.datasets.surrogates.canvas import Canvas, cover, soft
+from fl_core.datasets.surrogates.blocks import fill, shares
 from fl_core.streams import stream
 
 SEED = 0
@@ -33,6 +32,45 @@ TALKING = 0.25  # how often a mouth is open for another reason
 SKIN = np.array([[0.96, 0.80, 0.69], [0.88, 0.67, 0.53], [0.72, 0.50, 0.37], [0.45, 0.30, 0.22]], np.float32)
 HAIR = np.array([[0.10, 0.08, 0.07], [0.30, 0.19, 0.11], [0.78, 0.62, 0.36], [0.55, 0.25, 0.12], [0.62, 0.60, 0.58]],
                 np.float32)  # fmt: skip
+
+
+class Canvas:
+    """Images ``[n, 3, h, w]`` with coordinates ``u`` (right) and ``v`` (down) from -1 to 1 in each.
+
+    `window` gives a part of it to paint small things faster.
+    """
+
+    def __init__(self, pixels: Tensor, u: Tensor, v: Tensor) -> None:
+        self.pixels, self.u, self.v = pixels, u, v
+
+    def window(self, top: int, bottom: int, left: int = 0, right: int | None = None) -> Canvas:
+        """Return these rows and columns; what is painted there is painted here."""
+        part = (..., slice(top, bottom), slice(left, right))
+        return Canvas(self.pixels[part], self.u[part], self.v[part])
+
+    def paint(self, share: Tensor, colour: Tensor) -> None:
+        """Mix in a colour ``[n or 1, 3, h or 1, w or 1]`` as far as `share` ``[n, h, w]`` says, from 0 to 1."""
+        self.pixels.lerp_(colour.expand_as(self.pixels), share[:, None].expand_as(self.pixels))
+
+    def dot(self, u: Tensor | float, v: Tensor | float, width: Tensor | float, height: Tensor | float) -> Tensor:
+        """Return a soft spot."""
+        return soft(((self.u - u) / width).square() + ((self.v - v) / height).square())
+
+    def ellipse(
+        self, u: Tensor | float, v: Tensor | float, width: Tensor | float, height: Tensor | float, edge: float = 12
+    ) -> Tensor:
+        """Return the cover of an ellipse of these half axes, 1 inside and 0 outside."""
+        return cover(1 - ((self.u - u) / width).square() - ((self.v - v) / height).square(), edge)
+
+
+def soft(distance: Tensor) -> Tensor:
+    """Return nearly exp(-distance), but exactly 0 far away."""
+    return (1 - distance / 4).clamp_(min=0).square_().square_()
+
+
+def cover(inside: Tensor, edge: float) -> Tensor:
+    """Return 1 where `inside` is positive and 0 where it is negative, with a ramp of slope `edge` between."""
+    return (0.5 + edge * inside).clamp_(0, 1)
 
 
 @dataclass(frozen=True)
@@ -238,19 +276,20 @@ def _mouth(canvas: Canvas, person: Celebrity, signs: Signs, shade: Tensor) -> No
     canvas.paint(0.4 * corners.dot(1.05, 0, 0.12, 0.03), 0.45 * _colour(person.skin))
 
 
-def _generate(part: str, size: int, wanted: int | None) -> Split:
-    def draw(number: int, count: int) -> tuple[Tensor, Tensor]:
+# LEAF's 177,457 and 22,831 images of 9,343 celebrities, for 2,000 of them.
+SIZES = (37_987, 4_887)
+
+
+def _split(part: str, wanted: int | None) -> Split:
+    def draw(number: int, count: int) -> Split:
         person, accident = celebrity(number), stream(SEED, f"faces/celeba/{part}", number)
         smiling = (accident.random(count) < person.smiling).astype(np.int64)
-        return portraits(person, smiling, accident), torch.from_numpy(smiling)
+        return Split(portraits(person, smiling, accident), torch.from_numpy(smiling), torch.full((count,), number))
 
     # Mean and standard deviation of table 1 of the LEAF paper.
     weights = stream(SEED, "faces/celeba/sizes").normal(21.44, 7.63, CELEBRITIES).clip(5, 35)
-    return fill(Blocks((3, SIDE, SIDE), shares(weights, size), draw, owned=True), wanted)
+    return fill((3, SIDE, SIDE), shares(weights, SIZES[part == "test"]), draw, wanted, owned=True)
 
-
-# LEAF's 177,457 and 22,831 images of 9,343 celebrities, for 2,000 of them.
-SIZES = (37_987, 4_887)
 
 SURROGATES = (
     Surrogate(
@@ -259,7 +298,7 @@ SURROGATES = (
         shape=(3, SIDE, SIDE),
         classes=("not smiling", "smiling"),
         sizes=SIZES,
-        generate=lambda train, test: (_generate("train", SIZES[0], train), _generate("test", SIZES[1], test)),
+        split=_split,
         about=f"Drawn portraits of {CELEBRITIES} simulated celebrities, in the order of the celebrities.",
     ),
 )

@@ -10,10 +10,7 @@ others than training speakers, as in FedLuck, which takes files in the order of 
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +19,8 @@ from numpy.random import Generator
 from torch import Tensor
 
 from fl_core.datasets.base import Split, Surrogate
-from fl_core.datasets.mfcc import COEFFICIENTS, RATE, mfcc
-from fl_core.errors import SpecError
+from fl_core.datasets.speech_commands import COEFFICIENTS, RATE, mfcc
+from fl_core.datasets.surrogates.blocks import fill, one_thread_each
 from fl_core.streams import stream
 
 WORDS = {
@@ -86,62 +83,27 @@ _GLIDE = 0.012  # seconds; a transition between phones takes about four times th
 _FRAMES = -(-1024 // COEFFICIENTS)
 
 
-def generate(train: int | None, test: int | None) -> tuple[Split, Split]:
-    """Return the features of the first `train` and `test` clips (None: 30,000 and 3,000).
-
-    The inputs are FedLuck's (assumption A23): the first 1,024 numbers of the MFCC, as ``[n, 1, 32, 32]``. Owners are
-    speakers.
-
-    Raises
-    ------
-    SpecError
-        If there are not that many.
-    """
-    return _split(0, train), _split(1, test)
-
-
 def waves(split: int, first: int, count: int) -> Tensor:
     """Return the clips `first` to `first` + `count` - 1 of the training (0) or test (1) set.
 
-    Returns
-    -------
-    Tensor
-        ``[count, 16000]`` (float32), whole numbers from -32768 to 32767 at 16 kHz.
+    They are ``[count, 16000]`` (float32), whole numbers from -32768 to 32767 at 16 kHz.
     """
     start = first // _BLOCK
-    with _workers() as pool:
+    with one_thread_each() as pool:
         blocks = list(pool.map(functools.partial(_block, split), range(start, -(-(first + count) // _BLOCK))))
     return torch.cat([torch.empty(0, RATE), *(clips for clips, _, _ in blocks)])[first - start * _BLOCK :][:count]
 
 
-def _split(split: int, wanted: int | None) -> Split:
-    count = _SIZES[split] if wanted is None else wanted
-    if not 0 <= count <= _SIZES[split]:
-        raise SpecError(f"cannot generate {count} clips; valid are 0 to {_SIZES[split]}")
-    inputs = torch.empty(count, 1, 32, 32)
-    labels, owners = torch.empty(2, count, dtype=torch.int64)
+def _split(part: str, wanted: int | None) -> Split:
+    """Return FedLuck's inputs (A23), the first 1,024 numbers of the MFCC as 32x32; owners are speakers."""
+    split = int(part == "test")
 
-    def fill(block: int) -> None:
-        part = slice(block * _BLOCK, min((block + 1) * _BLOCK, count))
-        clips, words, speakers = (values[: part.stop - part.start] for values in _block(split, block))
-        inputs[part] = mfcc(clips, _FRAMES).flatten(1)[:, :1024].reshape(-1, 1, 32, 32)
-        labels[part], owners[part] = words, speakers
+    def draw(block: int, count: int) -> Split:
+        clips, words, speakers = _block(split, block)
+        return Split(mfcc(clips, _FRAMES).flatten(1)[:, :1024].reshape(-1, 1, 32, 32), words, speakers)
 
-    with _workers() as pool:
-        list(pool.map(fill, range(-(-count // _BLOCK))))
-    return Split(inputs, labels, owners)
-
-
-@contextlib.contextmanager
-def _workers() -> Iterator[ThreadPoolExecutor]:
-    """Threads that each compute with a single one of PyTorch's: with several, matrix products may round otherwise."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            yield pool
-    finally:
-        torch.set_num_threads(threads)
+    counts = np.full(_SIZES[split] // _BLOCK, _BLOCK)
+    return fill((1, 32, 32), counts, draw, wanted, owned=True, dtype=torch.float32)
 
 
 class _Voices(NamedTuple):
@@ -267,7 +229,7 @@ SURROGATES = (
         shape=(1, 32, 32),
         classes=tuple(WORDS),
         sizes=_SIZES,
-        generate=generate,
+        split=_split,
         about="MFCC of synthetic one-second words, from phones, speakers, and background noise.",
     ),
 )

@@ -14,7 +14,7 @@ import torch
 from numpy.random import Generator
 
 from fl_core.datasets.base import Split, Surrogate
-from fl_core.errors import SpecError
+from fl_core.datasets.surrogates.blocks import fill
 from fl_core.streams import stream
 
 LENGTH = 256
@@ -62,25 +62,14 @@ def words(tokens: torch.Tensor) -> list[str]:
     return names
 
 
-def generate(train: int | None, test: int | None) -> tuple[Split, Split]:
-    """Return the first `train` and `test` reviews (None: 25,000 each).
+def _split(part: str, wanted: int | None) -> Split:
+    split = int(part == "test")
 
-    Raises
-    ------
-    SpecError
-        If there are not that many.
-    """
-    return _split(0, train), _split(1, test)
+    def draw(block: int, _: int) -> Split:
+        tokens, labels = _block(stream(0, "imdb-surrogate", split, block))
+        return Split(torch.from_numpy(tokens), torch.from_numpy(labels))
 
-
-def _split(split: int, wanted: int | None) -> Split:
-    count = _SIZES[split] if wanted is None else wanted
-    if not 0 <= count <= _SIZES[split]:
-        raise SpecError(f"cannot generate {count} reviews; valid are 0 to {_SIZES[split]}")
-    blocks = [_block(stream(0, "imdb-surrogate", split, block)) for block in range(-(-count // _BLOCK))]
-    tokens = np.concatenate([block[0] for block in blocks] or [np.empty((0, LENGTH), np.int32)])
-    labels = np.concatenate([block[1] for block in blocks] or [np.empty(0, np.int64)])
-    return Split(torch.from_numpy(tokens[:count]), torch.from_numpy(labels[:count]))
+    return fill((LENGTH,), np.full(_SIZES[split] // _BLOCK, _BLOCK), draw, wanted, dtype=torch.int32)
 
 
 def _block(rng: Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -138,7 +127,7 @@ SURROGATES = (
         shape=(LENGTH,),
         classes=("negative", "positive"),
         sizes=_SIZES,
-        generate=generate,
+        split=_split,
         about="Token sequences of a small grammar with topics, opinions, negations, intensifiers and mixed reviews.",
     ),
 )

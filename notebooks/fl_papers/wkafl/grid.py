@@ -14,7 +14,7 @@ from pydantic import Field
 
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
 from fl_core.datasets import Natural, WKAFLPartition
-from fl_core.experiments.calibration import REFERENCES
+from fl_core.experiments import calibration
 from fl_core.experiments.experiment import Options as Overrides
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
@@ -143,8 +143,8 @@ class _Maker:
         """Return, on CIFAR-10, the run of its network on pooled data by which the surrogate was calibrated."""
         if self.setup is not SETUPS["cifar10"]:
             return []
-        [known] = [each for each in REFERENCES if each.dataset == "cifar10"]
-        spec = known.entries()[0].spec.changed(dataset=self.dataset)
+        [known] = [each for each in calibration.REFERENCES if each.dataset == "cifar10"]
+        spec = calibration.entries(known)[0].spec.changed(dataset=self.dataset)
         return [Entry(spec, {"method": "SGD", "role": "reference", "seed": self.seeds[0]})]
 
     def with_gsgm(self, level: Level) -> bool:
