@@ -201,6 +201,23 @@ def data_calibrate(
     calibrate(names or [], jobs, typer.echo)
 
 
+results_app = typer.Typer(no_args_is_help=True)
+app.add_typer(results_app, name="results")
+
+
+@results_app.callback()
+def results() -> None:
+    """Published results: pack them."""
+
+
+@results_app.command("pack")
+def results_pack() -> None:
+    """Move published runs from files of their own into one file for each figure, with those that are there."""
+    from fl_core.cli.commands import pack_results
+
+    pack_results(typer.echo)
+
+
 Profile = Annotated[str, typer.Option("--profile", "-P", help="smoke (seconds), laptop (published) or paper.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Processes at a time; by default one per core.")]
 

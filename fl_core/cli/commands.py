@@ -178,6 +178,31 @@ def plan_text(names: Sequence[str], profile: str, dataset: str, seeds: list[int]
     return "\n".join([*lines, grid.plan(together.values(), store, jobs=jobs).table()])
 
 
+def pack_results(echo: Echo) -> None:
+    """Move the published records that are single files into one file for each grid."""
+    from fl_core.errors import FlCoreError
+    from fl_core.experiments.artifacts import artifacts
+    from fl_core.experiments.calibration import calibration
+    from fl_core.experiments.profiles import PROFILES
+    from fl_core.experiments.store import Store, default_store, pack, singles
+
+    store = default_store()
+    grids: dict[str, str] = {}
+    for dataset in sorted({result.spec.dataset for result in singles(store.published)}):
+        for artifact in artifacts().values():
+            for profile in PROFILES:
+                try:
+                    entries = artifact.grid(profile, dataset)
+                except FlCoreError:
+                    continue  # not on this data
+                for entry in entries:
+                    grids.setdefault(entry.key, artifact.id)
+    for entry in calibration(Store(store.published, store.published)).entries:
+        grids.setdefault(entry.key, "calibration")
+    for path in pack(store.published, grids):
+        echo(f"written {path}")
+
+
 def regenerate(
     target: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None, echo: Echo
 ) -> list[Path]:

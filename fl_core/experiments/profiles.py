@@ -97,3 +97,40 @@ CONVERGENCE = {
         (1, 4, 8, 12, 16), _ALPHAS,
     ),
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ClusterScale:
+    """What a profile decides about SD-FEEL's Figure 2.
+
+    The clock is the paper's: with a tenth of the mini-batches and of the time of both transfers every event keeps its
+    place in the order (specification, D12), and a tenfold step size keeps step size times steps.
+
+    Attributes
+    ----------
+    min_batches : int
+        Mini-batches of the slowest device in an iteration: 100 in the paper.
+    rounds : float
+        Horizon, in synchronous rounds at H = 10 (A-11).
+    points : int
+        Measurements of the global model.
+    train_samples : int
+        Training images that the training loss is averaged over.
+    seeds : tuple of int
+    test_samples : int
+        Test images of a measurement, but for the last one; 0: all.
+    """
+
+    min_batches: int
+    rounds: float
+    points: int
+    train_samples: int
+    seeds: tuple[int, ...]
+    test_samples: int = 0
+
+
+CLUSTERS = {
+    "smoke": ClusterScale(1, 3, 3, 500, (0,), 500),
+    "laptop": ClusterScale(10, 50, 30, 5_000, (0, 1, 2)),
+    "paper": ClusterScale(100, 50, 60, 10_000, (0, 1, 2)),
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -269,11 +270,16 @@ class RunSpec(BaseModel):
 def _essential(model: BaseModel) -> dict[str, Any]:
     """Return the fields of `model` that differ from their defaults, and always what says which class it is."""
     kept: dict[str, Any] = {"name": model.name} if isinstance(model, Algorithm) else {}
-    for name, field in type(model).model_fields.items():
+    for name, default in _defaults(type(model)).items():
         value = getattr(model, name)
-        if name == "kind" or value != field.get_default(call_default_factory=True):
+        if name == "kind" or value != default:
             kept[name] = _essential_value(value)
     return kept
+
+
+@cache
+def _defaults(model: type[BaseModel]) -> dict[str, Any]:
+    return {name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()}
 
 
 def _essential_value(value: Any) -> Any:

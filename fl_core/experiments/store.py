@@ -1,9 +1,10 @@
-"""Finished runs on disk, one small file each, named by the hash of the specification.
+"""Finished runs on disk, named by the hash of their specification.
 
-A record is deterministic, gzip-compressed JSON and not Parquet: pyarrow would add 170 MB of installation for records
-of a few kilobytes. There are two folders: the published one (``data/results``, part of the repository) and a cache
-(``data/cache/results``, ignored by git). Both are read; a run goes to the cache unless it is published. Any number of
-processes may write at the same time: a file appears whole or not at all.
+There are two folders: the published one (``data/results``, part of the repository) and a cache
+(``data/cache/results``, ignored by git). Both are read; a run goes to the cache unless it is published. A record is
+deterministic JSON: a small gzip file of its own when it is saved, so that any number of processes may write at the
+same time and a file appears whole or not at all; published ones are packed, one xz file for each grid, by
+:func:`pack`. Both forms are read. Parquet would add 170 MB of installation for records of a few kilobytes.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ import contextlib
 import gzip
 import hashlib
 import json
+import lzma
 import os
 import tempfile
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock
 
 from fl_core.datasets import all_surrogates, data_folder
 from fl_core.errors import DataError, FlCoreError
@@ -32,19 +36,27 @@ from fl_core.runtime import Checkpoints, History
 FORMAT = 1
 """Of the record; a file with another number is not read."""
 SUFFIX = ".json.gz"
+"""Of one record."""
+PACKED = ".jsonl.xz"
+"""Of many: a line that says which run is on which line, with a digest of it, then one record a line, by hash."""
+OTHER = "other"
+"""Where records are packed that belong to no known grid."""
 ENVIRONMENT = "FL_CORE_RESULTS"
 """Environment variable: one folder that is read and written instead of both."""
+SMALLEST_WINDOW = 4096
+"""Bytes that the format asks for."""
+DAMAGES = (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, KeyError, TypeError)
+"""What reading a damaged file may raise."""
+MOST_PARSED = 600
+"""Records that a process keeps in memory, so that the figures of a page read a run once."""
+
+Stamp = tuple[int, int, int]
+"""Time, size and number of a file: another version of it has another stamp."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """The two folders.
-
-    Attributes
-    ----------
-    published, cache : Path
-        They need not exist.
-    """
+    """The two folders; they need not exist."""
 
     published: Path
     cache: Path
@@ -55,10 +67,9 @@ class Store:
         A damaged record is reported as a warning and not used.
         """
         spec = spec.resolved()
-        for folder in self._folders():
-            path = folder / f"{spec.hash}{SUFFIX}"
+        for path in self._files(spec.hash):
             try:
-                result = read(path)
+                result = read(path, spec.hash)
             except FileNotFoundError:
                 continue
             except DataError as error:
@@ -77,15 +88,10 @@ class Store:
         return self.get(spec) is not None
 
     def save(self, result: Result, *, published: bool = False, updates: bool = True) -> Path:
-        """Write `result` and return the file; an existing one of the same run is replaced.
+        """Write `result` to a file of its own, in the published folder or the cache, and return the file.
 
-        Parameters
-        ----------
-        result : Result
-        published : bool
-            Whether it goes to the published folder instead of the cache.
-        updates : bool
-            Whether the record keeps the table of updates: with ten gradients to a version that is nearly all of it.
+        An existing one of the same run is replaced. Without `updates` the record lacks the table of updates: with ten
+        gradients to a version that is nearly all of it.
         """
         folder = self.published if published else self.cache
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,13 +102,15 @@ class Store:
     def __iter__(self) -> Iterator[Result]:
         """Yield every readable result once, published ones first; unreadable ones are reported as warnings."""
         seen = set()
-        for folder in self._folders():
-            for path in sorted(folder.glob(f"*{SUFFIX}")):
-                if path.name in seen or path.name.startswith("."):
+        for folder in dict.fromkeys((self.published, self.cache)):
+            alone = [(_key(path), path) for path in _visible(folder, SUFFIX)]
+            packed = [(key, file) for file in _visible(folder, PACKED) for key in _runs(file)]
+            for key, path in alone + packed:
+                if key in seen:
                     continue
                 try:
-                    yield read(path)
-                    seen.add(path.name)
+                    yield read(path, key)
+                    seen.add(key)
                 except DataError as error:
                     warnings.warn(f"{error}; it is ignored", stacklevel=2)
 
@@ -112,8 +120,11 @@ class Store:
         suffix = "-traced" if trace else ""
         return Checkpoints(self.cache / "checkpoints" / (spec.hash + suffix), every_seconds, spec.to_json() + suffix)
 
-    def _folders(self) -> Iterable[Path]:
-        return dict.fromkeys((self.published, self.cache))
+    def _files(self, key: str) -> Iterator[Path]:
+        """Yield the files that may hold run `key`: its own, which is newer, before the one that it is packed in."""
+        for folder in dict.fromkeys((self.published, self.cache)):
+            yield folder / f"{key}{SUFFIX}"
+            yield from (path for path in _visible(folder, PACKED) if key in _runs(path))
 
 
 def default_store() -> Store:
@@ -145,37 +156,160 @@ def encode(result: Result, updates: bool = True) -> bytes:
     return gzip.compress(text.encode(), 9, mtime=0)
 
 
-def read(path: Path) -> Result:
-    """Read one record.
+def read(path: Path, key: str = "") -> Result:
+    """Read one record: that of a file of its own, or run `key` of a packed one.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    DataError
-        If it is damaged, of another format, or not the run that its name says.
+    Whoever gets it must not change it: the next one gets the same object. A file that is damaged, of another format,
+    or that holds another run is a DataError.
     """
+    return _read(path, key or _key(path), _stamp(path))
+
+
+@lru_cache(MOST_PARSED)
+def _read(path: Path, key: str, stamp: Stamp) -> Result:
+    name = str(path) if path.name.endswith(SUFFIX) else f"{path} ({key})"
     try:
-        record = json.loads(gzip.decompress(path.read_bytes()))
-        form, digest, content = record["format"], record["sha256"], record["content"]
+        if path.name.endswith(SUFFIX):
+            record = json.loads(gzip.decompress(path.read_bytes()))
+            intact = record["sha256"] == _digest(record["content"])
+        else:
+            line, digest = _line(path, stamp, key)
+            record = json.loads(line)
+            intact = digest == _line_digest(line)
+        form, content = record["format"], record["content"]
     except FileNotFoundError:
         raise
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"result file {path} is damaged ({type(error).__name__}: {error})") from None
+    except DAMAGES as error:
+        raise DataError(f"result file {name} is damaged ({type(error).__name__}: {error})") from None
     if form != FORMAT:
-        raise DataError(f"result file {path} has format {form!r}; this version reads format {FORMAT}")
-    if digest != _digest(content):
-        raise DataError(f"result file {path} is damaged (its content does not match its SHA-256)")
+        raise DataError(f"result file {name} has format {form!r}; this version reads format {FORMAT}")
+    if not intact:
+        raise DataError(f"result file {name} is damaged (its content does not match its SHA-256)")
     try:
         spec = RunSpec(**content["spec"])
         history = History.from_dict({"spans": History().spans} | content["history"])
         result = Result(spec, history, content["provenance"])
+        wrong = _impossible(history)
     except (FlCoreError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"result file {path} does not hold a run of this version ({error})") from None
-    name = path.name.removesuffix(SUFFIX)
-    if spec.hash != name:
-        raise DataError(f"result file {path} holds run {spec.hash}, not {name}")
+        raise DataError(f"result file {name} does not hold a run of this version ({error})") from None
+    if spec.hash != key:
+        raise DataError(f"result file {name} holds run {spec.hash}, not {key}")
+    if wrong:
+        raise DataError(f"result file {name} holds what no run gives: {wrong}")
     return result
+
+
+def singles(folder: Path) -> list[Result]:
+    """Return the records of `folder` that are files of their own."""
+    return [read(path) for path in _visible(folder, SUFFIX)]
+
+
+def pack(folder: Path, grids: Mapping[str, str]) -> list[Path]:
+    """Move the single records of `folder` into packed files, and return those that changed.
+
+    `grids` says to which file a run goes, by hash; one that is packed already is replaced where it is. Equal records
+    make equal bytes. Whoever reads meanwhile finds every record.
+    """
+    with FileLock(folder / ".packing.lock"):
+        packed = {path.name.removesuffix(PACKED): _all_lines(path) for path in _visible(folder, PACKED)}
+        home = {key: grid for grid, lines in packed.items() for key in lines}
+        alone = {path: _stamp(path) for path in _visible(folder, SUFFIX)}
+        changed = set()
+        for path in alone:
+            read(path)  # what cannot be read is not packed
+            grid = home.get(_key(path)) or grids.get(_key(path), OTHER)
+            packed.setdefault(grid, {})[_key(path)] = gzip.decompress(path.read_bytes())
+            changed.add(grid)
+        files = [folder / f"{grid}{PACKED}" for grid in sorted(changed)]
+        for path in files:
+            write_atomically(path, _pack(packed[path.name.removesuffix(PACKED)]))
+        for path, stamp in alone.items():
+            if _stamp(path) == stamp:  # else it was saved anew meanwhile
+                path.unlink()
+    return files
+
+
+def _pack(lines: Mapping[str, bytes]) -> bytes:
+    """Return the file that holds `lines`, by hash."""
+    runs = {key: _line_digest(lines[key]) for key in sorted(lines)}
+    first = json.dumps({"format": FORMAT, "runs": runs}, separators=(",", ":")).encode()
+    text = b"\n".join([first, *(lines[key] for key in runs), b""])
+    size = max(SMALLEST_WINDOW, 1 << len(text).bit_length())  # sees all of it; a reader needs as much memory
+    settings = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": size}
+    return lzma.compress(text, filters=[settings | {"lc": 4, "lp": 0, "pb": 0}])  # the last three: for text
+
+
+def _visible(folder: Path, suffix: str) -> list[Path]:
+    """Return the files of `folder` that are whole, by name."""
+    return sorted(path for path in folder.glob(f"*{suffix}") if not path.name.startswith("."))
+
+
+def _key(path: Path) -> str:
+    return path.name.removesuffix(SUFFIX)
+
+
+def _stamp(path: Path) -> Stamp:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _line_digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()[:16]
+
+
+def _runs(path: Path) -> Mapping[str, tuple[int, str]]:
+    """Return line and digest of each run in a packed file; if it is damaged, say so and return nothing."""
+    try:
+        return _index(path, _stamp(path))
+    except FileNotFoundError:
+        return {}
+    except (*DAMAGES, AttributeError) as error:
+        warnings.warn(f"result file {path} is damaged ({type(error).__name__}: {error}); it is ignored", stacklevel=4)
+        return {}
+
+
+@lru_cache(1024)
+def _index(path: Path, stamp: Stamp) -> Mapping[str, tuple[int, str]]:
+    with lzma.open(path) as file:
+        runs = json.loads(file.readline())["runs"]
+    return {key: (line, digest) for line, (key, digest) in enumerate(runs.items(), 1)}
+
+
+@lru_cache(4)
+def _lines(path: Path, stamp: Stamp) -> list[bytes]:
+    return lzma.decompress(path.read_bytes()).split(b"\n")
+
+
+def _line(path: Path, stamp: Stamp, key: str) -> tuple[bytes, str]:
+    number, digest = _index(path, stamp)[key]
+    return _lines(path, stamp)[number], digest
+
+
+def _all_lines(path: Path) -> dict[str, bytes]:
+    """Return the lines of a packed file by hash, each as it was written."""
+    stamp, found = _stamp(path), {}
+    try:
+        for key in _index(path, stamp):
+            found[key], digest = _line(path, stamp, key)
+            if digest != _line_digest(found[key]):
+                raise ValueError(f"run {key} does not match its digest")
+    except DAMAGES as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise DataError(f"result file {path} is damaged ({cause}); nothing is packed") from None
+    return found
+
+
+def _impossible(history: History) -> str:
+    """Say what contradicts itself in a record; empty: nothing."""
+    for name in ("evaluations", "updates", "spans", "faults"):
+        if len(lengths := {len(values) for values in getattr(history, name).values()}) > 1:
+            return f"columns of {name} have between {min(lengths)} and {max(lengths)} rows"
+    if wrong := [value for value in history.evaluations["test_accuracy"] if value < 0 or value > 1]:
+        return f"a test accuracy of {wrong[0]}"
+    ends = ("applied", "discarded", "rejected", "lost", "in_flight")
+    if history.outcomes and (total := sum(map(history.outcomes.__getitem__, ends))) != history.outcomes["dispatched"]:
+        return f"{history.outcomes['dispatched']} tasks were dispatched, but {total} have ended or are in flight"
+    return ""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -197,10 +331,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def load_frame(results: Iterable[Result] | None = None) -> pd.DataFrame:
     """Return one row per run: ``hash``, the flattened specification, the final metrics, the provenance.
 
-    Parameters
-    ----------
-    results : iterable of Result, optional
-        By default everything in the default store.
+    Without `results`, of everything in the default store.
     """
     return pd.json_normalize([_row(result) for result in (default_store() if results is None else results)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import threading
 import warnings
 from pathlib import Path
@@ -15,7 +16,7 @@ from fl_core.errors import DataError
 from fl_core.experiments import store as module
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import Store, default_store, encode, load_frame, read
+from fl_core.experiments.store import OTHER, PACKED, Store, default_store, encode, load_frame, pack, read
 from fl_core.runtime import History
 from fl_core.runtime.history import append
 
@@ -194,6 +195,111 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(store: Store, monke
         store.save(result_of(accuracy=0.9))
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert path.read_bytes() == before
+
+
+@pytest.fixture
+def packed(store: Store) -> Store:
+    """Return a store that has published seeds 0 to 3: two in file a, one in b, one in no grid's."""
+    for seed in range(4):
+        store.save(result_of(seed, accuracy=seed / 10), published=True)
+    keys = [result_of(seed).spec.hash for seed in range(4)]
+    files = pack(store.published, dict(zip(keys, ["a", "b", "a"], strict=False)))
+    assert [path.name for path in files] == [f"{name}{PACKED}" for name in ("a", "b", OTHER)]
+    assert sorted(path.name for path in store.published.glob("[!.]*")) == [path.name for path in files]
+    return store
+
+
+def accuracy_of(store: Store, seed: int) -> float | None:
+    found = store.get(result_of(seed).spec)
+    return found.history.evaluations["test_accuracy"][0] if found else None
+
+
+def test_packed_runs_are_found_like_single_ones(packed: Store) -> None:
+    assert [accuracy_of(packed, seed) for seed in range(5)] == [0.0, 0.1, 0.2, 0.3, None]
+    found, whole = packed.get(result_of(1).spec), result_of(1, accuracy=0.1)
+    whole.history.model = None
+    assert found is not None
+    assert found.history == whole.history
+    packed.save(result_of(2))  # in the cache, too
+    assert sorted(result.spec.seed for result in packed) == [0, 1, 2, 3]
+
+
+def test_a_run_that_is_published_anew_counts_and_replaces_the_packed_one_where_it_is(packed: Store) -> None:
+    packed.save(result_of(1, accuracy=0.9), published=True)
+    assert accuracy_of(packed, 1) == 0.9
+    assert [path.name for path in pack(packed.published, {})] == [f"b{PACKED}"]
+    assert [accuracy_of(packed, seed) for seed in range(4)] == [0.0, 0.9, 0.2, 0.3]
+    assert pack(packed.published, {}) == []
+
+
+def test_packing_equal_records_in_another_order_gives_equal_bytes(packed: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path / "other", tmp_path / "other")
+    for seed in (2, 0):
+        other.save(result_of(seed, accuracy=seed / 10))
+        pack(other.cache, {result_of(seed).spec.hash: "a"})
+    assert (other.cache / f"a{PACKED}").read_bytes() == (packed.published / f"a{PACKED}").read_bytes()
+
+
+def test_a_packed_file_is_lines_by_hash_that_are_the_records(packed: Store) -> None:
+    first, *lines = lzma.decompress((packed.published / f"a{PACKED}").read_bytes()).splitlines()
+    runs = json.loads(first)["runs"]
+    assert list(runs) == sorted(result_of(seed).spec.hash for seed in (0, 2))
+    assert [gzip.decompress(encode(found)) for found in packed if found.spec.hash in runs] == lines
+
+
+def without_end(content: bytes) -> bytes:
+    return content[:-40]
+
+
+def with_a_bit_flipped(content: bytes) -> bytes:
+    return content[:200] + bytes([content[200] ^ 1]) + content[201:]
+
+
+def improved(content: bytes) -> bytes:
+    return lzma.compress(lzma.decompress(content).replace(b'"test_accuracy":[0.2]', b'"test_accuracy":[0.9]'))
+
+
+@pytest.mark.parametrize("damage", [without_end, with_a_bit_flipped, improved, lambda content: b""])
+def test_damage_to_a_packed_file_is_reported_by_name_and_never_used(packed: Store, damage) -> None:
+    path = packed.published / f"a{PACKED}"
+    path.write_bytes(damage(path.read_bytes()))
+    packed.save(result_of(0, accuracy=0.7))
+    with pytest.warns(UserWarning, match=path.name):
+        assert accuracy_of(packed, 2) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert accuracy_of(packed, 0) in (0.0, 0.7)  # its line may be whole, else that of the cache
+    assert accuracy_of(packed, 1) == 0.1
+    packed.save(result_of(2, accuracy=0.2), published=True)
+    before = {file.name: file.read_bytes() for file in packed.published.glob("[!.]*")}
+    with pytest.raises(DataError, match=f"{path.name}.*nothing is packed"):
+        pack(packed.published, {})
+    assert {file.name: file.read_bytes() for file in packed.published.glob("[!.]*")} == before
+
+
+def test_a_record_that_contradicts_itself_is_not_used(store: Store) -> None:
+    longer, impossible, lost = result_of(), result_of(accuracy=1.2), result_of()
+    longer.history.updates["weight"].append(0.5)
+    ends = {"applied": 3, "discarded": 0, "rejected": 0, "lost": 1, "in_flight": 1, "duplicates": 2}
+    lost.history.outcomes = {"dispatched": 6, **ends}
+    words = {
+        "columns of updates have between 1 and 2 rows": longer,
+        "a test accuracy of 1.2": impossible,
+        "6 tasks were dispatched, but 5 have ended": lost,
+    }
+    for text, result in words.items():
+        path = store.save(result)
+        with pytest.raises(DataError, match=f"{path.name} holds what no run gives: {text}"):
+            read(path)
+
+
+def test_every_published_record_is_packed_and_readable() -> None:
+    folder = default_store().published
+    assert not list(folder.glob("*.json.gz"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        keys = [result.spec.hash for result in Store(folder, folder)]
+    assert len(keys) == len(set(keys)) > 1000
 
 
 def test_one_folder_can_replace_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

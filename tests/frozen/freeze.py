@@ -9,11 +9,14 @@ Without names: grids and runs. An intended change is written, and its reason sta
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import platform
 import sys
+import tempfile
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,7 @@ from fl_core.world import World
 
 FOLDER = Path(__file__).parent
 EXPECTED = FOLDER / "expected.json"
-CHECKPOINTS = FOLDER / "checkpoints"
+CHECKPOINTS = FOLDER / "checkpoints.zip"
 
 DATASETS = (
     "fashion-mnist", "cifar10-surrogate", "speech-commands-surrogate", "emnist-byclass-surrogate", "celeba-surrogate",
@@ -273,20 +276,21 @@ def halted_after(event: int) -> Callable[[int], bool]:
 
 def write_checkpoints() -> None:
     """Leave the middle of each algorithm's heterogeneous run in a file."""
-    CHECKPOINTS.mkdir(exist_ok=True)
-    for name in ALGORITHMS:
-        simulation = quadratic(name, "heterogeneous")
-        simulation.run()
-        folder = CHECKPOINTS / name
-        try:
-            quadratic(name, "heterogeneous").run(
-                checkpoints=Checkpoints(folder, identity=name, when=halted_after(simulation.kernel.events // 2))
-            )
-        except Halted:
-            (folder / CURRENT).replace(CHECKPOINTS / f"{name}.safetensors")
-        for rest in folder.iterdir():
-            rest.unlink()
-        folder.rmdir()
+    with zipfile.ZipFile(CHECKPOINTS, "w", zipfile.ZIP_LZMA) as kept, tempfile.TemporaryDirectory() as temporary:
+        for name in ALGORITHMS:
+            simulation = quadratic(name, "heterogeneous")
+            simulation.run()
+            folder = Path(temporary) / name
+            when = halted_after(simulation.kernel.events // 2)
+            with contextlib.suppress(Halted):
+                quadratic(name, "heterogeneous").run(checkpoints=Checkpoints(folder, identity=name, when=when))
+            kept.writestr(zipfile.ZipInfo(name), (folder / CURRENT).read_bytes(), zipfile.ZIP_LZMA)
+
+
+def checkpoint(algorithm: str) -> bytes:
+    """Return the file that :func:`write_checkpoints` kept."""
+    with zipfile.ZipFile(CHECKPOINTS) as kept:
+        return kept.read(algorithm)
 
 
 def main(arguments: list[str]) -> int:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import warnings
 
 import freeze
@@ -49,7 +48,7 @@ def test_every_algorithm_ran_to_its_end_in_three_worlds():
 
 @pytest.mark.parametrize("algorithm", freeze.ALGORITHMS)
 def test_a_checkpoint_of_older_code_leads_to_the_same_end_or_is_refused_in_one_line(algorithm, tmp_path):
-    shutil.copy(freeze.CHECKPOINTS / f"{algorithm}.safetensors", tmp_path / CURRENT)
+    (tmp_path / CURRENT).write_bytes(freeze.checkpoint(algorithm))
     checkpoints = Checkpoints(tmp_path, identity=algorithm, when=lambda events: False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # another PyTorch
