@@ -27,7 +27,7 @@ from fl_papers.wkafl.grid import comparison
 from fl_papers.wkafl.printed import number, printed, task_of
 from fl_papers.wkafl.setups import Scale
 from fl_papers.wkafl.tables import IN_BOTH_MODES
-from fl_papers.wkafl.theory_claims import rates, schedule_means
+from fl_papers.wkafl.theory import rates, schedule_means
 
 RUNS = ["wkafl-fig2a", *(f"wkafl-fig{n}" for n in range(5, 11)), "wkafl-tab2", "wkafl-tab3", "wkafl-appA",
         "wkafl-x1", "wkafl-x2", "wkafl-x3", "wkafl-x9"]  # fmt: skip

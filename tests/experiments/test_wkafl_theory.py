@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fl_papers.wkafl.staleness import mean_staleness, min_mean_age, uniform_draws
 from fl_papers.wkafl.theory import (
     clipping,
     conflict,
     decay_weights,
     error_parts,
+    mean_staleness,
+    min_mean_age,
     schedules,
     theorem51_on_quadratics,
     theorem53_on_paths,
     true_and_aliased,
     turning,
+    uniform_draws,
 )
 
 

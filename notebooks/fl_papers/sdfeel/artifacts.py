@@ -1,133 +1,107 @@
-"""Asynchronous SD-FEEL (Sun et al., 2022): Figures 1 and 2, its setting and latencies, and figures beyond the paper.
-
-The runs are those of :mod:`fl_papers.sdfeel.grid`.
-"""
+"""Asynchronous SD-FEEL (Sun et al., 2022): Figures 1 and 2, its setting and latencies, and figures beyond it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 
-from fl_core.experiments.artifacts import MEAN_AND_DEVIATION, Artifact, Columns, Curves, Panel, View, register
-from fl_core.experiments.study import Entry, Study
-from fl_papers.sdfeel import claims as sdfeel_claims  # noqa: F401  (registers the claims)
-from fl_papers.sdfeel import clock as clock
-from fl_papers.sdfeel import curves as curves
+from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel, View
+from fl_core.experiments.study import Study
 from fl_papers.sdfeel import figures
-from fl_papers.sdfeel import tables as tables
-from fl_papers.sdfeel import theory as theory
-from fl_papers.sdfeel.grid import ASYNC, GRIDS, SYNC, figure2
+from fl_papers.sdfeel.experiment import SDFeel, setting_of
 
 _PAPER, _CHAPTER = "Sun et al. (2022)", "notebooks/fl_papers/sdfeel/replication.ipynb"
-_TIME = "virtual time (1000 s)"
 _LOSS, _ACCURACY = Panel("train_loss", "training loss"), Panel("test_accuracy", "test accuracy")
 
-
-def _claims(*numbers: str) -> tuple[str, ...]:
-    return tuple(f"SDFEEL-{number}" for number in numbers)
+Frame = Callable[[Study], pd.DataFrame]
 
 
-def with_figure2(grid: str, methods: Sequence[str], middle: bool = False) -> Callable[..., list[Entry]]:
-    """Return a grid together with those runs of Figure 2 that it is compared with."""
+def _formulas(
+    name: str,
+    title: str,
+    reduce: Frame,
+    view: View,
+    *claims: str,
+    reference: str = "Beyond the paper",
+    description: str = "Computed from formulas, without training.",
+) -> Artifact:
+    """Return an artifact that needs no runs."""
+    tested = tuple(f"SDFEEL-{number}" for number in claims)
+    return Artifact(f"sdfeel-{name}", title, reference, description, _CHAPTER, reduce, view, claims=tested)
 
-    def make(profile: str, dataset: str, seeds: Sequence[int] | None = None, **overrides: Any) -> list[Entry]:
-        own = GRIDS[grid](profile, dataset, seeds, **overrides)
-        gaps = {entry.labels["gap"] for entry in own}
-        beside = figure2(profile, dataset, seeds, **overrides)
-        return [e for e in beside if e.labels["method"] in methods and (not middle or e.labels["gap"] in gaps)] + own
 
-    return make
-
-
-_SHOWN: tuple[tuple[str, str, str, str, Callable[[Study], pd.DataFrame], View, tuple[str, ...]], ...] = (
-    ("sdfeel-alg1", "one iteration of a cluster", f"Algorithm 1 of {_PAPER}", "What the program says that it does.",
-     tables.listing, Columns(wrap={"what": 22}), ()),
-    ("sdfeel-fig1", "asynchronous clusters and synchronous rounds in time", f"Figure 1 of {_PAPER}",
-     "Who waits for whom, and for how long.", clock.timeline, figures.timeline, ()),
-    ("sdfeel-setup", "the paper's setting beside ours", f"section V of {_PAPER}", "What is scaled or not stated.",
-     tables.setup, Columns(wrap={"the paper": 9}), ()),
-    ("sdfeel-latency", "the latency model", f"section V of {_PAPER}", "The simulator's clock is the paper's.",
-     clock.latency_table, Columns(wrap={"the paper's setting": 9, "the simulator's clock": 9}), ()),
-)  # fmt: skip
-for _id, _title, _where, _look, _reduce, _view, _tested in _SHOWN:
-    register(Artifact(_id, _title, _where, _look, _CHAPTER, _reduce, _view, claims=_tested))
-
-for _letter, _panel, _tested in (
-    ("a", _LOSS, _claims("C01", "C03", "C04", "C06", "C08")),
-    ("b", _ACCURACY, _claims("C02", "C16")),
-):
-    register(
-        Artifact(
-            id=f"sdfeel-fig2{_letter}",
-            title=f"{_panel.label} over virtual time, H = 5, 10 and 30",
-            reference=f"Figure 2{_letter} of {_PAPER}",
-            description="The same devices, asynchronous and synchronous, measured at the same times.",
-            notebook=_CHAPTER,
-            make_grid=figure2,
-            reduce=curves.figure2,
-            view=Curves(_TIME, (_panel,), parameter="gap", symbol="H"),
-            paper_setting=tables.paper_setting,
-            claims=_tested,
-        )
+def _training(
+    name: str,
+    title: str,
+    grid: Callable[..., Any],
+    reduce: Frame,
+    view: View,
+    *claims: str,
+    reference: str = "Beyond the paper",
+    description: str = "Runs beside those of Figure 2, on the same clock.",
+    **more: Any,
+) -> Artifact:
+    """Return an artifact that shows the runs of one part of the experiment."""
+    return Artifact(
+        id=f"sdfeel-{name}",
+        title=title,
+        reference=reference,
+        description=description,
+        notebook=_CHAPTER,
+        make_grid=SDFeel.made(grid),
+        reduce=reduce,
+        view=view,
+        paper_setting=SDFeel.shown(SDFeel.setting),
+        claims=tuple(f"SDFEEL-{number}" for number in claims),
+        **more,
     )
 
-_FORMULAS: tuple[tuple[str, Callable[[Study], pd.DataFrame], View, tuple[str, ...]], ...] = (
-    ("staleness of the trigger, and its bounds", clock.staleness, figures.staleness, ()),
-    ("mixing with the printed and with the corrected weights", theory.printed_mixing,
-     Curves("global iteration k", (Panel("model", "largest of six models that begin at 1", log=True),),
-            parameter="gap", symbol="H"), ("C10",)),
-    ("what is minimised: quadratics, H = 10", theory.what_is_minimised,
-     Curves("global iteration k", (Panel("model", "mean model"),), parameter="gap", symbol="H"), ("C09",)),
-    ("the terms of Theorem 1's bound", theory.bound_terms, figures.bound, ("C11", "C12", "C13")),
-    ("how devices spend their time", clock.idle_time, figures.time, ("C07", "C14")),
-    ("how fast products of mixing matrices average", theory.contraction,
-     Curves("global iterations", (Panel("rho", "largest distance from averaging, ρ", log=True),), parameter="gap",
-            symbol="H"), ("C15",)),
-)  # fmt: skip
-for _number, (_title, _reduce, _shown, _tested) in enumerate(_FORMULAS, start=1):
-    register(
-        Artifact(
-            id=f"sdfeel-x{_number}",
-            title=_title,
-            reference="Beyond the paper",
-            description="Computed from formulas, without training.",
-            notebook=_CHAPTER,
-            reduce=_reduce,
-            view=_shown,
-            claims=_claims(*_tested),
-        )
-    )
 
-_BOTH = (_LOSS, _ACCURACY)
-_RUNS: tuple[
-    tuple[str, Callable[..., list[Entry]], Callable[[Study], pd.DataFrame], Curves | Columns, tuple[str, ...]], ...
-] = (
-    ("synchronous SD-FEEL beside hierarchical FedAvg", with_figure2("reference", (SYNC,)), curves.reference,
-     Curves(_TIME, _BOTH, parameter="gap", symbol="H"), ()),
-    ("asynchronous SD-FEEL with other mixing", with_figure2("variants", (ASYNC,), middle=True), curves.variants,
-     Curves(_TIME, _BOTH, parameter="gap", symbol="H"), ()),
-    ("fewer classes on each device", with_figure2("non_iid", (ASYNC, SYNC), middle=True), curves.non_iid,
-     Curves(_TIME, _BOTH, parameter="alpha"), ("C17",)),
-    ("a very long horizon, linear model", GRIDS["long"], curves.long_runs,
-     Curves(_TIME, _BOTH, parameter="gap", symbol="H"), ("C05",)),
-    ("all curves in numbers", figure2, curves.numbers, Columns(), ()),
-    ("what a draw of speeds decides", figure2, curves.by_seed, Columns(), ()),
-)  # fmt: skip
-for _number, (_title, _grid, _reduce, _shown, _tested) in enumerate(_RUNS, start=len(_FORMULAS) + 1):
-    register(
-        Artifact(
-            id=f"sdfeel-x{_number}",
-            title=_title,
-            reference="Beyond the paper",
-            description="Runs beside those of Figure 2, on the same clock.",
-            notebook=_CHAPTER,
-            make_grid=_grid,
-            reduce=_reduce,
-            view=_shown,
-            paper_setting=tables.paper_setting,
-            claims=_claims(*_tested),
-            over_seeds="each run of" if _reduce is curves.by_seed else MEAN_AND_DEVIATION,
-        )
-    )
+def _over_time(*panels: Panel, parameter: str = "gap", symbol: str = "H") -> Curves:
+    return Curves("virtual time (1000 s)", panels, parameter=parameter, symbol=symbol)
+
+
+def _over(x_label: str, column: str, label: str, log: bool = False) -> Curves:
+    return Curves(x_label, (Panel(column, label, log=log),), parameter="gap", symbol="H")
+
+
+ARTIFACTS = [
+    _formulas("alg1", "one iteration of a cluster", figures.listing, Columns(wrap={"what": 22}),
+              reference=f"Algorithm 1 of {_PAPER}", description="What the program says that it does."),
+    _formulas("fig1", "asynchronous clusters and synchronous rounds in time", figures.timeline, figures.draw_timeline,
+              reference=f"Figure 1 of {_PAPER}", description="Who waits for whom, and for how long."),
+    _formulas("setup", "the paper's setting beside ours", setting_of, Columns(wrap={"the paper": 9}),
+              reference=f"section V of {_PAPER}", description="What is scaled or not stated."),
+    _formulas("latency", "the latency model", figures.latency,
+              Columns(wrap={"the paper's setting": 9, "the simulator's clock": 9}),
+              reference=f"section V of {_PAPER}", description="The simulator's clock is the paper's."),
+    _training("fig2a", "training loss over virtual time, H = 5, 10 and 30", SDFeel.figure2, figures.figure2,
+              _over_time(_LOSS), "C01", "C03", "C04", "C06", "C08", reference=f"Figure 2a of {_PAPER}",
+              description="The same devices, asynchronous and synchronous, measured at the same times."),
+    _training("fig2b", "test accuracy over virtual time, H = 5, 10 and 30", SDFeel.figure2, figures.figure2,
+              _over_time(_ACCURACY), "C02", "C16", reference=f"Figure 2b of {_PAPER}",
+              description="The same devices, asynchronous and synchronous, measured at the same times."),
+    _formulas("x1", "staleness of the trigger, and its bounds", figures.staleness, figures.draw_staleness),
+    _formulas("x2", "mixing with the printed and with the corrected weights", figures.printed_mixing,
+              _over("global iteration k", "model", "largest of six models that begin at 1", log=True), "C10"),
+    _formulas("x3", "what is minimised: quadratics, H = 10", figures.what_is_minimised,
+              _over("global iteration k", "model", "mean model"), "C09"),
+    _formulas("x4", "the terms of Theorem 1's bound", figures.bound_terms, figures.draw_bound, "C11", "C12", "C13"),
+    _formulas("x5", "how devices spend their time", figures.idle_time, figures.draw_idle_time, "C07", "C14"),
+    _formulas("x6", "how fast products of mixing matrices average", figures.contraction,
+              _over("global iterations", "rho", "largest distance from averaging, ρ", log=True), "C15"),
+    _training("x7", "synchronous SD-FEEL beside hierarchical FedAvg", SDFeel.reference, figures.reference,
+              _over_time(_LOSS, _ACCURACY)),
+    _training("x8", "asynchronous SD-FEEL with other mixing", SDFeel.variants, figures.variants,
+              _over_time(_LOSS, _ACCURACY)),
+    _training("x9", "fewer classes on each device", SDFeel.non_iid, figures.non_iid,
+              _over_time(_LOSS, _ACCURACY, parameter="alpha", symbol="α"), "C17"),
+    _training("x10", "a very long horizon, linear model", SDFeel.long_runs, figures.long_runs,
+              _over_time(_LOSS, _ACCURACY), "C05"),
+    _training("x11", "all curves in numbers", SDFeel.figure2, figures.numbers, Columns()),
+    _training("x12", "what a draw of speeds decides", SDFeel.figure2, figures.by_seed, Columns(),
+              over_seeds="each run of"),
+]  # fmt: skip
+"""In the order in which they are listed."""

@@ -1,6 +1,15 @@
-"""SD-FEEL's figures that are no plots of curves: devices in time, staleness, the bound's terms, and idle time."""
+"""What SD-FEEL's figures and tables show: readings of runs, the clock, theory; and the drawings that are no curves.
+
+What is measured is the data-weighted mean of the servers' models (A-12). Between two measurements a run is at the
+earlier one: nothing is interpolated.
+"""
 
 from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,23 +18,361 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from fl_core.algorithms import AsyncSDFeel
+from fl_core.experiments.measures import BySeed, mean_curve, mean_text
+from fl_core.experiments.run import Result
+from fl_core.experiments.study import Entry, Study
+from fl_core.formulas import sdfeel
+from fl_core.formulas.sdfeel import Mixing, synchronous_mixing_matrix
 from fl_core.report.style import BLACK, BLUE, DASHES, GREEN, GREY, ORANGE, OTHERS, PURPLE, SKY, VERMILION, style
+from fl_papers.sdfeel.experiment import (
+    ASYNC,
+    CLOUD,
+    FRESH,
+    LONG_GAP,
+    PAPER_BATCHES,
+    PRINTED,
+    RESNET18,
+    SYNC,
+    WEIGHTED,
+    model_bits,
+)
+from fl_papers.sdfeel.theory import (
+    RING,
+    Clock,
+    bound,
+    inconsistency,
+    mixing_errors,
+    paper_clock,
+    paper_matrices,
+    printed_staleness_bound,
+    run_clock,
+    staleness_bound,
+    zeta,
+)
+
+METRICS = ("train_loss", "test_accuracy")
+SLACK = 1e-9
+"""Part of the horizon by which rounding may move a time."""
+PARTS = (0.1, 0.25, 0.5, 1.0)
+"""Of the horizon, at which the table of numbers reads the curves."""
+LAST = 5
+"""Measurements at the end of a run that show how steady it is."""
+KILO = 1000.0
+GAPS, CLOCK_GAPS = (5.0, 10.0, 30.0), (1.0, 2.0, 5.0, 10.0, 30.0)
+"""The paper's gaps H; and those of the figures about the clock."""
+EVENTS = 3000
+"""Events that staleness is counted over."""
+EXAMPLE = Clock(((0.25, 1 / 3, 0.5), (0.5, 2 / 3), (0.6, 0.8, 1.0)), upload=0.3, exchange=0.25, min_batches=3)
+"""The eight devices of Figure 1: H = 4."""
+EXAMPLE_SECONDS = 11.0
+VARIED: dict[str, tuple[float, ...]] = {
+    "gap": (1, 2, 5, 10), "delta_max": (0, 1, 5, 10), "dissimilarity": (0, 0.3, 1),
+}  # fmt: skip
+"""What claim C12 varies of the bound (16), and how."""
+
+
+# Readings of runs
+
+Run = tuple[Entry, Result]
+
+
+def runs(study: Study, method: str, gap: float, role: str = "curve") -> dict[int, Run]:
+    """Return the runs of a curve by seed."""
+    found = study.select(method=method, gap=gap, role=role)
+    return {entry.labels["seed"]: (entry, result) for entry, result in found}
+
+
+def gaps(study: Study, method: str = ASYNC, role: str = "curve") -> list[float]:
+    """Return the gaps H that `study` has finished runs of, ascending."""
+    return sorted({entry.labels["gap"] for entry, _ in study.select(method=method, role=role)})
+
+
+def horizon(entry: Entry) -> float:
+    """Return the virtual seconds of a run."""
+    seconds = entry.spec.budget.seconds
+    assert seconds is not None
+    return seconds
+
+
+def value_at(run: Run, metric: str, part: float) -> float:
+    """Return the last measurement up to a part of the horizon."""
+    times = np.array(run[1].history.evaluations["seconds"])
+    last = np.flatnonzero(times <= horizon(run[0]) * (part + SLACK))[-1]
+    return float(run[1].history.evaluations[metric][last])
+
+
+def values_at(study: Study, method: str, gap: float, metric: str, part: float = 1.0, role: str = "curve") -> BySeed:
+    """Return :func:`value_at` of the runs of a curve, by seed."""
+    return BySeed({seed: value_at(run, metric, part) for seed, run in runs(study, method, gap, role).items()})
+
+
+# Curves and tables of runs
+
+
+def curves(study: Study, choice: Iterable[tuple[str, float, str]], parameter: str = "gap") -> pd.DataFrame:
+    """Return the curves of `choice` (method, gap, role); the label `parameter` tells those of one method apart.
+
+    Columns: ``x`` (thousands of virtual seconds), of both metrics the mean and ``..._std``, ``n``, ``method``, the
+    parameter.
+    """
+    found = []
+    for method, gap, role in choice:
+        if chosen := study.select(method=method, gap=gap, role=role):
+            points = pd.concat([result.history.evaluation_frame() for _, result in chosen])
+            table = mean_curve(points, "seconds", METRICS).rename(columns={"seconds": "x"})
+            own = {"method": method.replace("_", "-"), parameter: chosen[0][0].labels[parameter]}
+            found.append(table.assign(x=table["x"] / KILO, **own))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def figure2(study: Study) -> pd.DataFrame:
+    """Return the six curves of Figure 2."""
+    return curves(study, [(method, gap, "curve") for method in (ASYNC, SYNC) for gap in gaps(study, method)])
+
+
+def reference(study: Study) -> pd.DataFrame:
+    """Return synchronous SD-FEEL beside hierarchical FedAvg."""
+    both = ((SYNC, "curve"), (CLOUD, "reference"))
+    return curves(study, [(method, gap, role) for method, role in both for gap in gaps(study, method, role)])
+
+
+def variants(study: Study) -> pd.DataFrame:
+    """Return asynchronous SD-FEEL and its variants at the gap that they have been run at."""
+    all_three = ((ASYNC, "curve"), (FRESH, "variant"), (WEIGHTED, "variant"))
+    return curves(study, [(method, gap, role) for method, role in all_three for gap in gaps(study, FRESH, "variant")])
+
+
+def non_iid(study: Study) -> pd.DataFrame:
+    """Return both methods with more and with fewer classes on each device, at one gap."""
+    middle = gaps(study, role="non-IID")[:1]
+    both = [(method, gap, role) for gap in middle for method in (ASYNC, SYNC) for role in ("curve", "non-IID")]
+    return curves(study, both, parameter="alpha")
+
+
+def long_runs(study: Study) -> pd.DataFrame:
+    """Return both methods with the linear model, on the long horizon."""
+    return curves(study, [(method, LONG_GAP, "long") for method in (ASYNC, SYNC)])
+
+
+def numbers(study: Study) -> pd.DataFrame:
+    """Return loss and accuracy of the curves of Figure 2 at parts of the horizon, mean and deviation as text."""
+    rows = []
+    for method in (ASYNC, SYNC):
+        for gap in gaps(study, method):
+            row: dict[str, Any] = {"method": method, "H": f"{gap:g}"}
+            for metric, words in (("train_loss", "loss"), ("test_accuracy", "accuracy")):
+                for part in PARTS:
+                    found = values_at(study, method, gap, metric, part)
+                    row[f"{words} at {100 * part:.0f} %"] = mean_text(list(found.values()))
+            rows.append({**row, "seeds": len(runs(study, method, gap))})
+    return pd.DataFrame(rows)
+
+
+def by_seed(study: Study) -> pd.DataFrame:
+    """Return what each draw of speeds makes of an asynchronous run, and how steady its accuracy is in the end."""
+    rows = []
+    for gap in gaps(study):
+        for seed, (entry, result) in runs(study, ASYNC, gap).items():
+            clock, updates = run_clock(entry.spec), result.history.updates
+            last = result.history.evaluations["test_accuracy"][-LAST:]
+            mean = np.mean(updates["steps"]) if updates["steps"] else 0.0
+            rows.append(
+                {
+                    "H": f"{gap:g}",
+                    "seed": seed,
+                    "iterations of all clusters": updates["version"][-1] if updates["version"] else 0,
+                    "an iteration (s)": f"{min(clock.periods):,.0f} to {max(clock.periods):,.0f}",
+                    "steps of an upload": f"{mean:.0f}, at most {clock.local_steps.max()}",
+                    "largest staleness": max(updates["staleness"], default=0),
+                    f"accuracy, last {LAST}": f"{min(last):.3f} to {max(last):.3f}",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+# The algorithm and its clock
+
+STEPS = (
+    ("device", None, AsyncSDFeel.device),
+    (None, "(2)", sdfeel.normalized_update),
+    ("server", None, AsyncSDFeel.updater),
+    (None, "(3)", sdfeel.intra_cluster_aggregate),
+    (None, "(5)", sdfeel.gossip_weights),
+    (None, "(4), trigger", sdfeel.gossip_average),
+    (None, "(4), neighbour", sdfeel.gossip_towards),
+    ("scheduler", "(6)", AsyncSDFeel.scheduler),
+    ("clock", "section II", sdfeel.plan_cluster),
+)
+"""Who does it, the paper's equation, and the function that does it."""
+
+
+def listing(study: Study) -> pd.DataFrame:
+    """Return Algorithm 1 as the first sentences of the functions that carry it out."""
+    rows = []
+    for who, equation, function in STEPS:
+        words = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ").replace("`", "")
+        rows.append((who, equation, words, function.__qualname__))
+    return pd.DataFrame(rows, columns=["who", "equation", "what", "function"])
+
+
+def latency(study: Study) -> pd.DataFrame:
+    """Return the latency model: numbers that the paper prints or that follow from them, beside the simulator's."""
+
+    def printed(quantity: str, **labels: Any) -> float | None:
+        return PRINTED.number(table="latency", quantity=quantity, **labels)
+
+    clock = paper_clock(5)
+    sent, average = clock.upload + clock.exchange, PAPER_BATCHES * 55.67
+    share = printed("communication_share_of_iteration", step_cost="printed")
+    rows: list[tuple[str, list[float | None], list[float], str]] = [
+        ("size of the model (bit)", [printed("model_size")], [model_bits(RESNET18)], ",.0f"),
+        ("device to server (s)", [printed("T_comm_ct_sr")], [clock.upload], ".7f"),
+        ("server to server (s)", [printed("T_comm_sr_sr")], [clock.exchange], ".7f"),
+        ("both, part of an iteration at mean speed", [share], [sent / (sent + average)], ".6f"),
+    ]
+    for gap in (5, 10, 30):
+        clock = paper_clock(gap)
+        iterations = [printed("T_iter", gap=gap, cluster=d) for d in range(len(clock.periods))]
+        rows += [
+            (f"H = {gap}: synchronous round (s)", [printed("T_round", gap=gap)], [clock.round_seconds], ",.3f"),
+            (f"H = {gap}: iterations of the clusters (s)", iterations, clock.periods, ",.1f"),
+            (f"H = {gap}: fewest and most local steps", [printed("tau_min", gap=gap), printed("tau_max", gap=gap)],
+             [clock.local_steps.min(), clock.local_steps.max()], ",.0f"),
+        ]  # fmt: skip
+    words = [
+        (name, *("; ".join(format(value, how) for value in values) for values in (paper, simulator)))
+        for name, paper, simulator, how in rows
+    ]
+    return pd.DataFrame(words, columns=["quantity", "the paper's setting", "the simulator's clock"])
+
+
+def timeline(study: Study) -> pd.DataFrame:
+    """Return what eight devices do in asynchronous clusters and in synchronous rounds (Figure 1).
+
+    Columns: ``method``, ``device``, ``cluster``, ``activity`` ("step", "idle", "upload", "exchange"), ``start``,
+    ``end`` (virtual seconds); with activity "event" the end of an asynchronous iteration: ``k``, and its
+    cluster's ``staleness``.
+    """
+    clock = EXAMPLE
+    owner = [d for d, cluster in enumerate(clock.clusters) for _ in cluster]
+    rows: list[dict[str, object]] = []
+    for device, (d, step, count) in enumerate(zip(owner, clock.seconds, clock.local_steps, strict=True)):
+        slowest = clock.min_batches * float(clock.seconds.max())
+        ways = (("asynchronous", clock.periods[d], clock.plans[d].deadline_seconds, int(count)),
+                ("synchronous", clock.round_seconds, slowest, clock.min_batches))  # fmt: skip
+        for method, period, deadline, steps in ways:
+            lane = {"method": method, "device": device, "cluster": d}
+            for begin in np.arange(0.0, EXAMPLE_SECONDS, period):
+                cuts = [*(begin + step * n for n in range(steps + 1)), begin + deadline]
+                cuts += [cuts[-1] + clock.upload, cuts[-1] + clock.upload + clock.exchange]
+                names = [*["step"] * steps, "idle", "upload", "exchange"]
+                rows += [
+                    {**lane, "activity": name, "start": start, "end": end}
+                    for name, (start, end) in zip(names, pairwise(cuts), strict=True)
+                    if start < min(end - 1e-9, EXAMPLE_SECONDS)
+                ]
+    for k, at, d, late in clock.events(200):
+        if at <= EXAMPLE_SECONDS:
+            lane = {"method": "asynchronous", "device": owner.index(d), "cluster": d, "activity": "event"}
+            rows.append({**lane, "start": at, "end": at, "k": k, "staleness": late[d]})
+    frame = pd.DataFrame(rows)
+    return frame.assign(end=frame["end"].clip(upper=EXAMPLE_SECONDS))
+
+
+def staleness(study: Study) -> pd.DataFrame:
+    """Return how often a trigger has which staleness, and the largest one beside its bounds (Lemma 1).
+
+    Columns: ``gap``, ``staleness``, ``share`` (of all events), ``largest``, ``bound`` (D4), ``printed`` ((D - 1) H).
+    """
+    rows = []
+    for gap in CLOCK_GAPS:
+        clock = paper_clock(gap)
+        own = [event.staleness[event.cluster] for event in clock.events(EVENTS)]
+        limits = int(staleness_bound(clock.periods).max()), printed_staleness_bound(len(clock.periods), gap)
+        rows += [(gap, v, count / len(own), max(own), *limits) for v, count in enumerate(np.bincount(own))]
+    return pd.DataFrame(rows, columns=["gap", "staleness", "share", "largest", "bound", "printed"])
+
+
+def idle_time(study: Study) -> pd.DataFrame:
+    """Return what part of the time devices compute, send and wait, by ``gap`` and ``method``."""
+    rows = []
+    for gap in CLOCK_GAPS:
+        clock = paper_clock(gap)
+        periods = np.repeat(clock.periods, [len(cluster) for cluster in clock.clusters])
+        rounds = np.full(len(periods), clock.round_seconds)
+        ways = zip(("asynchronous", "synchronous"), reversed(clock.busy), (periods, rounds), strict=True)
+        for method, computing, lengths in ways:
+            sending = float(((clock.upload + clock.exchange) / lengths).mean())
+            rows.append((gap, method, computing, sending, 1 - computing - sending))
+    return pd.DataFrame(rows, columns=["gap", "method", "computing", "sending", "waiting"])
+
+
+# Theory
+
+
+def printed_mixing(study: Study, events: int = 300) -> pd.DataFrame:
+    """Return the largest of six models that all begin at 1 when events only mix, by rule and gap (E-01)."""
+    found = []
+    rules: dict[Mixing, str] = {"derived": "corrected weights", "printed": "printed weights"}
+    for rule, name in rules.items():
+        for gap in GAPS:
+            models, largest = np.ones(6), [1.0]
+            for matrix in paper_matrices(gap, events, rule=rule):
+                models = models @ matrix
+                largest.append(abs(models).max())
+            found.append(_curve(name, range(events + 1), "model", largest, gap))
+    return pd.concat(found, ignore_index=True)
+
+
+def what_is_minimised(study: Study, events: int = 3000) -> pd.DataFrame:
+    """Return the mean model on quadratics over time, for two ways of mixing, and where theory has it end (D10)."""
+    found = []
+    for name, values in inconsistency(events).items():
+        smooth = pd.Series(values).rolling(events // 20, min_periods=1).mean().to_numpy()[:: events // 60]
+        found.append(_curve(name, np.arange(0, events + 1, events // 60), "model", smooth))
+    return pd.concat(found, ignore_index=True)
+
+
+def bound_terms(study: Study) -> pd.DataFrame:
+    """Return the terms of the bound (16), derived constants, by ``varied`` quantity and its ``value``."""
+    found = {**VARIED, "iterations": (10, 50, 250, 1000)}
+    rows = [
+        {"varied": name, "value": value, **bound("derived", **{name: value})._asdict()}
+        for name, values in found.items()
+        for value in values
+    ]
+    return pd.DataFrame(rows)
+
+
+def contraction(study: Study, events: int = 80) -> pd.DataFrame:
+    """Return the largest distance from averaging of products of mixing matrices, by their number (D5)."""
+    lags = np.arange(1, 61)
+    found = []
+    for gap in GAPS:
+        rho = mixing_errors(paper_matrices(gap, events))
+        found.append(_curve(ASYNC, lags, "rho", [np.diagonal(rho, lag).max() for lag in lags], gap))
+    rate = zeta(synchronous_mixing_matrix(RING))
+    found.append(_curve(f"{SYNC}, six events a round", lags, "rho", rate ** (lags / 6)))
+    return pd.concat(found, ignore_index=True)
+
+
+def _curve(method: str, x: Any, column: str, values: Any, gap: float = np.nan) -> pd.DataFrame:
+    """Return one exact curve as :func:`fl_core.report.curves.plot_curves` reads it."""
+    return pd.DataFrame({"method": method, "gap": gap, "x": x, column: values, f"{column}_std": np.nan, "n": 1})
+
+
+# Drawings
 
 ACTIVITIES = {"step": (SKY, "a local step"), "upload": (ORANGE, "upload"), "exchange": (GREEN, "exchange"),
               "idle": ("white", "idle")}  # fmt: skip
 TERMS = {"progress": (BLUE, "o", "progress"), "noise": (GREEN, "s", "noise"), "drift_noise": (ORANGE, "^", "A σ²/U₁"),
          "dissimilarity": (VERMILION, "v", "B κ²/U₁")}  # fmt: skip
-VARIED = {"gap": "H", "delta_max": "$\\delta_{\\max}$", "dissimilarity": "$\\kappa^2$", "iterations": "$K$"}
+SYMBOLS = {"gap": "H", "delta_max": "$\\delta_{\\max}$", "dissimilarity": "$\\kappa^2$", "iterations": "$K$"}
 
 
-def timeline(bars: pd.DataFrame) -> Figure:
-    """Draw what the devices of three clusters do, asynchronously and synchronously.
-
-    Parameters
-    ----------
-    bars : DataFrame
-        As :func:`fl_papers.sdfeel.clock.timeline` returns it.
-    """
+def draw_timeline(bars: pd.DataFrame) -> Figure:
+    """Draw what the devices of three clusters do, asynchronously and synchronously."""
     with style():
         figure, axes = plt.subplots(2, 1, figsize=(5.8, 6.8), sharex=True, height_ratios=(11, 8))
         for axis, (method, own) in zip(axes, bars.groupby("method", sort=True), strict=True):
@@ -39,14 +386,8 @@ def timeline(bars: pd.DataFrame) -> Figure:
     return figure
 
 
-def staleness(found: pd.DataFrame) -> Figure:
-    """Draw how often a trigger has at most which staleness, and below it the largest one beside its bounds.
-
-    Parameters
-    ----------
-    found : DataFrame
-        As :func:`fl_papers.sdfeel.clock.staleness` returns it.
-    """
+def draw_staleness(found: pd.DataFrame) -> Figure:
+    """Draw how often a trigger has at most which staleness, and below it the largest one beside its bounds."""
     with style():
         figure, (above, below) = plt.subplots(2, 1, figsize=(5.6, 5.8))
         for place, (gap, own) in enumerate(found.groupby("gap")):
@@ -71,14 +412,8 @@ def staleness(found: pd.DataFrame) -> Figure:
     return figure
 
 
-def bound(terms: pd.DataFrame) -> Figure:
-    """Draw the four terms of the bound (16) on logarithmic ordinates, a panel for each thing that is varied.
-
-    Parameters
-    ----------
-    terms : DataFrame
-        As :func:`fl_papers.sdfeel.theory.bound_terms` returns it.
-    """
+def draw_bound(terms: pd.DataFrame) -> Figure:
+    """Draw the four terms of the bound (16) on logarithmic ordinates, a panel for each thing that is varied."""
     with style():
         figure, axes = plt.subplots(2, 2, figsize=(5.8, 5.4))
         for axis, (name, own) in zip(axes.flat, terms.groupby("varied", sort=False), strict=True):
@@ -87,21 +422,15 @@ def bound(terms: pd.DataFrame) -> Figure:
                 axis.plot(x, own[term].where(own[term] > 0), color=colour, marker=marker, label=label)
             axis.set_yscale("log")
             axis.set_xticks(x, [f"{value:g}" for value in own["value"]])
-            axis.set_title(f"over {VARIED[str(name)]}")
+            axis.set_title(f"over {SYMBOLS[str(name)]}")
         handles, labels = axes.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
     plt.close(figure)
     return figure
 
 
-def time(shares: pd.DataFrame) -> Figure:
-    """Draw how devices spend their time, two bars for each gap.
-
-    Parameters
-    ----------
-    shares : DataFrame
-        As :func:`fl_papers.sdfeel.clock.idle_time` returns it.
-    """
+def draw_idle_time(shares: pd.DataFrame) -> Figure:
+    """Draw how devices spend their time, two bars for each gap."""
     looks = (("computing", SKY, ""), ("sending", ORANGE, ""), ("waiting", "white", "////"))
     names = [f"{method}, H = {gap:g}" for gap, method in shares[["gap", "method"]].itertuples(index=False, name=None)]
     with style():

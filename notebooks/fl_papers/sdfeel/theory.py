@@ -1,79 +1,380 @@
-"""SD-FEEL's theory as figures and claims: mixing, what is minimised, the bound; computed without training.
+"""SD-FEEL's theory as numbers: its clock, toys, lemmas, Theorem 1 as printed and as it follows, what replaces it.
 
-Settings are the specification's: D1, D5, D9 and D10, claims C07 and C09 to C15.
+Source: Sun et al. (IEEE ICC 2022), Eqs. 11 to 16. A-n, E-n and D-n are the paper's readings, errata and derivations
+(chapter "readings"); "derived" constants follow the steps of the paper's own sketch. Lemma 2 and Theorem 1 hold only
+for the objective that the algorithm really minimises (E-10, E-11, D11), with :func:`lemma2_bound` and
+:func:`surrogate_bound`.
+
+Symbols: eta `lr`, L `smoothness`, tau_max and tau_min `tau_max`, `tau_min` (their ratio `gap` stands for H, E-09),
+x = eta^2 L^2 U_2, sigma^2 `noise`, kappa^2 `dissimilarity`, sum_i m_i^2 `square_weights`, m-hat_i `weights`,
+m-tilde_d `cluster_weight`, tau-bar_d `effective_steps`, T_iter `iteration_seconds`, s_i `step_seconds`, P_k `matrix`,
+rho_{s,k-1} the distance of P_s ... P_{k-1} from exact averaging.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-from functools import cache, partial
-from typing import Any
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+from itertools import islice
+from math import ceil
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from fl_core.experiments.claims import Check, add_claim
-from fl_core.experiments.study import Study
-from fl_core.formulas.sdfeel import Mixing, synchronous_mixing_matrix
-from fl_papers.sdfeel.bounds import (
-    BoundTerms,
-    MixingSums,
-    Variant,
-    constant_mixing_errors,
-    constants,
-    mixing_error_sums,
-    mixing_errors,
-    surrogate_weights,
-    theorem1_bound,
+from fl_core.algorithms import AsyncSDFeel
+from fl_core.experiments.spec import RunSpec
+from fl_core.formulas.checks import require
+from fl_core.formulas.sdfeel import (
+    ClusterPlan,
+    Discount,
+    Mixing,
+    effective_steps,
+    gossip_average,
+    gossip_towards,
+    gossip_weights,
+    intra_cluster_aggregate,
+    joint_gossip_weights,
+    normalized_update,
+    plan_cluster,
+    staleness_discount,
 )
-from fl_papers.sdfeel.clock import paper_clock
-from fl_papers.sdfeel.extra_formulas import consensus_rounds, staleness_aware_mixing_matrix, zeta
-from fl_papers.sdfeel.grid import ASYNC, ROUND_SECONDS, SYNC
-from fl_papers.sdfeel.toys import cluster_steps, fixed_point, quadratic_run, surrogate_minimiser
+from fl_core.world import World
+from fl_papers.sdfeel.experiment import BACKHAUL, PAPER_BATCHES, RESNET18, UP, model_bits, parameters_of
 
-GAPS = (5.0, 10.0, 30.0)
-"""The paper's gaps H."""
+Variant = Literal["derived", "printed"]
 RING = [(5, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 0)]
-BUSY = {5.0: (0.4114, 0.9869), 10.0: (0.2859, 0.9892), 30.0: (0.1634, 0.9909)}
-"""Part of the time in which devices compute, synchronous and asynchronous, that claim C07 is tested against."""
-UNEQUAL = (0.10, 0.12, 0.15, 0.18, 0.20, 0.25)
-"""Cluster shares that are less even than those of the Dirichlet partitions (oracle O7)."""
-VARIANTS: tuple[Variant, ...] = ("derived", "printed")
-EXACT = MixingSums(0, 0, 0)
-"""Servers that average exactly."""
-BOUND = {"lr": 0.002, "tau_max": 20, "iterations": 50, "zeta": 0.6, "noise": 0.5, "dissimilarity": 0.3}
-VARIED: dict[str, tuple[float, ...]] = {
-    "gap": (1, 2, 5, 10), "delta_max": (0, 1, 5, 10), "dissimilarity": (0, 0.3, 1),
-}  # fmt: skip
-"""What claim C12 varies of the bound (16), and how."""
+"""Neighbours of each of the paper's six servers."""
 
 
-# Figures
+# The clock, without any learning: who computes when, who waits, how stale the clusters get
 
 
-def printed_mixing(study: Study, events: int = 300) -> pd.DataFrame:
-    """Return the largest of six models that all begin at 1 when events only mix, by rule and gap (E-01)."""
-    found = []
-    rules: dict[Mixing, str] = {"derived": "corrected weights", "printed": "printed weights"}
-    for rule, name in rules.items():
-        for gap in GAPS:
-            models, largest = np.ones(6), [1.0]
-            for matrix in _matrices(gap, events, rule):
-                models = models @ matrix
-                largest.append(abs(models).max())
-            found.append(_curve(name, range(events + 1), "model", largest, gap))
-    return pd.concat(found, ignore_index=True)
+def transfer_seconds(bits: Any, bits_per_second: Any) -> Any:
+    """Return T_comm = M_bit / R."""
+    require(bits_per_second > 0, "bits_per_second", bits_per_second, "> 0")
+    return bits / bits_per_second
 
 
-def what_is_minimised(study: Study, events: int = 3000) -> pd.DataFrame:
-    """Return the mean model on quadratics over time, for two ways of mixing, and where theory has it end (D10)."""
-    found = []
-    run = inconsistency(events)
-    for name, values in run.items():
-        smooth = pd.Series(values).rolling(events // 20, min_periods=1).mean().to_numpy()[:: events // 60]
-        found.append(_curve(name, np.arange(0, events + 1, events // 60), "model", smooth))
-    return pd.concat(found, ignore_index=True)
+def synchronous_round_seconds(
+    step_seconds: ArrayLike,
+    upload_seconds: float,
+    exchange_seconds: float,
+    *,
+    local_steps: int = 100,
+    intra_rounds: int = 1,
+    gossip_rounds: int = 1,
+) -> float:
+    """Return T_round = tau_2 (tau_1 max_i s_i + T_ct-sr) + alpha T_sr-sr, which everybody waits for (2.5).
+
+    tau_1 is `local_steps`, tau_2 `intra_rounds`, alpha `gossip_rounds`.
+    """
+    counts = {"local_steps": local_steps, "intra_rounds": intra_rounds, "gossip_rounds": gossip_rounds}
+    for name, count in counts.items():
+        require(count >= 1, name, count, ">= 1")
+    slowest = float(np.max(np.asarray(step_seconds, dtype=float)))
+    return intra_rounds * (local_steps * slowest + upload_seconds) + gossip_rounds * exchange_seconds
+
+
+def utilisation(step_seconds: ArrayLike, local_steps: ArrayLike, iteration_seconds: ArrayLike) -> float:
+    """Return the mean over clients of tau_i s_i / T_iter: the part of the time in which they compute (C07).
+
+    The iteration time is that of a client's cluster, or of the synchronous round.
+    """
+    busy = np.asarray(step_seconds) * np.asarray(local_steps) / np.asarray(iteration_seconds)
+    return float(np.mean(busy))
+
+
+class ClusterEvent(NamedTuple):
+    """A cluster has completed an iteration."""
+
+    iteration: int
+    """k, which counts the events of all clusters."""
+    seconds: float
+    cluster: int
+    staleness: tuple[int, ...]
+    """delta^(j)_k of every cluster, in global iterations."""
+
+
+def cluster_event_clock(iteration_seconds: Sequence[float]) -> Iterator[ClusterEvent]:
+    """Yield the events of independent clusters, for ever; those of equal time in the order of their numbers (2.2).
+
+    Times are n T, never sums: equal periods must tie exactly.
+    """
+    periods = _periods(iteration_seconds)
+    queue = [(period, cluster) for cluster, period in enumerate(periods)]
+    heapq.heapify(queue)
+    pulled, completed = [0] * len(periods), [0] * len(periods)
+    k = 0
+    while True:
+        seconds, d = queue[0]
+        yield ClusterEvent(k, seconds, d, tuple(k - since for since in pulled))
+        k += 1
+        pulled[d] = k
+        completed[d] += 1
+        heapq.heapreplace(queue, ((completed[d] + 1) * periods[d], d))
+
+
+def staleness_bound(iteration_seconds: Sequence[float]) -> NDArray[np.int64]:
+    """Return sum_{j != d} ceil(T_d / T_j) ``[D]``, which the staleness of cluster d never exceeds (Lemma 1, D4)."""
+    periods = _periods(iteration_seconds)
+    bounds = [sum(ceil(own / other) for j, other in enumerate(periods) if j != d) for d, own in enumerate(periods)]
+    return np.array(bounds)
+
+
+def _periods(iteration_seconds: Sequence[float]) -> list[float]:
+    periods = [float(period) for period in iteration_seconds]
+    require(periods and min(periods) > 0, "iteration_seconds", periods, "> 0 for each cluster")
+    return periods
+
+
+def printed_staleness_bound(num_clusters: int, heterogeneity_gap: float) -> float:
+    """Return (D - 1) H, the bound that the sketch of Lemma 1 suggests; wrong, as T_d / T_j is not whole (E-08)."""
+    return (num_clusters - 1) * heterogeneity_gap
+
+
+@dataclass(frozen=True)
+class Clock:
+    """When clusters of given devices end their iterations, and the synchronous rounds of the same devices."""
+
+    clusters: tuple[tuple[float, ...], ...]
+    """Seconds of a local step of each device, by cluster."""
+    upload: float
+    exchange: float
+    """Seconds from device to server, and from server to server."""
+    min_batches: int = PAPER_BATCHES
+    """Mini-batches of the slowest device of a cluster, and of every device in a synchronous round."""
+
+    @property
+    def plans(self) -> list[ClusterPlan]:
+        """Deadline, local steps and iteration time of each cluster."""
+        return [plan_cluster(c, self.upload, self.exchange, min_batches=self.min_batches) for c in self.clusters]
+
+    @property
+    def periods(self) -> list[float]:
+        """T_iter of each cluster, seconds."""
+        return [plan.iteration_seconds for plan in self.plans]
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """``[C]`` seconds of a local step of each device."""
+        return np.array([s for cluster in self.clusters for s in cluster])
+
+    @property
+    def local_steps(self) -> NDArray[np.int64]:
+        """``[C]`` tau_i of each device."""
+        return np.array([n for plan in self.plans for n in plan.local_steps])
+
+    @property
+    def round_seconds(self) -> float:
+        """T_round of synchronous SD-FEEL."""
+        return synchronous_round_seconds(self.seconds, self.upload, self.exchange, local_steps=self.min_batches)
+
+    @property
+    def busy(self) -> tuple[float, float]:
+        """Part of the time in which devices compute, mean over devices: in synchronous rounds, in clusters (C07)."""
+        periods = np.repeat(self.periods, [len(cluster) for cluster in self.clusters])
+        return (
+            utilisation(self.seconds, self.min_batches, self.round_seconds),
+            utilisation(self.seconds, self.local_steps, periods),
+        )
+
+    def events(self, count: int) -> list[ClusterEvent]:
+        """Return the first `count` asynchronous events."""
+        return list(islice(cluster_event_clock(self.periods), count))
+
+
+@cache
+def paper_clock(gap: float, seed: int = 0) -> Clock:
+    """Return the clock of ResNet-18 on 30 devices in six clusters, the speeds from numpy's ``default_rng(seed)``."""
+    seconds = World.named("sdfeel", heterogeneity_gap=gap).compute.draw(30, np.random.default_rng(seed))
+    bits = model_bits(RESNET18)
+    clusters = tuple(tuple(seconds[5 * d : 5 * d + 5].tolist()) for d in range(6))
+    return Clock(clusters, transfer_seconds(bits, UP), transfer_seconds(bits, BACKHAUL))
+
+
+@cache
+def run_clock(spec: RunSpec) -> Clock:
+    """Return the clock of the world of a run."""
+    devices = spec.world.realise(spec.seed)
+    members = [list(devices.members(server)) for server in range(devices.num_servers)]
+    upload = devices.profile(members[0][0], None).up_seconds(model_bits(parameters_of(spec.model, spec.dataset)) / 8)
+    steps = "min_batches" if isinstance(spec.algorithm, AsyncSDFeel) else "local_steps"
+    clusters = tuple(tuple(devices.seconds[own].tolist()) for own in members)
+    return Clock(clusters, upload, devices.backhaul_seconds, getattr(spec.algorithm, steps))
+
+
+# Mixing matrices
+
+
+def staleness_aware_mixing_matrix(
+    neighbors: Sequence[Sequence[int]],
+    trigger: int,
+    staleness: Sequence[int],
+    discount: Discount = staleness_discount,
+    **variant: Any,
+) -> NDArray[np.float64]:
+    """Return P_k ``[D, D]`` of an event of cluster `trigger`, Eq. 5; `staleness` is that of all clusters.
+
+    `discount` and `variant` go to :func:`fl_core.formulas.sdfeel.gossip_weights`.
+    """
+    closed = {j: staleness[j] for j in (trigger, *neighbors[trigger])}
+    column, given = gossip_weights(trigger, closed, discount, **variant)
+    matrix = np.eye(len(neighbors))
+    for i, weight in column.items():
+        matrix[i, trigger] = weight
+    for j, weight in given.items():
+        matrix[trigger, j], matrix[j, j] = weight, 1 - weight
+    return matrix
+
+
+def joint_mixing_matrix(
+    neighbors: Sequence[Sequence[int]],
+    staleness: Sequence[int],
+    discount: Discount = staleness_discount,
+    cluster_weight: Sequence[Any] | None = None,
+) -> NDArray[np.float64]:
+    """Return P_k ``[D, D]`` when all clusters mix at once; see :func:`joint_gossip_weights`."""
+    psi = [discount(late) for late in staleness]
+    sums = [psi[j] + sum(psi[i] for i in others) for j, others in enumerate(neighbors)]
+    matrix = np.zeros((len(neighbors), len(neighbors)))
+    for j, others in enumerate(neighbors):
+        closed = (j, *others)
+        column = joint_gossip_weights(j, {i: psi[i] for i in closed}, {i: sums[i] for i in closed}, cluster_weight)
+        for i, weight in column.items():
+            matrix[i, j] = weight
+    return matrix
+
+
+def zeta(matrix: ArrayLike) -> float:
+    """Return the second-largest modulus of an eigenvalue of P: by this factor each round averages better."""
+    moduli = np.sort(np.abs(np.linalg.eigvals(np.asarray(matrix, dtype=float))))
+    return float(moduli[-2]) if len(moduli) > 1 else 0.0
+
+
+def perron_vector(matrix: ArrayLike) -> NDArray[np.float64]:
+    """Return v ``[D]`` with P v = v and sum 1: gossip ends at sum_d v_d y^(d) (E-06)."""
+    values, vectors = np.linalg.eig(np.asarray(matrix, dtype=float))
+    vector = np.real(vectors[:, np.argmin(np.abs(values - 1))])
+    return vector / vector.sum()
+
+
+def consensus_rounds(second_eigenvalue: float, factor: float) -> int:
+    """Return q, the least number of rounds with zeta^q <= `factor`: 28 for 0.6 and 1e-6."""
+    for name, value in (("second_eigenvalue", second_eigenvalue), ("factor", factor)):
+        require(0 < value < 1, name, value, "in (0, 1)")
+    return int(np.ceil(np.log(factor) / np.log(second_eigenvalue)))
+
+
+def paper_matrices(gap: float, events: int, **variant: Any) -> NDArray[np.float64]:
+    """Return the mixing matrices ``[events, 6, 6]`` of the paper's clock."""
+    made = paper_clock(gap).events(events)
+    return np.array([staleness_aware_mixing_matrix(RING, e.cluster, e.staleness, **variant) for e in made])
+
+
+# Toys: quadratics F_i(w) = (w - c_i)^2 / 2 with full gradients, one minimiser c_i (`centres`) for each client
+
+
+def local_model(start: Any, centre: Any, lr: float, steps: int) -> Any:
+    """Return the model after `steps` local steps, each of which comes nearer to c: c + (1 - eta)^tau (w - c)."""
+    return centre + (1 - lr) ** steps * (start - centre)
+
+
+def fixed_point(
+    centres: Sequence[float], weights: Sequence[float], steps: Sequence[int], lr: float, *, normalized: bool = True
+) -> float:
+    """Return where repeated aggregation of one cluster ends: near the optimum only if normalised as in Eq. 3 (D1)."""
+    pull = [
+        weight * (1 - (1 - lr) ** step) / (step if normalized else 1)
+        for weight, step in zip(weights, steps, strict=True)
+    ]
+    return sum(p * c for p, c in zip(pull, centres, strict=True)) / sum(pull)
+
+
+class QuadraticRun(NamedTuple):
+    """Asynchronous SD-FEEL on scalar quadratics."""
+
+    models: NDArray[np.float64]
+    """``[K + 1, D]``, the servers' models before the first event and after each."""
+    triggers: list[int]
+    seconds: list[float]
+    staleness: list[tuple[int, ...]]
+
+
+def quadratic_run(
+    centres: ArrayLike,
+    clusters: Sequence[Sequence[int]],
+    neighbors: Sequence[Sequence[int]],
+    steps: Sequence[int],
+    sizes: ArrayLike,
+    iteration_seconds: Sequence[float],
+    lr: float,
+    events: int,
+    start: float = 0.0,
+    **variant: Any,
+) -> QuadraticRun:
+    """Run so many events of the procedure in plain Python, the shortest way, all models from `start`.
+
+    `centres`, `steps` and `sizes` are of each client, `iteration_seconds` of each cluster; `variant` goes to
+    :func:`fl_core.formulas.sdfeel.gossip_weights`.
+    """
+    centres, sizes = np.asarray(centres, dtype=float), np.asarray(sizes, dtype=float)
+    server, started = [float(start)] * len(clusters), [float(start)] * len(clusters)
+    models, triggers, seconds, staleness = [list(server)], [], [], []
+    for event in islice(cluster_event_clock(iteration_seconds), events):
+        d = event.cluster
+        members = list(clusters[d])
+        shares, counts = sizes[members] / sizes[members].sum(), [steps[i] for i in members]
+        updates = [
+            normalized_update(local_model(started[d], centres[i], lr, steps[i]), started[d], steps[i])
+            for i in members
+        ]
+        own = intra_cluster_aggregate(server[d], updates, list(shares), counts)
+        late = {j: event.staleness[j] for j in (d, *neighbors[d])}
+        weights = gossip_weights(d, late, **variant)
+        before = dict(enumerate(server)) | {d: own}
+        server[d] = gossip_average(before, weights.column)
+        for j, weight in weights.given.items():
+            server[j] = gossip_towards(before[j], own, weight)
+        started[d] = server[d]
+        models.append(list(server))
+        triggers.append(d)
+        seconds.append(event.seconds)
+        staleness.append(event.staleness)
+    return QuadraticRun(np.array(models), triggers, seconds, staleness)
+
+
+def cluster_steps(clusters: Sequence[Sequence[int]], sizes: ArrayLike, steps: Sequence[int]) -> list[float]:
+    """Return tau-bar_d of each cluster."""
+    sizes = np.asarray(sizes, dtype=float)
+    return [
+        float(effective_steps(list(sizes[list(m)] / sizes[list(m)].sum()), [steps[i] for i in m])) for m in clusters
+    ]
+
+
+def surrogate_weights(
+    effective_steps: ArrayLike, iteration_seconds: ArrayLike, cluster_weight: Sequence[float] | None = None
+) -> NDArray[np.float64]:
+    """Return omega ``[D]``, the weights of the clusters' objectives in what is really minimised (D10).
+
+    In equal times a faster cluster moves the mean more. `cluster_weight` is for mixing that keeps the data-weighted
+    mean; with Eq. 5 (None) data sizes play no part.
+    """
+    pace = np.asarray(effective_steps, dtype=float) / np.asarray(iteration_seconds, dtype=float)
+    if cluster_weight is not None:
+        pace = pace * np.asarray(cluster_weight, dtype=float)
+    return pace / pace.sum()
+
+
+def surrogate_minimiser(
+    centres: ArrayLike, clusters: Sequence[Sequence[int]], sizes: ArrayLike, omega: ArrayLike
+) -> float:
+    """Return the minimiser of sum_d omega_d F^(d), F^(d) the data-weighted mean of the cluster's objectives (D10)."""
+    centres, sizes = np.asarray(centres, dtype=float), np.asarray(sizes, dtype=float)
+    means = [np.average(centres[list(members)], weights=sizes[list(members)]) for members in clusters]
+    return float(np.dot(np.asarray(omega, dtype=float), means))
 
 
 @cache
@@ -103,33 +404,308 @@ def inconsistency(events: int = 3000) -> dict[str, NDArray[np.float64]]:
     return {**found, "optimum of F": np.full(events + 1, optimum)}
 
 
-def bound_terms(study: Study) -> pd.DataFrame:
-    """Return the terms of the bound (16), with derived constants, as one thing after the other grows.
+# One iteration: Eq. 11, Lemma 2, local drift
 
-    Returns
-    -------
-    DataFrame
-        ``varied``, ``value``, and the four terms by name.
+
+def round_step(
+    lr: Any, cluster_weight: Sequence[Any], effective_steps: Sequence[Any], gradients: Sequence[Any]
+) -> Any:
+    """Return y-bar_{k+1} - y-bar_k of Eq. 11, by which a *synchronous* round moves the data-weighted mean (E-07).
+
+    `gradients` ``[D, p]``: of each cluster, sum_i m-hat_i times the mean gradient along the local steps of client i.
     """
-    rows = []
-    for name, values in {**VARIED, "iterations": (10, 50, 250, 1000)}.items():
-        for value in values:
-            terms = bound("derived", **{name: value})._asdict()
-            rows.append({"varied": name, "value": value, **{k: float(v) for k, v in terms.items()}})
-    return pd.DataFrame(rows)
+    terms = zip(cluster_weight, effective_steps, gradients, strict=True)
+    return -lr * sum(weight * steps * gradient for weight, steps, gradient in terms)
 
 
-def contraction(study: Study, events: int = 80) -> pd.DataFrame:
-    """Return the largest distance from averaging of products of mixing matrices, by their number (D5)."""
-    lags = np.arange(1, 61)
-    found = []
-    for gap in GAPS:
-        rho = mixing_errors(_matrices(gap, events))
-        worst = [np.diagonal(rho, lag).max() for lag in lags]
-        found.append(_curve(ASYNC, lags, "rho", worst, gap))
-    rate = zeta(synchronous_mixing_matrix(RING))
-    found.append(_curve(f"{SYNC}, six events a round", lags, "rho", rate ** (lags / 6)))
-    return pd.concat(found, ignore_index=True)
+def event_step(lr: Any, num_clusters: int, effective_steps: Any, gradient: Any) -> Any:
+    """Return by how much an *asynchronous* event moves the uniform mean: -eta / D tau-bar_d g-hat^(d) (D3).
+
+    Only the trigger's gradient is in it, taken along steps from the model that its clients were sent (E-07).
+    """
+    return -lr * effective_steps / num_clusters * gradient
+
+
+def step_ratio(tau_max: Any, tau_min: Any) -> Any:
+    """Return tau_max / tau_min, which stands for the gap H (E-09)."""
+    require(tau_min > 0, "tau_min", tau_min, "> 0")
+    require(tau_max >= tau_min, "tau_max", tau_max, f">= tau_min = {tau_min}")
+    return tau_max / tau_min
+
+
+def printed_lemma2_bound(
+    *,
+    lr: Any,
+    smoothness: Any,
+    tau_max: Any,
+    tau_min: Any,
+    gradient: Any,
+    delayed: Any,
+    error: Any,
+    noise: Any = 0.0,
+    square_weights: Any = 0.0,
+) -> Any:
+    """Return the right side of Lemma 2, Eq. 12, as printed; false if effective step counts differ (E-10).
+
+    `gradient` is E ‖grad F(y-bar_k)‖², `delayed` J_k, the mean square of the delayed gradients' data-weighted mean,
+    `error` the mean squared distance of the two.
+    """
+    gap = step_ratio(tau_max, tau_min)
+    return (
+        -lr * tau_min * gradient / 2
+        - lr / 2 * (tau_min - lr * smoothness * tau_max**2) * delayed
+        + lr**2 * smoothness * tau_max * gap * square_weights * noise / 2
+        + lr * tau_min * error / 2
+    )
+
+
+def lemma2_bound(
+    *,
+    lr: Any,
+    smoothness: Any,
+    tau_max: Any,
+    tau_min: Any,
+    effective_steps: Any,
+    gradient: Any,
+    delayed: Any,
+    error: Any,
+    noise: Any = 0.0,
+    square_weights: Any = 0.0,
+) -> Any:
+    """Return the bound on the change of the surrogate objective that replaces Lemma 2 (D11).
+
+    `effective_steps` is tau_eff = sum_d m-tilde_d tau-bar_d; `gradient`, `delayed` and `error` are those of
+    :func:`printed_lemma2_bound` for the surrogate objective: means weighted by m-tilde_d tau-bar_d.
+    """
+    gap = step_ratio(tau_max, tau_min)
+    return (
+        -lr * effective_steps * gradient / 2
+        - lr * effective_steps * (1 - lr * smoothness * effective_steps) * delayed / 2
+        + lr**2 * smoothness * tau_max * gap * square_weights * noise / 2
+        + lr * effective_steps * error / 2
+    )
+
+
+def local_drift_bound(lr: Any, smoothness: Any, steps: Any, noise: Any, gradient: Any) -> Any:
+    """Return a bound on the mean of E ‖y - w_l‖² over the tau local steps of one client (D6).
+
+    `gradient` is ‖grad F_i(y)‖² at the start.
+    """
+    U2 = steps * (steps - 1)
+    x = lr**2 * smoothness**2 * U2
+    require(1 - 2 * x > 0, "lr", lr, "small enough: eta² L² tau (tau - 1) < 1/2")
+    return (lr**2 * noise * (steps - 1) + 2 * lr**2 * U2 * gradient) / (1 - 2 * x)
+
+
+# How far products of mixing matrices are from averaging
+
+
+class MixingSums(NamedTuple):
+    """The sums over mixing errors in Lemma 3."""
+
+    squares: Any
+    """1/K sum_k sum_s rho_{s,k-1}^2."""
+    squared_sums: Any
+    """1/K sum_k (sum_s rho_{s,k-1})^2."""
+    products: Any
+    """max_s sum_{k>s} rho_{s,k-1} sum_l rho_{l,k-1}."""
+
+
+EXACT = MixingSums(0, 0, 0)
+"""Servers that average exactly."""
+
+
+def mixing_errors(matrices: ArrayLike, limit: ArrayLike | None = None) -> NDArray[np.float64]:
+    """Return rho ``[K, K]`` of P_0 to P_{K-2} ``[K - 1, D, D]``: rho_{s,k-1} at ``[s, k]`` for s < k, 0 elsewhere.
+
+    `limit` ``[D]`` is the vector v of exact averaging v 1^T (E-15), uniform by default.
+    """
+    matrices = np.asarray(matrices, dtype=float)
+    count, servers = len(matrices) + 1, matrices.shape[-1]
+    v = np.full(servers, 1 / servers) if limit is None else np.asarray(limit, dtype=float)
+    average, rho = np.outer(v, np.ones(servers)), np.zeros((count, count))
+    products = np.tile(np.eye(servers), (count, 1, 1))
+    for k in range(1, count):
+        products[:k] = products[:k] @ matrices[k - 1]
+        rho[:k, k] = np.linalg.norm(products[:k] - average, 2, axis=(1, 2))
+    return rho
+
+
+def constant_mixing_errors(zeta: float, count: int) -> NDArray[np.float64]:
+    """Return rho ``[K, K]`` of a constant symmetric matrix: zeta^(k - s)."""
+    lag = np.arange(count)[None, :] - np.arange(count)[:, None]
+    return np.where(lag > 0, float(zeta) ** np.maximum(lag, 0), 0.0)
+
+
+def mixing_error_sums(rho: ArrayLike) -> MixingSums:
+    """Return the sums of Lemma 3 for rho ``[K, K]`` as :func:`mixing_errors` makes it."""
+    rho = np.asarray(rho, dtype=float)
+    sums = rho.sum(0)
+    return MixingSums(
+        float((rho**2).sum() / len(rho)), float((sums**2).sum() / len(rho)), float((rho * sums).sum(1).max())
+    )
+
+
+def window_contraction(matrices: ArrayLike, window: int) -> float:
+    """Return rho_W, the largest distance from uniform averaging of a product of W successive matrices ``[K, D, D]``.
+
+    In W = delta_max + 1 events every cluster is the trigger at least once (D5).
+    """
+    matrices = np.asarray(matrices, dtype=float)
+    average = np.full(matrices.shape[1:], 1 / matrices.shape[-1])
+    products = (reduce(np.matmul, matrices[s : s + window]) for s in range(len(matrices) - window + 1))
+    return max(float(np.linalg.norm(product - average, 2)) for product in products)
+
+
+def window_sum_bound(window: int, contraction: float) -> float:
+    """Return W / (1 - rho_W), a bound on sum_s rho_{s,k-1} for matrices of asynchronous events (D5)."""
+    require(0 <= contraction < 1, "contraction", contraction, "in [0, 1)")
+    return window / (1 - contraction)
+
+
+def printed_sum_bound(second_eigenvalue: float) -> float:
+    """Return 1 / (1 - rho_max); infinite for every asynchronous event that leaves a server out (E-14)."""
+    return float("inf") if second_eigenvalue >= 1 - 1e-12 else 1 / (1 - second_eigenvalue)
+
+
+# Lemma 3 and Theorem 1
+
+
+class Constants(NamedTuple):
+    """What Lemma 3 and Theorem 1 are made of."""
+
+    A: Any
+    """Factor of sigma^2."""
+    B: Any
+    """Factor of kappa^2."""
+    C: Any
+    """Factor of J."""
+    U1: Any
+    U2: Any
+    U3: Any
+    U4: Any
+    x: Any
+    """eta^2 L^2 U_2."""
+
+
+def constants(
+    lr: Any,
+    smoothness: Any,
+    tau_max: Any,
+    gap: Any,
+    delta_max: Any,
+    sums: MixingSums,
+    num_iterations: Any = None,
+    *,
+    variant: Variant = "derived",
+) -> Constants:
+    """Return the constants of Lemma 3 and U_1 of Theorem 1, with H = tau_max / tau_min as `gap`.
+
+    The printed ones have other powers of tau_max in B and C, divide C by K (`num_iterations`, E-13), and have a
+    smaller factor in U_1 (E-12).
+    """
+    require(lr > 0, "lr", lr, "> 0")
+    require(smoothness > 0, "smoothness", smoothness, "> 0")
+    require(tau_max >= 1, "tau_max", tau_max, ">= 1")
+    require(gap >= 1, "gap", gap, ">= 1")
+    require(delta_max >= 0, "delta_max", delta_max, ">= 0")
+    require(variant in ("derived", "printed"), "variant", variant, "'derived' or 'printed'")
+    e, t, U2 = lr**2 * smoothness**2, tau_max, tau_max * (tau_max - 1)
+    x = e * U2
+    U3, U4 = (1 + 4 * x) / (1 - 2 * x), (1 + 22 * x) / (1 - 2 * x)
+    A = 4 * e * delta_max**2 * t * gap * U4 + 4 * e * (t - 1) / (1 - 2 * x) + 8 * e * t * gap * U3 * sums.squares
+    drift = 24 * x / (1 - 2 * x)
+    if variant == "derived":
+        B = 8 * e * delta_max**2 * t**2 * U4 + drift + 16 * e * t**2 * U3 * sums.squared_sums
+        C = 8 * e * delta_max**2 * t**2 * U4 + 16 * e * t**2 * U3 * sums.products
+        return Constants(A, B, C, (1 - 50 * x) / (1 - 2 * x), U2, U3, U4, x)
+    require(num_iterations is not None, "num_iterations", num_iterations, "given for the printed constants")
+    B = 8 * e * delta_max**2 * t * gap * U4 + drift + 16 * e * t * gap * U3 * sums.squared_sums
+    C = 8 * e * delta_max**2 * t * U4 + 16 * e * t**2 * U3 * sums.products / num_iterations
+    return Constants(A, B, C, (1 - 14 * x) / (1 - 2 * x), U2, U3, U4, x)
+
+
+class Conditions(NamedTuple):
+    """What has to be >= 0, > 0 and > 0 for Theorem 1."""
+
+    step: Any
+    """1 - eta L H tau_max - C, Eq. 15."""
+    drift: Any
+    """1 - 2 x, Eq. 15."""
+    leading: Any
+    """U_1, by which Eq. 16 divides (E-16)."""
+
+    @property
+    def hold(self) -> bool:
+        """Whether the theorem applies."""
+        return bool(self.step >= 0 and self.drift > 0 and self.leading > 0)
+
+
+def conditions(lr: Any, smoothness: Any, tau_max: Any, gap: Any, found: Constants) -> Conditions:
+    """Return the left sides of the conditions of Theorem 1, Eq. 15 and E-16."""
+    return Conditions(1 - lr * smoothness * gap * tau_max - found.C, 1 - 2 * found.x, found.U1)
+
+
+class BoundTerms(NamedTuple):
+    """The terms of Eq. 16."""
+
+    progress: Any
+    """Falls with K."""
+    noise: Any
+    """Of the aggregated updates."""
+    drift_noise: Any
+    """A sigma^2 / U_1."""
+    dissimilarity: Any
+    """B kappa^2 / U_1."""
+
+    @property
+    def total(self) -> Any:
+        """The right side of Eq. 16."""
+        return self.progress + self.noise + self.drift_noise + self.dissimilarity
+
+
+def surrogate_bound(
+    found: Constants,
+    *,
+    lr: Any,
+    smoothness: Any,
+    tau_max: Any,
+    tau_min: Any,
+    effective_steps: Any,
+    num_iterations: Any,
+    decrease: Any,
+    noise: Any,
+    dissimilarity: Any,
+    square_weights: Any,
+) -> BoundTerms:
+    """Return the terms of what replaces Theorem 1, for the gradient of the surrogate objective (D11).
+
+    As :func:`theorem1_bound`, with tau_eff = sum_d m-tilde_d tau-bar_d in place of tau_min in the first term and
+    eta L tau_max H / tau_eff in the second. `decrease` is that of the surrogate objective.
+    """
+    gap = step_ratio(tau_max, tau_min)
+    require(num_iterations >= 1, "num_iterations", num_iterations, ">= 1")
+    require(effective_steps > 0, "effective_steps", effective_steps, "> 0")
+    return BoundTerms(
+        2 * decrease / (lr * effective_steps * found.U1 * num_iterations),
+        lr * smoothness * tau_max * gap / effective_steps * square_weights * noise / found.U1,
+        found.A * noise / found.U1,
+        found.B * dissimilarity / found.U1,
+    )
+
+
+def theorem1_bound(found: Constants, *, tau_max: Any, tau_min: Any, **setting: Any) -> BoundTerms:
+    """Return the terms of Theorem 1, Eq. 16, with `found` and the setting of :func:`surrogate_bound`.
+
+    `decrease` is E F(y_0) - E F(y_K); tau_min may be below the integers, as tau_max / H. The theorem does not hold
+    for grad F if clusters make different effective numbers of steps (E-11).
+    """
+    lowest = tau_max / step_ratio(tau_max, tau_min)
+    return surrogate_bound(found, tau_max=tau_max, tau_min=lowest, effective_steps=tau_min, **setting)
+
+
+BOUND = {"lr": 0.002, "tau_max": 20, "iterations": 50, "zeta": 0.6, "noise": 0.5, "dissimilarity": 0.3}
+"""The setting of claim C12."""
 
 
 def bound(variant: Variant, **varied: float) -> BoundTerms:
@@ -142,157 +718,3 @@ def bound(variant: Variant, **varied: float) -> BoundTerms:
         found, lr=now["lr"], smoothness=1.0, tau_max=tau_max, tau_min=tau_max / now["gap"], num_iterations=count,
         decrease=2.0, noise=now["noise"], dissimilarity=now["dissimilarity"], square_weights=1 / 30,
     )  # fmt: skip
-
-
-def _matrices(gap: float, events: int, rule: Mixing = "derived") -> NDArray[np.float64]:
-    """Return the mixing matrices ``[events, 6, 6]`` of the paper's clock."""
-    made = paper_clock(gap).events(events)
-    return np.array([staleness_aware_mixing_matrix(RING, e.cluster, e.staleness, rule=rule) for e in made])
-
-
-def _curve(method: str, x: Any, column: str, values: Any, gap: float = np.nan) -> pd.DataFrame:
-    """Return one exact curve as :func:`fl_core.report.curves.plot_curves` reads it."""
-    return pd.DataFrame({"method": method, "gap": gap, "x": x, column: values, f"{column}_std": np.nan, "n": 1})
-
-
-# Claims
-
-
-def devices_idle(study: Study) -> list[Check]:
-    """SDFEEL-C07: the part of the time in which devices compute, to the four digits of the specification."""
-    found = []
-    for gap, expected in BUSY.items():
-        clock = paper_clock(gap)
-        busy = (clock.synchronous_use, clock.asynchronous_use)
-        holds = busy[0] < busy[1] and np.allclose(busy, expected, atol=5e-5)
-        found.append(
-            Check(f"H = {gap:g}", bool(holds), f"computing {busy[0]:.1%} synchronous, {busy[1]:.1%} asynchronous")
-        )
-    return found
-
-
-def normalisation_is_fairer(study: Study) -> list[Check]:
-    """SDFEEL-C09: D1 (c), two devices that want 1 and -1 and do 50 and 5 steps; the optimum is 0."""
-    two = ((1, -1), (0.5, 0.5), (50, 5), 0.01)
-    fair, unfair = fixed_point(*two), fixed_point(*two, normalized=False)
-    tiny = fixed_point(*two[:3], 1e-6)
-    return [
-        Check("nearer to the optimum", abs(fair) < abs(unfair), f"ends at {fair:.4f}, without it at {unfair:.4f}"),
-        Check("as the specification says", np.allclose((fair, unfair), (-0.1074525745, 0.7792363897), atol=1e-9),
-              "both fixed points to nine digits"),
-        Check("rest vanishes with η", abs(tiny) < 1e-4, f"η = 1e-6: ends at {tiny:.1e}"),
-    ]  # fmt: skip
-
-
-def stale_weighs_less(study: Study) -> list[Check]:
-    """SDFEEL-C10: p^{i,d} falls in delta^{(i)}, for neighbours of a trigger on the ring; p^{i,i} does not (E-04)."""
-    rng, down, up, count = np.random.default_rng(0), 0, 0, 200
-    for _ in range(count):
-        late, trigger = rng.integers(0, 40, 6).tolist(), int(rng.integers(6))
-        neighbour = RING[trigger][int(rng.integers(2))]
-        later = [n + 1 if j == neighbour else n for j, n in enumerate(late)]
-        before, after = (staleness_aware_mixing_matrix(RING, trigger, each) for each in (late, later))
-        down += after[neighbour, trigger] < before[neighbour, trigger]
-        up += after[neighbour, neighbour] > before[neighbour, neighbour]
-    kept = f"its own share of itself rises in {up} of {count}"
-    return [Check("weight of a neighbour", down == count, f"falls in {down} of {count} random events; {kept}")]
-
-
-def rate_of_the_bound(study: Study) -> list[Check]:
-    """SDFEEL-C11: exponents of K in the terms of (16) with eta proportional to 1/sqrt(K)."""
-    sums, found = mixing_error_sums(constant_mixing_errors(0.6, 20)), []
-    setting = {"smoothness": 1.0, "decrease": 2.0, "noise": 0.5, "dissimilarity": 0.3, "square_weights": 1 / 30}
-    for variant in VARIANTS:
-        terms = []
-        for count in (10**6, 10**8):
-            lr = 0.01 / count**0.5
-            got = constants(lr, 1.0, 10, 2, 4, sums, count, variant=variant)
-            terms.append(theorem1_bound(got, lr=lr, tau_max=10, tau_min=5, num_iterations=count, **setting))
-        slopes = np.log(np.array(terms[1]) / np.array(terms[0])) / np.log(100)
-        holds = np.allclose(slopes, (-0.5, -0.5, -1, -1), atol=0.02)
-        found.append(Check(f"{variant} constants", holds, "exponents " + ", ".join(f"{s:.2f}" for s in slopes)))
-    return found
-
-
-def bound_grows(study: Study) -> list[Check]:
-    """SDFEEL-C12: finite differences of (16), in both variants."""
-    found = []
-    for name, symbol in (("gap", "H"), ("delta_max", "δ_max"), ("dissimilarity", "κ²")):
-        for variant in VARIANTS:
-            totals = [float(bound(variant, **{name: value}).total) for value in VARIED[name]]
-            grows = bool((np.diff(totals) > 0).all())
-            span = f"{symbol} from {VARIED[name][0]:g} to {VARIED[name][-1]:g}"
-            found.append(Check(f"in {symbol}, {variant}", grows, f"{span}: {totals[0]:.4f} to {totals[-1]:.4f}"))
-    return found
-
-
-def synchronous_limit(study: Study) -> list[Check]:
-    """SDFEEL-C13: D9 in exact fractions; the printed theorem of the synchronous paper is not at hand."""
-    lr, smoothness, tau, decrease = Fraction(1, 100), Fraction(1), Fraction(5), Fraction(2)
-    sums = MixingSums(Fraction(1, 2), Fraction(3, 2), Fraction(2))
-    found = []
-    powers: dict[Variant, int] = {"derived": 2, "printed": 1}
-    for variant, power in powers.items():
-        got = constants(lr, smoothness, tau, 1, 0, sums, 20, variant=variant)
-        x = lr**2 * tau * (tau - 1)
-        u3 = (1 + 4 * x) / (1 - 2 * x)
-        A = 4 * lr**2 * (tau - 1) / (1 - 2 * x) + 8 * lr**2 * tau * u3 * sums.squares
-        B = 24 * x / (1 - 2 * x) + 16 * lr**2 * tau**power * u3 * sums.squared_sums
-        found.append(Check(f"{variant} A, B", got.A == A and got.B == B, "equal as fractions, no term with δ_max"))
-    one = Fraction(1)
-    none = constants(lr, smoothness, one, one, 0, EXACT)
-    sgd = theorem1_bound(
-        none, lr=lr, smoothness=smoothness, tau_max=one, tau_min=one, num_iterations=50, decrease=decrease,
-        noise=Fraction(1, 2), dissimilarity=Fraction(1, 3), square_weights=Fraction(1, 30),
-    ).total  # fmt: skip
-    expected = 2 * decrease / (lr * 50) + lr * smoothness * Fraction(1, 30) * Fraction(1, 2)
-    found.append(Check("one step, exact averaging", sgd == expected, "the bound of mini-batch SGD, as a fraction"))
-    return found
-
-
-def equal_speeds(study: Study) -> list[Check]:
-    """SDFEEL-C14: H = 1 on the paper's clock."""
-    clock = paper_clock(1.0)
-    periods, steps = clock.periods, set(clock.local_steps.tolist())
-    busy = (clock.synchronous_use, clock.asynchronous_use)
-    return [
-        Check("local steps", steps == {100}, f"{sorted(steps)} on all devices"),
-        Check("iteration = round", set(periods) == {clock.round_seconds},
-              f"{periods[0]:.1f} s in every cluster, {clock.round_seconds:.1f} s a round"),
-        Check("computing", busy[0] == busy[1], f"{busy[0]:.1%} and {busy[1]:.1%} of the time"),
-    ]  # fmt: skip
-
-
-def consensus_is_cheap(study: Study) -> list[Check]:
-    """SDFEEL-C15: gossip to a spread of 1e-6, against the horizon of A-11."""
-    horizon, found = 50 * ROUND_SECONDS[10], []
-    for name, shares in (("equal clusters", None), ("unequal clusters (O7)", UNEQUAL)):
-        rounds = consensus_rounds(zeta(synchronous_mixing_matrix(RING, shares)), 1e-6)
-        seconds = rounds * paper_clock(5).exchange
-        found.append(Check(name, seconds < 0.01 * horizon,
-                           f"{rounds} rounds, {seconds:,.0f} s, {seconds / horizon:.2%} of the horizon"))  # fmt: skip
-    return found
-
-
-_add = partial(add_claim, "SDFEEL", exact=True, computed=True)
-
-_add("C07", "Figure 1, section III", "Fast devices idle in synchronous training, and are fully used in asynchronous.",
-     "part of the time in which devices compute, seed 0: 0.4114, 0.2859, 0.1634 and 0.9869, 0.9892, 0.9909",
-     devices_idle)  # fmt: skip
-_add("C09", "(2), (3)", "Dividing updates by the number of steps removes a bias towards fast devices.",
-     "fixed points of two devices with 50 and 5 steps", normalisation_is_fairer)  # fmt: skip
-_add("C10", "(5)", "A staler neighbour gets a smaller weight.",
-     "p^{i,d} falls strictly in δ^{(i)}, all else fixed", stale_weighs_less)  # fmt: skip
-_add("C11", "Remark 1", "With η ∝ 1/√K the bound vanishes like 1/√K.",
-     "exponents of K: −0.5 in the first two terms, −1 in the others, within 0.02; for the surrogate objective (E-11)",
-     rate_of_the_bound)  # fmt: skip
-_add("C12", "Remark 2", "The bound grows with H, with δ_max and with κ.",
-     "finite differences of (16) are positive, both variants, τ_max fixed", bound_grows)  # fmt: skip
-_add("C13", "Remark 2", "H = 1 and δ_max = 0 give the bound of synchronous training.",
-     "A and B lose the terms of delay; with one step and exact averaging SGD's bound remains; "
-     "the synchronous paper's own theorem is not at hand",
-     synchronous_limit)  # fmt: skip
-_add("C14", "section II", "With equal speeds synchronous training is viable.",
-     "H = 1: equal steps, equal times, equally busy", equal_speeds)  # fmt: skip
-_add("C15", "section III", "The consensus phase happens once and costs little.",
-     "rounds to a spread of 1e-6 take less than 1 % of the horizon", consensus_is_cheap)  # fmt: skip

@@ -24,10 +24,13 @@ from fl_core.experiments.artifacts import (
 from fl_core.experiments.study import Study
 from fl_papers.wkafl import claims as wkafl_claims  # noqa: F401  (registers the claims about runs)
 from fl_papers.wkafl import curves as curves
-from fl_papers.wkafl import figures
+from fl_papers.wkafl import (
+    figures,
+    theory,
+    theory_claims,  # noqa: F401  (registers its claims)
+)
 from fl_papers.wkafl import probe as probe
 from fl_papers.wkafl import tables as tables
-from fl_papers.wkafl import theory_claims as theory
 from fl_papers.wkafl.grid import ablations, byzantine, comparison, gsgm_rates, motivation
 
 _PAPER, _CHAPTER = "Zhou et al. (2022)", "notebooks/fl_papers/wkafl/replication.ipynb"

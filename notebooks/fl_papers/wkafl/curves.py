@@ -12,8 +12,11 @@ from fl_core.experiments.study import Study
 from fl_core.formulas.wkafl import clip, estimate, estimation_weights
 from fl_papers.wkafl.measures import Cell, levels, measurements, name_of, skews
 from fl_papers.wkafl.setups import ABLATIONS, METHODS
-from fl_papers.wkafl.staleness import k_asynchronous, predominated
-from fl_papers.wkafl.toys import stale_cloud
+from fl_papers.wkafl.theory import (
+    k_asynchronous,
+    predominated,
+    stale_cloud,
+)
 
 MODES = {"copy": "true staleness", "aliased": "aliased"}
 DURATIONS = (1.0, 1.5, 2.5, 4.2)

@@ -26,7 +26,9 @@ from fl_papers.wkafl.measures import (
 )
 from fl_papers.wkafl.printed import task_of
 from fl_papers.wkafl.setups import METHODS
-from fl_papers.wkafl.staleness import predominated
+from fl_papers.wkafl.theory import (
+    predominated,
+)
 
 Judge = Callable[[Study, str], Sequence[Comparison | Check]]
 

@@ -10,7 +10,9 @@ import pandas as pd
 
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
-from fl_papers.wkafl.staleness import stability
+from fl_papers.wkafl.theory import (
+    stability,
+)
 
 LAST = 10
 """Evaluations at the end that a final accuracy is the mean of (A19), and whose spread is the stability (A9)."""

@@ -17,7 +17,9 @@ from fl_papers.wkafl.grid import Options
 from fl_papers.wkafl.measures import Cell, final, levels, measured, name_of, skews, unrest
 from fl_papers.wkafl.printed import number
 from fl_papers.wkafl.setups import GSGM_FACTORS, network, scale_of, setup_of
-from fl_papers.wkafl.staleness import expected_run_staleness
+from fl_papers.wkafl.theory import (
+    expected_run_staleness,
+)
 
 IN_BOTH_MODES = tuple(f"WKAFL-C{n:02d}" for n in (7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18))
 """Claims of Tables 2 and 3 that are judged with true and with aliased staleness."""

@@ -3,122 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fl_core.experiments.claims import Check, Claim, register
 from fl_core.experiments.study import Study
 from fl_core.formulas.wkafl import learning_rate
-from fl_papers.wkafl.bounds import remark52_terms, theorem51_bound, theorem53
-from fl_papers.wkafl.staleness import (
-    expected_inverse_staleness,
-    k_asynchronous,
-    k_synchronous_seconds,
-    mean_staleness,
-    min_mean_age,
-    uniform_draws,
-)
 from fl_papers.wkafl.theory import (
+    STAGE1,
+    STAGE2,
+    bound53_by_length,
     clipping,
-    conflict,
-    schedules,
-    theorem51_on_quadratics,
-    theorem53_on_paths,
+    expected_inverse_staleness,
+    mean_staleness,
+    relative_non_iid_variance,
+    remark52_terms,
+    schedule_means,
+    swept_decay,
+    theorem51_bound,
+    theorem53,
+    theorem_checks,
+    uniform_draws,
+    waiting_times,
 )
-from fl_papers.wkafl.toys import relative_non_iid_variance
 
-STAGE1: dict[str, Any] = {
-    "momentum_alpha": 0.1, "smoothness": 1.0, "noise": 0.25, "dissimilarity_sq": 0.3, "max_staleness": 3, "gap": 1.0,
-}  # fmt: skip
-"""Constants of (13) at which its right side is varied."""
-STAGE2: dict[str, Any] = {
-    "momentum_alpha": 0.1, "smoothness": 1.0, "stage2_clip_factor": 2.0, "est_error_sq": 0.4, "spread_var": 0.01,
-    "spread_slope": 0.0, "gap": 1.0,
-}  # fmt: skip
-"""Constants of (14)."""
 GAMMA = 0.1
 """WKAFL's gamma on the digits."""
-
-
-@cache
-def swept_decay() -> pd.DataFrame:
-    """Return Figure 2 b: staleness and number of gradients over the decay of the weights, P = 1000, K = 10 (A13)."""
-    drawn = uniform_draws(1000, 10, 3000, np.random.default_rng(5))
-    return conflict(drawn._replace(staleness=drawn.staleness[1000:]))
-
-
-@cache
-def schedule_means(num_clients: int = 1000, num_aggregated: int = 10) -> pd.DataFrame:
-    """Return mean staleness of used gradients and mean age of all clients, by law of arrival (D7).
-
-    Returns
-    -------
-    DataFrame
-        ``schedule``, ``staleness``, ``age``, and what the paper's P / (2 K) is: ``least age``.
-    """
-    updates = 30 * num_clients // num_aggregated
-    late = slice(updates // 4, None)
-    rows = [
-        (name, made.staleness[late].mean(), made.mean_age[late].mean())
-        for name, made in schedules(num_clients, num_aggregated, updates).items()
-    ]
-    frame = pd.DataFrame(rows, columns=["schedule", "staleness", "age"])
-    return frame.assign(**{"least age": min_mean_age(num_clients, num_aggregated)})
-
-
-@cache
-def waiting_times(num_clients: int = 100, num_aggregated: int = 10, updates: int = 2000) -> pd.DataFrame:
-    """Return seconds per update of K-synchronous and K-asynchronous learning under three laws of mean 1 (D8)."""
-    rng, rows = np.random.default_rng(4), []
-    laws: dict[str, Callable[[Any], Any]] = {
-        "exponential": lambda size: rng.exponential(size=size),
-        "0.5 + exponential / 2": lambda size: 0.5 + 0.5 * rng.exponential(size=size),
-        "uniform on (0, 2)": lambda size: 2 * rng.random(size),
-    }
-    for name, law in laws.items():
-        waiting = k_synchronous_seconds(law((updates, num_clients)), num_aggregated)
-        made = k_asynchronous(partial(_one, law), num_clients, num_aggregated, updates)
-        rows.append((name, waiting, made.seconds[-1] / updates))
-    return pd.DataFrame(rows, columns=["durations", "K-synchronous", "K-asynchronous"])
-
-
-@cache
-def theorem_checks() -> pd.DataFrame:
-    """Return both sides of both theorems on the problems T1 and T2, a row each."""
-    first = theorem51_on_quadratics(100).assign(theorem="5.1")
-    second = theorem53_on_paths().assign(theorem="5.3")
-    columns = ["theorem", "problem", "alpha", "lr", "limit", "left", "right"]
-    return pd.concat([first[columns], second[columns]], ignore_index=True)
-
-
-def rates() -> pd.DataFrame:
-    """Return how both bounds fall with the length of a run (Remarks 5.2 and 5.4).
-
-    Returns
-    -------
-    DataFrame
-        A row per point: ``method`` (the bound), ``x`` (log10 of J), ``bound``, and empty ``bound_std`` and
-        ``parameter`` for the figure.
-    """
-    lengths, rows = np.logspace(2, 7, 26), []
-    for count in (1, 10, 100):
-        terms = remark52_terms(
-            np.sqrt(count / lengths), count, lengths, **{**STAGE1, "dissimilarity_sq": 0.0, "gap": 1.0}
-        )
-        rows += [
-            (f"stage one, K = {count}, G = 0", x, y) for x, y in zip(np.log10(lengths), terms.total, strict=True)
-        ]
-    terms = remark52_terms(np.sqrt(10 / lengths), 10, lengths, **{**STAGE1, "dissimilarity_sq": 0.01})
-    rows += [("stage one, K = 10, G² = 0.01", x, y) for x, y in zip(np.log10(lengths), terms.total, strict=True)]
-    for name, errors in (("stage two, C = 0", (0.0, 0.0)), ("stage two, C = 0.02", (0.01, 0.01))):
-        for length in np.unique(np.logspace(2, 3.2, 7).astype(int)):
-            rows.append((name, np.log10(length), _rate53(int(length), *errors)))
-    frame = pd.DataFrame(rows, columns=["method", "x", "bound"])
-    return frame.assign(bound_std=np.nan, parameter=np.nan)
 
 
 def contradiction(study: Study) -> list[Check]:
@@ -180,8 +91,8 @@ def first_rate(study: Study) -> list[Check]:
 
 def second_rate(study: Study) -> list[Check]:
     """C25: with C = 0 the bound falls like the root of J; else to a plateau in proportion to C."""
-    slope = float(np.log(_rate53(800, 0, 0) / _rate53(200, 0, 0)) / np.log(4))
-    small, large = (_rate53(1600, c, 0) - _rate53(1600, 0, 0) for c in (0.5, 1.0))
+    slope = float(np.log(bound53_by_length(800, 0, 0) / bound53_by_length(200, 0, 0)) / np.log(4))
+    small, large = (bound53_by_length(1600, c, 0) - bound53_by_length(1600, 0, 0) for c in (0.5, 1.0))
     return [
         Check("C = 0", bool(abs(slope + 0.5) <= 0.05), f"slope {slope:.3f}"),
         Check("twice C", bool(abs(large / small - 2) <= 0.05), f"plateau × {large / small:.3f}"),
@@ -222,17 +133,6 @@ def asynchronous_saves_time(study: Study) -> list[Check]:
         holds = abs(ratio - 1) <= 0.03 if name == "exponential" else ratio < 0.97
         checks.append(Check(name, bool(holds), f"{going_on:.4f} s against {waiting:.4f} s"))
     return checks
-
-
-def _one(law: Callable[[Any], Any], client: int, job: int) -> float:
-    return float(law(None))
-
-
-def _rate53(length: int, est_error_sq: float, spread_var: float) -> float:
-    """Return (14) divided by the least V_j, at eta = 1 / (4 sqrt(J)): a bound on the least squared gradient."""
-    given = {**STAGE2, "est_error_sq": est_error_sq, "spread_var": spread_var}
-    made = theorem53(np.full(length, length**-0.5 / 4), **given)
-    return made.bound / float(made.coefficients.min())
 
 
 def _both_sides(theorem: str) -> list[Check]:

@@ -27,27 +27,25 @@ from fl_core.formulas.sdfeel import (
 )
 from fl_core.formulas.staleness import Polynomial
 from fl_core.world import GapCompute
-from fl_papers.sdfeel.bounds import surrogate_weights
-from fl_papers.sdfeel.extra_formulas import (
+from fl_papers.sdfeel.experiment import model_bits
+from fl_papers.sdfeel.theory import (
     cluster_event_clock,
+    cluster_steps,
     consensus_rounds,
+    fixed_point,
     joint_mixing_matrix,
-    model_bits,
+    local_model,
     perron_vector,
     printed_staleness_bound,
+    quadratic_run,
     staleness_aware_mixing_matrix,
     staleness_bound,
+    surrogate_minimiser,
+    surrogate_weights,
     synchronous_round_seconds,
     transfer_seconds,
     utilisation,
     zeta,
-)
-from fl_papers.sdfeel.toys import (
-    cluster_steps,
-    fixed_point,
-    local_model,
-    quadratic_run,
-    surrogate_minimiser,
 )
 
 close = partial(pytest.approx, rel=1e-10)

@@ -14,9 +14,14 @@ from fl_core.formulas.sdfeel import synchronous_mixing_matrix
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World
-from fl_papers.sdfeel.bounds import surrogate_weights
-from fl_papers.sdfeel.extra_formulas import cluster_event_clock, staleness_bound, synchronous_round_seconds, zeta
-from fl_papers.sdfeel.toys import surrogate_minimiser
+from fl_papers.sdfeel.theory import (
+    cluster_event_clock,
+    staleness_bound,
+    surrogate_minimiser,
+    surrogate_weights,
+    synchronous_round_seconds,
+    zeta,
+)
 
 SPEEDS = (1.0, 2.0, 1.5, 4.0, 0.5, 1.0, 2.0, 3.0)
 

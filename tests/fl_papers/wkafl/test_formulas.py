@@ -17,13 +17,15 @@ from fl_core.formulas.wkafl import (
     learning_rate,
     temporal_weight,
 )
-from fl_papers.wkafl.extra_formulas import official_momentum, zeno_cosine_threshold
-from fl_papers.wkafl.staleness import (
+from fl_papers.wkafl.theory import (
     expected_inverse_staleness,
     expected_min_staleness,
     expected_staleness_weight,
+    official_momentum,
+    relative_non_iid_variance,
+    stale_cloud,
+    zeno_cosine_threshold,
 )
-from fl_papers.wkafl.toys import relative_non_iid_variance, stale_cloud
 
 close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-13)
 

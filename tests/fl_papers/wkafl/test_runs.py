@@ -11,7 +11,9 @@ from fl_core.algorithms import Algorithm, KAsync
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
-from fl_papers.wkafl.staleness import k_asynchronous
+from fl_papers.wkafl.theory import (
+    k_asynchronous,
+)
 
 DEVICES = 40
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_papers.wkafl.staleness import (
+from fl_papers.wkafl.theory import (
     average_num_gradients,
     average_staleness,
     conflict_slope,

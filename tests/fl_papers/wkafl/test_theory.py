@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from fl_papers.wkafl.bounds import (
+from fl_papers.wkafl.theory import (
+    StaleQuadratic,
+    clipped_path,
     drift_factor,
     estimate_constant,
     lr_limit_estimate,
@@ -20,13 +22,12 @@ from fl_papers.wkafl.bounds import (
     noise_constants,
     printed_condition,
     remark52_terms,
+    round_robin,
     squared_delay_sum,
     theorem51_bound,
     theorem53,
     weighted_gradient_mean,
 )
-from fl_papers.wkafl.staleness import round_robin
-from fl_papers.wkafl.toys import StaleQuadratic, clipped_path
 
 close = partial(pytest.approx, rel=1e-10)
 STAGE2 = {

@@ -1,28 +1,31 @@
-"""The runs behind SD-FEEL's figures are laid out as the paper's, and shrunk without changing the order of events."""
+"""SD-FEEL's runs are laid out as the paper's, and shrunk without changing the order of events."""
 
 from __future__ import annotations
-
-from itertools import islice
 
 import pytest
 
 from fl_core.errors import SpecError
+from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study
 from fl_core.experiments.grid import work
-from fl_papers.sdfeel.extra_formulas import cluster_event_clock
-from fl_papers.sdfeel.grid import GRIDS, ROUND_SECONDS, figure2, long_runs, non_iid, parameters_of
+from fl_core.experiments.study import Entry
+from fl_papers.sdfeel.experiment import (
+    ASYNC,
+    CLOUD,
+    PRINTED,
+    ROUND_SECONDS,
+    SYNC,
+    SDFeel,
+    differences,
+    parameters_of,
+)
+from fl_papers.sdfeel.theory import run_clock
+
+RUNS = ["sdfeel-fig2a", "sdfeel-x7", "sdfeel-x8", "sdfeel-x9", "sdfeel-x10"]
+figure2 = SDFeel.made(SDFeel.figure2)
 
 
-def clock(entry, count):
-    """The order of the clusters' events in a run."""
-    spec = entry.spec
-    devices = spec.world.realise(spec.seed)
-    size = 4 * parameters_of(spec.model, spec.dataset)
-    periods = []
-    for server in range(6):
-        members = devices.members(server)
-        deadline = spec.algorithm.min_batches * devices.seconds[list(members)].max()
-        periods.append(deadline + devices.profile(members[0], None).up_seconds(size) + devices.backhaul_seconds)
-    return list(islice(cluster_event_clock(periods), count))
+def labels_of(entries: list[Entry], *names: str) -> set[tuple[object, ...]]:
+    return {tuple(entry.labels[name] for name in names) for entry in entries}
 
 
 def test_the_paper_profile_has_the_papers_setting():
@@ -51,21 +54,20 @@ def test_smaller_profiles_keep_the_order_of_events_and_step_size_times_steps(dat
             assert small.labels == whole.labels
             if small.spec.algorithm.name != "async_sdfeel":
                 continue
-            pairs = zip(clock(whole, 200), clock(small, 200), strict=True)
+            pairs = zip(*(run_clock(entry.spec).events(200) for entry in (whole, small)), strict=True)
             assert all(one._replace(seconds=0) == other._replace(seconds=0) for one, other in pairs)
             product = small.spec.training.lr * small.spec.algorithm.min_batches
             assert product == pytest.approx(0.001 * 100)
 
 
 def test_one_figure_has_one_horizon_and_as_many_points_for_all_curves():
-    for name in ("figure2", "reference", "variants", "non_iid"):
-        specs = [entry.spec for entry in GRIDS[name]("laptop", "fashion-mnist")]
+    for name in RUNS[:-1]:
+        specs = [entry.spec for entry in find_artifact(name).grid("laptop")]
         [(horizon, every)] = {(spec.budget.seconds, spec.evaluation.every_seconds) for spec in specs}
         assert (horizon, horizon / every) == pytest.approx((5 * ROUND_SECONDS[10], 30))
         assert {spec.seed for spec in specs} == {0, 1, 2}
-    slow = long_runs("laptop", "fashion-mnist", seeds=[0])
+    slow = find_artifact("sdfeel-x10").grid("laptop", seeds=[0])
     assert slow[0].spec.budget.seconds == pytest.approx(30 * ROUND_SECONDS[30])
-    assert {entry.labels["alpha"] for entry in non_iid("laptop", "fashion-mnist")} == {0.1}
 
 
 def test_the_larger_network_is_measured_on_fewer_images_at_laptop_only():
@@ -78,8 +80,19 @@ def test_the_larger_network_is_measured_on_fewer_images_at_laptop_only():
     assert measured("paper", "cifar10") == (10_000, 0)
 
 
+def test_figures_beyond_the_paper_stand_beside_the_runs_that_they_vary():
+    found = {name: find_artifact(name).grid("laptop") for name in RUNS}
+    assert labels_of(found["sdfeel-x7"], "method", "gap", "role") == {
+        (method, gap, role) for method, role in ((SYNC, "curve"), (CLOUD, "reference")) for gap in (5, 10, 30)
+    }
+    assert labels_of(found["sdfeel-x8"], "gap", "role") == {(10, "curve"), (10, "variant")}
+    assert labels_of(found["sdfeel-x9"], "method", "gap", "role", "alpha") == {
+        (method, 10, role, alpha) for method in (ASYNC, SYNC) for role, alpha in (("curve", 0.5), ("non-IID", 0.1))
+    }
+
+
 def test_no_run_occurs_twice():
-    entries = [entry for make in GRIDS.values() for entry in make("laptop", "fashion-mnist")]
+    entries = make_study(find_artifacts(RUNS), "laptop").entries
     assert len({entry.key for entry in entries}) == len(entries)
 
 
@@ -105,3 +118,44 @@ def test_the_estimate_of_cost_counts_the_mini_batches_of_all_devices():
 def test_what_is_not_valid_is_refused(call, says):
     with pytest.raises(SpecError, match=says):
         call()
+
+
+# The paper's setting
+
+
+def test_printed_numbers_say_where_they_are_from():
+    assert len(PRINTED.frame) == 68
+    assert set(PRINTED.frame["origin"]) == {"printed", "derived", "resolved", "not stated"}
+    assert PRINTED.number(table="latency", quantity="T_iter", gap=7) is None
+    share = PRINTED.number(quantity="communication_share_of_iteration", step_cost="flop_consistent")
+    assert share == 0.161570345713
+
+
+def test_the_setting_at_profile_paper_is_the_papers():
+    table = SDFeel("paper", "fashion-mnist").setting().set_index("setting")
+    here = table["here, profile paper"]
+    for row in ("devices; clusters; graph", "local steps of the slowest device", "heterogeneity gap H"):
+        assert here[row] == table.loc[row, "the paper"]
+    assert table.loc["network", "the paper"] == f"ResNet-18, {parameters_of('resnet18', 'cifar10'):,} parameters"
+    assert here["batch; rate"] == "10; 0.001, constant"
+    laptop = SDFeel("laptop", "fashion-mnist").setting()["here, profile laptop"]
+    assert "10; 0.001/0.1 = 0.01, constant" in set(laptop)
+
+
+def test_two_settings_differ_where_the_larger_network_makes_runs_shorter():
+    first, second = (
+        make_study(find_artifact("sdfeel-fig2a"), "laptop", dataset)
+        for dataset in ("fashion-mnist", "cifar10-surrogate")
+    )
+    table = differences(first, second).set_index("setting")
+    assert list(table.columns) == ["the paper", "fashion-mnist", "cifar10-surrogate"]
+    assert set(table.index) == {
+        "data", "network", "batch; rate", "local steps of the slowest device", "upload; server to server",
+        "Sync.: local steps, exchanges", "horizon", "measured",
+    }  # fmt: skip
+    here = table["cifar10-surrogate"]
+    assert here["local steps of the slowest device"] == "3"
+    assert here["batch; rate"] == "10; 0.001/0.03 = 0.0333333, constant"
+    assert here["measured"] == "30 times; on 2,000 training images and 2,000 test images"
+    assert here["data"] == "cifar10-surrogate (surrogate)"
+    assert differences(first, first).empty
