@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from sphinx.application import Sphinx
+from sphinx.util.nodes import make_refnode
 
 CODE_OR_BAR = re.compile(r"(``.+?``|`[^`]+`)|(?<!\\)\|")
 
@@ -26,10 +27,15 @@ def keep_bars(app: Sphinx, what: str, name: str, obj: object, options: Any, line
 
 
 def existing_name(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
-    """Accept an unresolved reference whose target can be imported, or is a word of ``typing``."""
+    """Lead a name of ours to its entry under its package; accept one without an entry that can be imported."""
     target = str(node.get("reftarget", ""))
     if node.get("refdomain") != "py" or not target.startswith("fl_core."):
         return None
+    for package in re.findall(r"^fl_core\.\w+(?=\.)", target):  # documented as fl_core.runtime.Server, say
+        for start in (match.start() for match in re.finditer(r"\.", target)):
+            entry = env.domains["py"].objects.get(package + target[start:])
+            if entry is not None:
+                return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, contnode)
     known = hasattr(typing, target.rpartition(".")[2]) or pydoc.locate(target) is not None
     return contnode if known else None
 

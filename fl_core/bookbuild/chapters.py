@@ -25,34 +25,16 @@ class BookError(FlCoreError, ValueError):
 
 @dataclass(frozen=True)
 class Parameter:
-    """One assignment of a notebook's ``parameters`` cell.
-
-    Attributes
-    ----------
-    name
-        The variable.
-    default
-        Its value, or the source text when that is not a literal.
-    literal
-        Whether `default` is a value.
-    help
-        The comment behind the assignment.
-    """
+    """One assignment of a notebook's ``parameters`` cell."""
 
     name: str
-    default: Any
+    default: Any  # the value, or the source text when that is not a literal
     literal: bool
-    help: str
+    help: str  # the comment behind the assignment
 
 
 def tool(name: str) -> ModuleType:
-    """Import a module of the extra ``book``.
-
-    Raises
-    ------
-    BookError
-        It is not installed; says how to get it.
-    """
+    """Import a module of the extra ``book``, or say how to get it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:
@@ -62,13 +44,7 @@ def tool(name: str) -> ModuleType:
 
 
 def chapters(root: Path = ROOT) -> list[str]:
-    """Return the notebooks named in ``book/_toc.yml``, in reading order, as paths relative to `root`.
-
-    Raises
-    ------
-    BookError
-        There is no table of contents, or it names a notebook that does not exist.
-    """
+    """Return the notebooks named in ``book/_toc.yml``, in reading order, as paths relative to `root`."""
     toc = root / "book" / "_toc.yml"
     if not toc.is_file():
         raise BookError(f"{toc} does not exist: the book is built from a checkout, installed with `pip install -e`")
@@ -91,47 +67,50 @@ def chapters(root: Path = ROOT) -> list[str]:
     return found
 
 
-def find_notebook(name: str, root: Path = ROOT) -> Path:
-    """Return the notebook called `name`: its file name with or without folders and ``.ipynb``, or a path.
+def committed(root: Path = ROOT) -> dict[Path, str]:
+    """Return every notebook of the repository, and what it is called."""
+    found = (p for p in sorted((root / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts)
+    return {path: chapter_name(path.relative_to(root).as_posix()) for path in found}
 
-    Raises
-    ------
-    BookError
-        No notebook, or more than one, has this name.
-    """
+
+def chapter_name(path: str) -> str:
+    """Return what ``notebooks/…/x.ipynb`` is called on the command line: ``x``, or ``paper/x``."""
+    _, *folders, file = path.removesuffix(".ipynb").split("/")
+    return "/".join([*folders[1:], file])
+
+
+def matching(name: str, root: Path = ROOT) -> list[Path]:
+    """Return the notebooks that may be meant by `name`: with or without folders and ``.ipynb``, ``paper_chapter``."""
+    wanted = name.removesuffix(".ipynb").removeprefix("notebooks/")
+    home = root / "notebooks"
+    return [
+        path
+        for path, short in committed(root).items()
+        if wanted in (short, short.replace("/", "_"), path.stem, path.relative_to(home).with_suffix("").as_posix())
+    ]
+
+
+def find_notebook(name: str, root: Path = ROOT) -> Path:
+    """Return the notebook called `name`: its file name with or without folders and ``.ipynb``, or a path."""
     given = Path(name)
     if given.suffix == ".ipynb" and given.is_file():
         return given.resolve()
-    known = {path: chapter_name(path, root) for path in sorted((root / "notebooks").rglob("*.ipynb"))}
-    known = {path: name for path, name in known.items() if ".ipynb_checkpoints" not in path.parts}
-    wanted = name.removesuffix(".ipynb").removeprefix("notebooks/")
-    matches = [
-        path
-        for path, short in known.items()
-        if wanted in (short, path.stem, path.relative_to(root / "notebooks").with_suffix("").as_posix())
-    ]
+    matches = matching(name, root)
     if len(matches) == 1:
         return matches[0]
+    home = root / "notebooks"
+    wanted = name.removesuffix(".ipynb").removeprefix("notebooks/")
+    choices = sorted(p.relative_to(home).with_suffix("").as_posix() for p in matches) or sorted(
+        committed(root).values()
+    )
     what = "ambiguous" if matches else "unknown"
-    choices = sorted(known.values())
     raise BookError(f"{what} notebook {name!r}{nearest(wanted, choices)} (valid: {', '.join(choices) or 'none'})")
-
-
-def chapter_name(path: Path, root: Path = ROOT) -> str:
-    """Return what a notebook is called on the command line: its file name, a paper's chapter with its folder."""
-    relative = path.relative_to(root / "notebooks").with_suffix("")
-    return "/".join(relative.parts[-2:]) if len(relative.parts) > 2 else relative.name
 
 
 def parameters_of(notebook: Path) -> dict[str, Parameter]:
     """Return the parameters of a notebook by name, empty when it has no ``parameters`` cell.
 
     Read with Python's own parser: papermill's overlooks values that contain ``=``.
-
-    Raises
-    ------
-    BookError
-        The file is no notebook, or its ``parameters`` cell is no Python.
     """
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
@@ -153,13 +132,7 @@ def parameters_of(notebook: Path) -> dict[str, Parameter]:
 
 
 def parse_assignments(pairs: Iterable[str]) -> dict[str, Any]:
-    """Read ``["PROFILE=laptop", "SEEDS=[0, 1]"]``: a Python literal where it is one, else a string.
-
-    Raises
-    ------
-    BookError
-        An item has no ``=``.
-    """
+    """Read ``["PROFILE=laptop", "SEEDS=[0, 1]"]``: a Python literal where it is one, else a string."""
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -170,13 +143,7 @@ def parse_assignments(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
-    """Check names and kinds of `given` against the notebook's ``parameters`` cell.
-
-    Raises
-    ------
-    BookError
-        A name that the cell does not assign, or a value of another kind than its default.
-    """
+    """Check names and kinds of `given` against the notebook's ``parameters`` cell."""
     valid = parameters_of(notebook)
     for name, value in given.items():
         if name not in valid:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fl_core.bookbuild.chapters import BookError, tool
+from fl_core.experiments.grid import JOBS
+from fl_core.runtime.executors import usable_cores
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,16 @@ class Job:
 
 
 @contextlib.contextmanager
-def kernel_environment() -> Iterator[None]:
+def kernel_environment(processes: int | None = None) -> Iterator[None]:
     """Give kernels started inside one intra-op thread each, and the inline backend for figures.
 
-    Any ``MPLBACKEND`` from outside would keep the pictures out of the notebook without a warning.
+    Any ``MPLBACKEND`` from outside would keep the pictures out of the notebook without a warning. With `processes`,
+    a notebook that has runs to make makes so many at a time: several notebooks share the cores.
     """
     before = dict(os.environ)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if processes is not None:
+        os.environ.setdefault(JOBS, str(processes))
     os.environ.pop("MPLBACKEND", None)
     try:
         yield
@@ -43,21 +48,15 @@ def kernel_environment() -> Iterator[None]:
         os.environ.update(before)
 
 
-def run_notebook(job: Job, cwd: Path) -> float:
-    """Execute one notebook and return the seconds it took; on failure leave no target behind.
-
-    Raises
-    ------
-    BookError
-        A cell failed or the kernel died; names notebook, cell, error and message.
-    """
+def run_notebook(job: Job, cwd: Path, processes: int | None = None) -> float:
+    """Execute one notebook and return the seconds it took; a failure names the cell and leaves no target behind."""
     papermill = tool("papermill")
     logging.getLogger("papermill").setLevel(logging.ERROR)  # names are checked here, it only half understands them
     start = time.perf_counter()
     job.target.parent.mkdir(parents=True, exist_ok=True)
     partial = job.target.with_name(f".{job.target.name}.{os.getpid()}.partial.ipynb")
     try:
-        with kernel_environment():
+        with kernel_environment(processes):
             papermill.execute_notebook(
                 str(job.source),
                 str(partial),
@@ -86,19 +85,17 @@ def run_notebook(job: Job, cwd: Path) -> float:
 def run_all(
     jobs: list[Job], cwd: Path, workers: int | None = None, echo: Callable[[str], object] = print
 ) -> dict[str, float]:
-    """Execute `jobs` in up to `workers` processes; return seconds by name.
+    """Execute `jobs` in up to `workers` processes, in this order; return seconds by name.
 
-    Raises
-    ------
-    BookError
-        A notebook failed; the ones not yet begun are not run.
+    When one fails, those not yet begun are not run.
     """
     if not jobs:
         return {}
     seconds: dict[str, float] = {}
-    workers = min(workers or os.cpu_count() or 1, len(jobs))
+    workers = min(workers or usable_cores(), len(jobs))
+    share = max(1, usable_cores() // workers)
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        names = {pool.submit(run_notebook, job, cwd): job.name for job in jobs}
+        names = {pool.submit(run_notebook, job, cwd, share): job.name for job in jobs}
         try:
             for done in as_completed(names):
                 seconds[names[done]] = done.result()

@@ -18,16 +18,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fl_core.bookbuild.chapters import ROOT, BookError, tool
+from fl_core.bookbuild.chapters import ROOT, BookError, committed, tool
 from fl_core.bookbuild.execute import Job, run_notebook
 
 KEPT = "nbval-check-output"
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
-
-
-def committed(root: Path = ROOT) -> list[Path]:
-    """Return every notebook of the repository."""
-    return [p for p in sorted((root / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
 
 
 def normalise(nb: Any) -> Any:
@@ -51,13 +46,7 @@ def normalise(nb: Any) -> Any:
 
 
 def normal_text(notebook: Path) -> str:
-    """Return what the file would hold in normal form.
-
-    Raises
-    ------
-    BookError
-        It is not a notebook.
-    """
+    """Return what the file would hold in normal form."""
     nbformat = tool("nbformat")
     try:
         nb = nbformat.read(notebook, 4)
@@ -69,10 +58,7 @@ def normal_text(notebook: Path) -> str:
 def refresh(notebook: Path, root: Path = ROOT) -> bool:
     """Execute a notebook with its own parameters, rewrite it in normal form; return whether it changed.
 
-    Raises
-    ------
-    BookError
-        A cell failed; the file is unchanged.
+    A failing cell leaves the file as it is.
     """
     with tempfile.TemporaryDirectory(prefix="fl-core-") as folder:
         executed = Path(folder, notebook.name)

@@ -1,33 +1,28 @@
-"""Make a page of the book out of an executed notebook: hide the machinery, say how to rerun it."""
+"""The pages of the book: executed notebooks, and a reference that is written by the code it describes.
+
+A notebook becomes a page by hiding the machinery and saying how to rerun it. The reference has one page a package,
+with what the package offers (``__all__``), or the public names of its modules where it offers nothing by itself.
+"""
 
 from __future__ import annotations
 
+import importlib
+import os
+import platform
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
-from fl_core.bookbuild.chapters import BookError, Parameter, tool
+from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
+from fl_core.experiments.profiles import PROFILES
+
+SHOWN = ("torch", "torchvision", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
 
 
 def dress(nb: Any, name: str, parameters: Mapping[str, Parameter], given: Mapping[str, Any]) -> None:
-    """Change an executed notebook in place so that it can be published.
-
-    Parameters
-    ----------
-    nb
-        The notebook node.
-    name
-        Its path in the repository, ``notebooks/…/x.ipynb``.
-    parameters
-        What its ``parameters`` cell offers.
-    given
-        The values it was executed with.
-
-    Raises
-    ------
-    BookError
-        It has no title.
-    """
+    """Change an executed notebook in place so that it can be published under its path in the repository."""
     nb.metadata.pop("papermill", None)
     for cell in nb.cells:
         cell.metadata.pop("papermill", None)
@@ -42,12 +37,11 @@ def dress(nb: Any, name: str, parameters: Mapping[str, Parameter], given: Mappin
 
 def run_box(name: str, parameters: Mapping[str, Parameter], given: Mapping[str, Any]) -> str:
     """Return the Markdown of the box "Run this page": exact commands, all parameters with defaults."""
-    stem = name.rpartition("/")[2].removesuffix(".ipynb")
     values = {p.name: p.default for p in parameters.values() if p.literal}
     if "PROFILE" in values:
         values["PROFILE"] = "laptop"
     papermill = " \\\n    ".join([f"papermill {name} out.ipynb", *(_option(k, v) for k, v in values.items())])
-    regenerate = f"fl-core regenerate {stem}" + (" -p PROFILE=laptop" if "PROFILE" in values else "")
+    regenerate = f"fl-core regenerate {chapter_name(name)}" + (" -p PROFILE=laptop" if "PROFILE" in values else "")
     lines = [
         "````{admonition} Run this page",
         ":class: tip dropdown run-this-page",
@@ -133,3 +127,85 @@ def _behind_title(nb: Any, name: str) -> int:
         if cell.cell_type == "markdown" and any(line.startswith("# ") for line in cell.source.splitlines()):
             return number + 1
     raise BookError(f"{name} has no title: its first Markdown cell must begin with '# '")
+
+
+def write_reference(folder: Path, package: Path, profile: str, seconds: Mapping[str, float]) -> None:
+    """Write into `folder` the pages ``api/<package>.md``, and what the pages on commands and on the build include."""
+    made = {"cli.md": cli(), "build.md": build_record(profile, seconds)}
+    texts = {f"generated/{name}": text for name, text in made.items()}
+    for name, text in texts.items() | {f"api/{key}.md": text for key, text in api(package).items()}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def modules(package: Path) -> dict[str, list[str]]:
+    """Return the public modules under the folder of a package, without the command line, by the room they are in."""
+    rooms: dict[str, list[str]] = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).with_suffix("").parts
+        if parts[0] == "cli" or any(part.startswith("_") and part != "__init__" for part in parts):
+            continue
+        names = [part for part in parts if part != "__init__"]
+        rooms.setdefault(names[0] if len(parts) > 1 else "", []).append(".".join([package.name, *names]))
+    return rooms
+
+
+def api(package: Path) -> dict[str, str]:
+    """Return one page of Markdown for each room of a package: its own names, or those of its modules."""
+    pages = {}
+    for room, inside in modules(package).items():
+        name = f"{package.name}.{room}".rstrip(".")
+        offered = bool(room) and hasattr(importlib.import_module(name), "__all__")
+        options = [
+            "   :members:",
+            "   :exclude-members: model_config",
+            *(() if offered else ["   :ignore-module-all:"]),
+        ]
+        text = [f"# {name}", ""]
+        for module in [name] if offered else inside:
+            text += [f"## {module}", ""] if module != name else []
+            text += ["```{eval-rst}", f".. automodule:: {module}", *options, "```", ""]
+        pages[room or package.name] = "\n".join(text)
+    return pages
+
+
+def cli() -> str:
+    """Return the Markdown with the help text of ``fl-core`` and each of its commands."""
+    from typer.main import get_command
+
+    from fl_core.cli import app
+
+    text = []
+    for name, shown in _help(get_command(app), ["fl-core"], None):
+        text += [f"## {name}", "", "```text", shown.rstrip(), "```", ""]
+    return "\n".join(text)
+
+
+def build_record(profile: str, seconds: Mapping[str, float]) -> str:
+    """Return the Markdown that says at which profile, with what and how long the pages were executed."""
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in SHOWN)
+    rows = [f"| {name} | {value:.1f} |" for name, value in seconds.items()]
+    return "\n".join(
+        [
+            f"Profile **{profile}**: {PROFILES[profile].meaning}.",
+            "",
+            f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores.",
+            f"Python {platform.python_version()}, {versions}.",
+            "",
+            "| notebook | seconds |",
+            "| --- | ---: |",
+            *rows,
+            f"| **all** | {sum(seconds.values()):.1f} |",
+            "",
+        ]
+    )
+
+
+def _help(command: Any, path: list[str], parent: Any) -> Iterator[tuple[str, str]]:
+    command.rich_markup_mode = None  # plain text: boxes do not fit a phone
+    settings = {**command.context_settings, "terminal_width": 78}
+    context = command.context_class(command, info_name=path[-1], parent=parent, **settings)
+    yield " ".join(path), command.get_help(context)
+    for name, sub in getattr(command, "commands", {}).items():
+        if not sub.hidden:
+            yield from _help(sub, [*path, name], context)

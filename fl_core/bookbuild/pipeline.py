@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,13 +13,25 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fl_core.bookbuild.chapters import ROOT, BookError, chapters, check_parameters, find_notebook, parameters_of, tool
+from fl_core.bookbuild.chapters import (
+    ROOT,
+    BookError,
+    chapter_name,
+    chapters,
+    check_parameters,
+    find_notebook,
+    parameters_of,
+    tool,
+)
 from fl_core.bookbuild.execute import Job, run_all, run_notebook
-from fl_core.bookbuild.generated import timings, write_all
-from fl_core.bookbuild.pages import dress
+from fl_core.bookbuild.pages import dress, write_reference
 from fl_core.experiments.profiles import profile as known_profile
+from fl_core.runtime.executors import usable_cores
 
-SPHINX = ("-W", "-n", "--keep-going")
+SPHINX = """import json, sys
+from jupyter_book.sphinx import build_sphinx
+sys.exit(build_sphinx(**json.loads(sys.argv[1])) != 0)
+"""
 
 
 def build_book(
@@ -33,34 +46,8 @@ def build_book(
     """Execute every notebook of the book at one profile and build the HTML from the results.
 
     The committed notebooks stay as they are. Everything is made in a temporary folder that replaces
-    ``_build/<profile>`` at the end; after a failure the previous book is still there.
-
-    Parameters
-    ----------
-    profile
-        ``smoke``, ``laptop`` or ``paper``.
-    jobs
-        Notebooks executed at the same time; as many as there are cores when None.
-    html
-        Whether to build HTML; otherwise only the executed notebooks are kept.
-    echo
-        Receives each line of progress.
-    root
-        The checkout.
-    build
-        The folder that holds one book per profile; ``_build`` in `root` when None.
-
-    Returns
-    -------
-    Path
-        The folder of the HTML pages, or of the staged sources when `html` is false.
-
-    Raises
-    ------
-    SpecError
-        The profile is unknown.
-    BookError
-        A notebook failed, or the strict build gave a warning.
+    ``_build/<profile>`` at the end; after a failure the previous book is still there. With `html` false only the
+    executed notebooks are kept.
     """
     known_profile(profile)
     if jobs is not None and jobs < 1:
@@ -73,11 +60,12 @@ def build_book(
         src = work / "src"
         shutil.copytree(root / "book", src / "book", ignore=shutil.ignore_patterns("__pycache__", "_build"))
         seconds = _execute(names, src, profile, root, jobs, echo)
-        write_all(src / "book" / "generated", root / "fl_core", profile, seconds)
-        (work / "timings.json").write_text(timings(profile, seconds), encoding="utf-8")
+        write_reference(src / "book", root / "fl_core", profile, seconds)
+        record = {"profile": profile, "seconds": {name: round(value, 2) for name, value in seconds.items()}}
+        (work / "timings.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         if html:
             echo("building HTML")
-            _sphinx(work, src, root)
+            _sphinx(work, src, root, jobs or usable_cores())
         if final.exists():
             final.rename(Path(folder, "old"))
         work.rename(final)
@@ -94,35 +82,15 @@ def regenerate(
     echo: Callable[[str], object] = print,
     root: Path = ROOT,
 ) -> Path:
-    """Execute one notebook with other parameters.
+    """Execute one notebook with other parameters; write `output`, or ``_build/pages/<name>.ipynb``.
 
-    Parameters
-    ----------
-    notebook
-        Its name (``fedasync/replication``) or path.
-    parameters
-        Values by name; the names are those of its ``parameters`` cell.
-    output
-        The file to write; ``_build/pages/<name>.ipynb`` when None.
-    echo
-        Receives each line of progress.
-    root
-        The checkout.
-
-    Returns
-    -------
-    Path
-        The executed notebook, written in one step: after a failure the previous one is still there.
-
-    Raises
-    ------
-    BookError
-        An unknown notebook or parameter, a value of the wrong kind, a failing cell.
+    The result is written in one step: after a failure the previous one is still there.
     """
     source = find_notebook(notebook, root)
     values = dict(parameters or {})
     check_parameters(source, values)
-    target = (output or root / "_build" / "pages" / source.name).absolute()
+    page = chapter_name(source.relative_to(root).as_posix()) if source.is_relative_to(root) else source.stem
+    target = (output or root / "_build" / "pages" / f"{page}.ipynb").absolute()
     if target.suffix != ".ipynb":
         raise BookError(f"the output must be a notebook (.ipynb), got {str(output)!r}")
     if target.resolve() == source:
@@ -139,25 +107,44 @@ def _execute(
     nbformat = tool("nbformat")
     offered = {name: parameters_of(root / name) for name in names}
     given = {name: {"PROFILE": profile} if "PROFILE" in offered[name] else {} for name in names}
-    work = [Job(name, root / name, src / name, given[name]) for name in names]
+    work = [Job(name, root / name, src / name, given[name]) for name in longest_first(names, root, profile)]
     seconds = run_all(work, root, jobs, echo)
-    for job in work:
-        nb = nbformat.read(job.target, 4)
-        dress(nb, job.name, offered[job.name], given[job.name])
-        nbformat.write(nb, job.target)
-    return seconds
+    for name in names:
+        nb = nbformat.read(src / name, 4)
+        dress(nb, name, offered[name], given[name])
+        nbformat.write(nb, src / name)
+    return {name: seconds[name] for name in names}
 
 
-def _sphinx(work: Path, src: Path, root: Path) -> None:
-    """Run jupyter-book, any warning being an error, and keep only its pages, as ``work/html``."""
-    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(src)]
-    command += ["--path-output", str(work), *SPHINX]
-    command += ["--config", str(src / "book/_config.yml"), "--toc", str(src / "book/_toc.yml")]
+def longest_first(names: list[str], root: Path, profile: str) -> list[str]:
+    """Return notebooks in the order in which to begin them: by what they took last time, else by their size."""
+    record = root / "_build" / profile / "timings.json"
+    took = json.loads(record.read_text(encoding="utf-8"))["seconds"] if record.is_file() else {}
+    return sorted(names, key=lambda name: (took.get(name, 0.0), (root / name).stat().st_size), reverse=True)
+
+
+def _sphinx(work: Path, src: Path, root: Path, jobs: int) -> None:
+    """Have jupyter-book build with Sphinx's own parallelism, any warning being an error; keep the pages in ``html``.
+
+    Its command line knows no number of processes; the function behind it does.
+    """
+    options = {
+        "sourcedir": str(src),
+        "outputdir": str(work / "html"),
+        "doctreedir": str(work / "doctrees"),
+        "path_config": str(src / "book/_config.yml"),
+        "confoverrides": {
+            "external_toc_path": str(src / "book/_toc.yml"),
+            "nitpicky": True,
+            "latex_individualpages": False,
+        },
+        **{"noconfig": True, "warningiserror": True, "keep_going": True, "jobs": jobs},
+    }
+    command = [sys.executable, "-c", SPHINX, json.dumps(options)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
     if done.returncode != 0:
         raise BookError("the strict HTML build failed:\n" + _complaints(done.stdout + done.stderr, src, root))
-    (work / "_build" / "html").rename(work / "html")
-    shutil.rmtree(work / "_build")
+    shutil.rmtree(work / "doctrees")
 
 
 def _complaints(log: str, *folders: Path) -> str:

@@ -247,10 +247,9 @@ def _profiles() -> list[Item]:
 
 def notebooks() -> list[str]:
     """Return the names of the book's notebooks, in order of their folders."""
-    from fl_core.bookbuild.chapters import ROOT, chapter_name
+    from fl_core.bookbuild.chapters import committed
 
-    found = sorted((ROOT / "notebooks").rglob("*.ipynb"))
-    return [chapter_name(path) for path in found if ".ipynb_checkpoints" not in path.parts]
+    return list(committed().values())
 
 
 KINDS: dict[str, Callable[[], list[Item]]] = {

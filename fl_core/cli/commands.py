@@ -214,16 +214,15 @@ def regenerate(
         If the target is unknown, a parameter is not valid, or something fails.
     """
     from fl_core.bookbuild import regenerate as regenerate_notebook
-    from fl_core.cli.catalogue import notebooks
+    from fl_core.bookbuild.chapters import committed, matching
 
-    short = target.removesuffix(".ipynb").rpartition("/")[2]
-    if target.endswith(".ipynb") or short in notebooks():
+    if target.endswith(".ipynb") or matching(target):
         chosen = values if profile is None else {"PROFILE": profile, **values}
         return [regenerate_notebook(target, chosen, output, echo=echo)]
     from fl_core.experiments.artifacts import artifacts
 
     if target not in artifacts():
-        raise unknown("artifact or notebook", target, [*artifacts(), *notebooks()])
+        raise unknown("artifact or notebook", target, [*artifacts(), *committed().values()])
     return _make_artifact(target, profile or "smoke", values, output, jobs, echo)
 
 

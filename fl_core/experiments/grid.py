@@ -31,6 +31,9 @@ from fl_core.streams import stream
 EVALUATION_COST = 1 / 3
 """Of an image that is only classified, relative to one that is trained on (forward pass of three passes)."""
 
+JOBS = "FL_CORE_JOBS"
+"""Environment variable: processes at a time where nobody says how many (what executes several notebooks sets it)."""
+
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt, in bytes: free memory at the end of the heap, and single blocks, that go back."""
 
@@ -285,7 +288,7 @@ def _work(specification: str, store: Store, published: bool) -> Result:
 def _processes(jobs: int | None) -> int:
     if jobs is not None and jobs < 1:
         raise SpecError(f"jobs = {jobs} must be at least 1")
-    return jobs or usable_cores()
+    return jobs or int(os.environ.get(JOBS, 0)) or usable_cores()
 
 
 def _default(spec: RunSpec, name: str) -> object:

@@ -81,13 +81,24 @@ class Replication:
             **self.overrides,
         )
 
-    def run(self) -> None:
-        """Run at the chapter's profile what the store lacks of all groups, after saying what that costs."""
-        specs = [spec for study in self.here.values() for spec in study.specs]
+    def run(self, checked: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """Run at the chapter's profile what the store lacks, after saying what that costs.
+
+        Of a group whose figures come from the store only those runs are made that the page checks, given by their
+        labels in `checked` (a list holds alternatives); all of them if `checked` is None or RECOMPUTE is set.
+        """
+        wanted = {}
+        for name, study in self.here.items():
+            few = checked is not None and not self.recompute and self.published[name] is not None
+            chosen = (checked or {}).get(name)
+            fitting = [e for e in study.entries if chosen is not None and _fits(e.labels, chosen)]
+            wanted[name] = fitting if few else study.entries
+        specs = [entry.spec for entries in wanted.values() for entry in entries]
         print(f"profile    {self.profile}, seeds {self.here[self.first].seeds}")
         print(plan(specs, self.store).table())
-        results = execute(specs, store=self.store, recompute=self.recompute)
-        self.here = {name: study.with_results(results) for name, study in self.here.items()}
+        done = execute(specs, store=self.store, recompute=self.recompute)
+        for name, entries in wanted.items():
+            self.here[name] = self.here[name].with_results({entry.key: done[entry.key] for entry in entries})
 
     def setting(self) -> Table:
         """Return the paper's setting beside that of the runs that are shown."""
@@ -153,3 +164,8 @@ class Replication:
     def claims_about_formulas(paper: str) -> list[str]:
         """Return the ids of the claims of a paper (``"FEDLUCK"``) that need no training."""
         return [name for name, claim in CLAIMS.items() if name.startswith(f"{paper}-") and claim.computed]
+
+
+def _fits(labels: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether a run has these labels; a list holds alternatives."""
+    return all(labels.get(name) in (value if isinstance(value, list) else [value]) for name, value in wanted.items())

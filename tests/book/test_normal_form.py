@@ -8,8 +8,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from fl_core.bookbuild.chapters import ROOT, chapters, parameters_of
-from fl_core.bookbuild.notebooks import KEPT, committed, main, normal_text, normalise
+from fl_core.bookbuild.chapters import ROOT, chapters, committed, parameters_of
+from fl_core.bookbuild.notebooks import KEPT, main, normal_text, normalise
 
 NOTEBOOKS = [pytest.param(path, id=path.stem) for path in committed()]
 

@@ -20,9 +20,9 @@ from fl_core.bookbuild import (
     regenerate,
 )
 from fl_core.bookbuild.chapters import ROOT, check_parameters
-from fl_core.bookbuild.generated import modules
 from fl_core.bookbuild.notebooks import normalise
-from fl_core.bookbuild.pages import dress, run_box
+from fl_core.bookbuild.pages import dress, modules, run_box
+from fl_core.bookbuild.pipeline import longest_first
 from fl_core.errors import SpecError
 
 PARAMETERS = """PROFILE = "smoke"  # smoke, laptop or paper
@@ -144,6 +144,18 @@ def test_assignments_are_read_as_literals_where_they_are():
 # One notebook
 
 
+def test_a_chapter_of_a_paper_is_called_by_its_folder_and_made_there(checkout: Path):
+    for paper in ("one", "two"):
+        write(checkout / f"notebooks/fl_papers/{paper}/replication.ipynb", f"print('{paper}')", parameters=None)
+    for name in ("two/replication", "two_replication", "fl_papers/two/replication.ipynb"):
+        made = regenerate(name, root=checkout, echo=lambda line: None)
+        assert made == checkout / "_build/pages/two/replication.ipynb"
+    assert printed(made) == "two\n"
+    with pytest.raises(BookError, match=r"ambiguous notebook 'replication'.*one/replication, .*two/replication"):
+        find_notebook("replication", checkout)
+    assert "fl-core regenerate two/replication\n" in run_box("notebooks/fl_papers/two/replication.ipynb", {}, {})
+
+
 def test_regenerate_runs_with_the_parameters(checkout: Path):
     source = (checkout / "notebooks/1_part/good.ipynb").read_bytes()
     made = regenerate("good", {"PROFILE": "laptop", "ALPHA": 1}, root=checkout, echo=lambda line: None)
@@ -189,10 +201,19 @@ def test_staging_executes_dresses_and_records(checkout: Path):
     src = build_book("laptop", jobs=2, html=False, root=checkout, echo=lines.append)
     assert printed(src / "notebooks/1_part/good.ipynb") == "laptop 0.6\n"
     assert "Run this page" in (src / "notebooks/1_part/other.ipynb").read_text()
-    assert sorted(p.name for p in (src / "book/generated").iterdir()) == ["api.md", "build.md", "cli.md"]
-    assert "fl_core.formulas.staleness" in (src / "book/generated/api.md").read_text()
+    assert sorted(p.name for p in (src / "book/generated").iterdir()) == ["build.md", "cli.md"]
+    assert "fl_core.formulas.staleness" in (src / "book/api/formulas.md").read_text()
     assert [line[:5] for line in lines[:2]] == ["[1/2]", "[2/2]"]
     assert (src.parent / "timings.json").is_file()
+
+
+def test_what_took_long_last_time_begins_first(checkout: Path):
+    names = ["notebooks/1_part/good.ipynb", "notebooks/1_part/other.ipynb"]
+    assert longest_first(names, checkout, "smoke") == names, "the larger file, as nothing else is known"
+    record = checkout / "_build/smoke/timings.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(f'{{"profile": "smoke", "seconds": {{"{names[0]}": 1.5, "{names[1]}": 20}}}}')
+    assert longest_first(names, checkout, "smoke") == names[::-1]
 
 
 def test_a_failing_notebook_leaves_the_previous_book(checkout: Path):
@@ -280,6 +301,9 @@ def test_what_was_printed_in_several_goes_is_one_block_and_nothing_is_none():
 
 
 def test_the_reference_covers_every_public_module():
-    found = modules(ROOT / "fl_core")
-    assert {"fl_core", "fl_core.formulas.staleness", "fl_core.bookbuild.pipeline"} <= set(found)
+    rooms = modules(ROOT / "fl_core")
+    found = {name for inside in rooms.values() for name in inside}
+    assert {"fl_core", "fl_core.formulas.staleness", "fl_core.bookbuild.pipeline"} <= found
     assert not any("._" in name for name in found)
+    assert "fl_core.runtime.simulation" in rooms["runtime"]
+    assert "cli" not in rooms, "the commands have a page of their own"
