@@ -45,6 +45,15 @@ def tool(name: str) -> ModuleType:
 
 def chapters(root: Path = ROOT) -> list[str]:
     """Return the notebooks named in ``book/_toc.yml``, in reading order, as paths relative to `root`."""
+    return [name for name in _listed(root) if name.endswith(".ipynb")]
+
+
+def written_pages(root: Path = ROOT) -> list[str]:
+    """Return the Markdown pages beside the notebooks that ``book/_toc.yml`` names, as paths relative to `root`."""
+    return [name for name in _listed(root) if name.endswith(".md")]
+
+
+def _listed(root: Path) -> list[str]:
     toc = root / "book" / "_toc.yml"
     if not toc.is_file():
         raise BookError(f"{toc} does not exist: the book is built from a checkout, installed with `pip install -e`")
@@ -53,7 +62,8 @@ def chapters(root: Path = ROOT) -> list[str]:
     def walk(node: object) -> None:
         if isinstance(node, dict):
             if str(node.get("file", "")).startswith("notebooks/"):
-                found.append(f"{node['file']}.ipynb")
+                page = f"{node['file']}.md"
+                found.append(page if (root / page).is_file() else f"{node['file']}.ipynb")
             for value in node.values():
                 walk(value)
         elif isinstance(node, list):

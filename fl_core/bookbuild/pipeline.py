@@ -22,6 +22,7 @@ from fl_core.bookbuild.chapters import (
     find_notebook,
     parameters_of,
     tool,
+    written_pages,
 )
 from fl_core.bookbuild.execute import Job, run_all, run_notebook
 from fl_core.bookbuild.pages import dress, write_reference
@@ -60,6 +61,9 @@ def build_book(
         src = work / "src"
         shutil.copytree(root / "book", src / "book", ignore=shutil.ignore_patterns("__pycache__", "_build"))
         seconds = _execute(names, src, profile, root, jobs, echo)
+        for page in written_pages(root):
+            (src / page).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / page, src / page)
         write_reference(src / "book", root / "fl_core", profile, seconds)
         record = {"profile": profile, "seconds": {name: round(value, 2) for name, value in seconds.items()}}
         (work / "timings.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

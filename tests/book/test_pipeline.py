@@ -34,6 +34,7 @@ root: book/intro
 chapters:
   - file: notebooks/1_part/good
   - file: notebooks/1_part/other
+  - file: notebooks/1_part/text
 """
 
 
@@ -52,6 +53,7 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "book/_toc.yml").write_text(TOC)
     write(tmp_path / "notebooks/1_part/good.ipynb", "print(PROFILE, ALPHA)")
     write(tmp_path / "notebooks/1_part/other.ipynb", "print('no parameters')", parameters=None)
+    (tmp_path / "notebooks/1_part/text.md").write_text("# Text\n")
     shutil.copytree(ROOT / "fl_core/formulas", tmp_path / "fl_core/formulas")
     return tmp_path
 
@@ -201,6 +203,7 @@ def test_staging_executes_dresses_and_records(checkout: Path):
     src = build_book("laptop", jobs=2, html=False, root=checkout, echo=lines.append)
     assert printed(src / "notebooks/1_part/good.ipynb") == "laptop 0.6\n"
     assert "Run this page" in (src / "notebooks/1_part/other.ipynb").read_text()
+    assert (src / "notebooks/1_part/text.md").read_text() == "# Text\n"
     assert sorted(p.name for p in (src / "book/generated").iterdir()) == ["build.md", "cli.md"]
     assert "fl_core.formulas.staleness" in (src / "book/api/formulas.md").read_text()
     assert [line[:5] for line in lines[:2]] == ["[1/2]", "[2/2]"]
