@@ -284,14 +284,20 @@ def book(profile: Profile = "smoke", jobs: Jobs = None) -> None:
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    size: Annotated[bool, typer.Option("--size", help="Print lines and files of the package instead.")] = False,
+) -> None:
     """Say what is here, what is missing, and how to get it.
 
     Looks at Python, packages and their versions, data sets (real or surrogate, checksums), stored results, processor,
     memory, git and the browser. The exit code is 1 if something is missing without which nothing works.
     """
     from fl_core.cli.doctor import examine, healthy
+    from fl_core.cli.size import table
 
+    if size:
+        typer.echo(table())
+        return
     raise typer.Exit(0 if healthy(examine(), typer.echo) else 1)
 
 
