@@ -25,10 +25,9 @@ def code_lines(source: str) -> int:
     """Return the lines of `source` that hold code: no docstrings, comments, blank lines and imports."""
     silent: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        text = (
+        if isinstance(node, ast.Import | ast.ImportFrom) or (
             isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        )
-        if isinstance(node, ast.Import | ast.ImportFrom) or text:
+        ):
             silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     spoken: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
