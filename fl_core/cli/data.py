@@ -60,7 +60,7 @@ def obtain(names: list[str], again: bool, echo: Echo) -> None:
     for name in names:
         chosen = registry.all_surrogates().get(name) or registry.all_sources()[name]
         if isinstance(chosen, base.Source) and chosen.embedded:
-            if again:
+            if again or not registry.has_archives(chosen):
                 raise DataError(f"{name} is part of this repository; 'git checkout -- data/{name}' restores it")
         else:
             prepared = registry.prepared_file(chosen)

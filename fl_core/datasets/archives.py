@@ -64,10 +64,8 @@ def fetch(
                 )
             os.replace(partial, path)
     except OSError as error:
-        why = error.strerror or error
-        raise DataError(
-            f"{path} cannot be written ({why}); make room, or set FL_CORE_DATASETS to another folder"
-        ) from error
+        how = "make room, or set FL_CORE_DATASETS to another folder"
+        raise DataError(f"{path} cannot be written ({error.strerror or error}); {how}") from error
     return path
 
 
@@ -100,12 +98,9 @@ def tar_members(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterat
         with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK) as archive:
             for member in archive:
                 name = _safe(member.name)
-                if not member.isfile() and not member.isdir():
-                    raise ValueError(f"member {name!r} is a link or a device")
+                _require(member.isfile() or member.isdir(), f"member {name!r} is a link or a device")
                 if member.isfile() and wanted(name):
-                    _require(
-                        member.size <= limit, f"member {name!r} has {member.size} bytes, at most {limit} make sense"
-                    )
+                    _require_size(name, member.size, limit)
                     content = archive.extractfile(member)
                     yield name, content.read() if content else b""
         while stream.read(BLOCK):  # the checksum of the whole stream is at its end
@@ -124,7 +119,7 @@ def open_zip(path: Path) -> zipfile.ZipFile:
 def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     """Return the content of the member `name`, of at most `limit` bytes, after its checksum has been found right."""
     member = archive.getinfo(name)
-    _require(member.file_size <= limit, f"member {name!r} has {member.file_size} bytes, at most {limit} make sense")
+    _require_size(name, member.file_size, limit)
     return archive.read(member)
 
 
@@ -146,16 +141,12 @@ def _download(archive: Archive, path: Path, partial: Path, progress: Progress | 
             return  # the server has no more than we have: the checksum decides
         raise DataError(f"{archive.url}: the server answers {error.code} {error.reason}; {_by_hand(path)}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        why = getattr(error, "reason", error)
-        raise DataError(
-            f"{archive.url} cannot be reached ({why}); if there is no network, {_by_hand(path)}"
-        ) from error
+        how = f"if there is no network, {_by_hand(path)}"
+        raise DataError(f"{archive.url} cannot be reached ({getattr(error, 'reason', error)}); {how}") from error
     with response:
         continued = response.status == http.client.PARTIAL_CONTENT
         if continued and not response.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
-            raise DataError(
-                f"{archive.url}: the server sent another part of the file than asked for; {_by_hand(path)}"
-            )
+            raise DataError(f"{archive.url}: the server sent another part than asked for; {_by_hand(path)}")
         done = done if continued else 0
         total = done + int(response.headers.get("Content-Length") or 0) or archive.bytes
         with partial.open("ab" if continued else "wb") as file:
@@ -195,16 +186,18 @@ def _fault(archive: Archive, path: Path) -> str:
 
 def _safe(name: str) -> str:
     path = PurePosixPath(name)
-    _require(
-        not path.is_absolute() and ".." not in path.parts and "\\" not in name,
-        f"member {name!r} would leave the folder",
-    )
+    leaves = path.is_absolute() or ".." in path.parts or "\\" in name
+    _require(not leaves, f"member {name!r} would leave the folder")
     return str(path)
 
 
 def _require(condition: bool, fault: str) -> None:
     if not condition:
         raise ValueError(fault)
+
+
+def _require_size(name: str, size: int, limit: int) -> None:
+    _require(size <= limit, f"member {name!r} has {size} bytes, at most {limit} make sense")
 
 
 def _remedy(name: str) -> str:

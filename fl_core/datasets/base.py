@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,8 +18,7 @@ class Split:
     inputs: Tensor = field(repr=False)
     """Images ``[n, c, h, w]`` (uint8, 0 to 255), features ``[n, ...]`` (float32), or token ids ``[n, length]``
     (int32, 0 is padding)."""
-    labels: Tensor = field(repr=False)
-    """``[n]`` (int64)."""
+    labels: Tensor = field(repr=False)  # [n] (int64)
     owners: Tensor | None = field(default=None, repr=False)
     """``[n]`` (int64), the number of the person each sample comes from (writer, celebrity, speaker), from 0 on and
     the same in both splits; None where nobody is known."""
@@ -40,12 +40,9 @@ Splits = tuple[Split, Split]
 class Dataset:
     """A classification data set in memory."""
 
-    name: str
-    """Of what it really is, e.g. ``"cifar10"`` or ``"cifar10-surrogate"``."""
-    kind: str
-    """``"real"`` or ``"surrogate"``; shown wherever a number that comes from it is shown."""
-    classes: tuple[str, ...]
-    """Class names; a label is an index into it."""
+    name: str  # of what it really is, e.g. "cifar10" or "cifar10-surrogate"
+    kind: str  # "real" or "surrogate"; shown wherever a number that comes from it is shown
+    classes: tuple[str, ...]  # class names; a label is an index into it
     train: Split
     test: Split
     mean: tuple[float, ...] = ()
@@ -65,40 +62,29 @@ class Archive:
     """A file that a data set is published as, in the folder of the data set."""
 
     file: str
-    bytes: int
-    """Its exact size; 0 if not known."""
-    checksum: str
-    """``"sha256:..."`` or ``"md5:..."`` in hexadecimal: what the publisher (or torchvision) states."""
-    url: str = ""
-    """Where it can be downloaded; empty if only by hand."""
+    bytes: int  # its exact size; 0 if not known
+    checksum: str  # "sha256:..." or "md5:..." in hexadecimal: what the publisher (or torchvision) states
+    url: str = ""  # where it can be downloaded; empty if only by hand
 
 
 @dataclass(frozen=True)
 class Source:
     """A real data set."""
 
-    name: str
-    """In specifications, e.g. ``"cifar10"``."""
-    title: str
-    """With authors and year."""
+    name: str  # in specifications, e.g. "cifar10"
+    title: str  # with authors and year
     homepage: str
-    shape: tuple[int, ...]
-    """Of one stored input, e.g. ``(3, 32, 32)``."""
+    shape: tuple[int, ...]  # of one stored input, e.g. (3, 32, 32)
     classes: tuple[str, ...] = field(repr=False)
-    sizes: tuple[int, int]
-    """Training and test samples; (0, 0) where that is known only once the data is read."""
+    sizes: tuple[int, int]  # training and test samples; (0, 0) where that is known only once the data is read
     archives: tuple[Archive, ...] = field(repr=False)
     read: Callable[[Path], Splits] = field(repr=False)
     """Maps the folder with the archives, already verified, to the splits; a damaged file is a DataError."""
     licence: str = "not stated"
-    by_hand: str = ""
-    """How to obtain what cannot be downloaded, in a sentence or two; empty if everything can."""
-    version: int = 1
-    """Raised whenever `read` returns other samples for the same archives."""
-    folder: str = ""
-    """Where the archives lie, for sets that share them; empty: a folder with the name of the set."""
-    embedded: bool = False
-    """Whether the archives are part of this repository."""
+    by_hand: str = ""  # how to obtain what cannot be downloaded, in a sentence or two; empty if everything can
+    version: int = 1  # raised whenever `read` returns other samples for the same archives
+    folder: str = ""  # where the archives lie, for sets that share them; empty: a folder with the name of the set
+    embedded: bool = False  # whether the archives are part of this repository
     present: Callable[[Path], bool] | None = field(default=None, repr=False)
     """Says whether a folder holds the data, where that is not a matter of `archives`."""
 
@@ -107,18 +93,15 @@ class Source:
 class Surrogate:
     """A generated stand-in for a data set that may not be at hand: same shapes and classes, similar difficulty."""
 
-    of: str
-    """Name of the real data set."""
-    version: int
-    """Raised whenever the generated samples change."""
+    of: str  # name of the real data set
+    version: int  # raised whenever the generated samples change
     shape: tuple[int, ...]
     classes: tuple[str, ...] = field(repr=False)
     sizes: tuple[int, int]
     split: Callable[[str, int | None], Split] = field(repr=False)
     """Maps ``"train"`` or ``"test"`` and a number (None: all) to the first samples of that split, which are the same
     for every number, whatever the number of threads; too large a number is a SpecError."""
-    about: str = ""
-    """What the samples are, in a sentence."""
+    about: str = ""  # what the samples are, in a sentence
 
     @property
     def name(self) -> str:
@@ -128,6 +111,17 @@ class Surrogate:
     def generate(self, train: int | None = None, test: int | None = None) -> Splits:
         """Return the first `train` and `test` samples (None: all)."""
         return self.split("train", train), self.split("test", test)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let PyTorch compute with one thread: with several, matrix products may round otherwise."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def channels_last(images: Tensor) -> Tensor:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import ConfigDict, Field, model_validator
 
 from fl_core.errors import SpecError
 from fl_core.part import Part, union
 
-ATTEMPTS = 100
-"""Draws before "redraw" gives up; a setting that succeeds once in 20 draws fails less than once in 150 times."""
+Array = np.ndarray
+ATTEMPTS = 100  # draws before "redraw" gives up; what succeeds once in 20 draws fails less than once in 150 times
 
 
 class PartitionBase(Part):
@@ -25,9 +26,7 @@ class PartitionBase(Part):
     """Part of each device's samples that it trains on, in (0, 1]; the others, drawn uniformly, stay unused (FedLuck
     holds out 20 %, A3). Rounded down, but at least one sample of a device that has any."""
 
-    def split(
-        self, labels: np.ndarray, devices: int, rng: np.random.Generator, owners: np.ndarray | None = None
-    ) -> list[np.ndarray]:
+    def split(self, labels: Array, devices: int, rng: Generator, owners: Array | None = None) -> list[Array]:
         """Return one sorted array of sample indices per device, drawn from the partition's own stream `rng`.
 
         `labels` ``[n]`` is the class of every sample, `owners` ``[n]`` the number of the person it comes from.
@@ -37,9 +36,7 @@ class PartitionBase(Part):
             return parts
         return [np.sort(rng.choice(part, self._kept(len(part)), replace=False)) for part in parts]
 
-    def divide(
-        self, labels: np.ndarray, devices: int, rng: np.random.Generator, owners: np.ndarray | None
-    ) -> list[np.ndarray]:
+    def divide(self, labels: Array, devices: int, rng: Generator, owners: Array | None) -> list[Array]:
         """Return the sample indices of each device, in any order, before the hold-out; arguments as for `split`."""
         raise NotImplementedError
 
@@ -48,9 +45,7 @@ class PartitionBase(Part):
         each = getattr(self, "samples_per_device", None) or samples / devices
         return float(each * self.train_fraction)
 
-    def test_samples(
-        self, devices: int, owners: np.ndarray | None, test_owners: np.ndarray | None
-    ) -> np.ndarray | None:
+    def test_samples(self, devices: int, owners: Array | None, test_owners: Array | None) -> Array | None:
         """Return the test samples ``[m]`` on which models are measured, given each sample's owner; None: all."""
         return None
 
@@ -80,9 +75,7 @@ class Dirichlet(PartitionBase):
     """What is done for devices below `min_samples`: ``"top_up"`` moves single samples to them from the device that is
     then the largest; ``"redraw"`` draws the whole partition again (SD-FEEL, FedASMU), at most 100 times."""
 
-    def divide(
-        self, labels: np.ndarray, devices: int, rng: np.random.Generator, owners: np.ndarray | None
-    ) -> list[np.ndarray]:
+    def divide(self, labels: Array, devices: int, rng: Generator, owners: Array | None) -> list[Array]:
         _check_enough(devices, self.min_samples, len(labels), "at least samples each")
         by_class = [np.flatnonzero(labels == label) for label in np.unique(labels)]
         if self.below_minimum == "top_up":
@@ -102,7 +95,7 @@ class Dirichlet(PartitionBase):
             f'smaller min_samples, or below_minimum="top_up"'
         )
 
-    def _draw(self, by_class: list[np.ndarray], devices: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def _draw(self, by_class: list[Array], devices: int, rng: Generator) -> list[Array]:
         """Return one draw: each device's samples, class after class, shuffled within each."""
         to_integer = np.rint if self.cuts == "round" else np.floor
         dealt, holders = [], []
@@ -116,7 +109,7 @@ class Dirichlet(PartitionBase):
         ends = np.cumsum(np.bincount(holder, minlength=devices))
         return np.split(samples[np.argsort(holder, kind="stable")], ends[:-1])
 
-    def _top_up(self, blocks: list[np.ndarray], rng: np.random.Generator) -> None:
+    def _top_up(self, blocks: list[Array], rng: Generator) -> None:
         """Move samples, in place, until no device is below the minimum.
 
         The largest device is above the minimum as long as another is below it, so no device gives away too many,
@@ -154,9 +147,7 @@ class DirichletPerDevice(PartitionBase):
     samples_per_device: int | None = Field(None, ge=1)
     """Size of every device; None: the number of samples divided by that of devices, rounded down."""
 
-    def divide(
-        self, labels: np.ndarray, devices: int, rng: np.random.Generator, owners: np.ndarray | None
-    ) -> list[np.ndarray]:
+    def divide(self, labels: Array, devices: int, rng: Generator, owners: Array | None) -> list[Array]:
         _check_enough(devices, self.samples_per_device or 1, len(labels))
         size = self.samples_per_device or len(labels) // devices
         classes, totals = np.unique(labels, return_counts=True)
@@ -188,9 +179,7 @@ class IID(PartitionBase):
     """What becomes of the samples left over when equal blocks do not use up the data set: ``"share"`` gives one more
     to the first devices, ``"drop"`` leaves them unused (FedLuck, A21)."""
 
-    def divide(
-        self, labels: np.ndarray, devices: int, rng: np.random.Generator, owners: np.ndarray | None
-    ) -> list[np.ndarray]:
+    def divide(self, labels: Array, devices: int, rng: Generator, owners: Array | None) -> list[Array]:
         n = len(labels)
         _check_enough(devices, self.samples_per_device or 1, n)
         size = self.samples_per_device or (n // devices if self.remainder == "drop" else None)
@@ -208,9 +197,7 @@ class Natural(PartitionBase):
     min_samples: int = Field(1, ge=1)
     """Fewest training samples of an owner that becomes a device (WKAFL on EMNIST ByClass: 16)."""
 
-    def divide(
-        self, labels: np.ndarray, devices: int, rng: np.random.Generator, owners: np.ndarray | None
-    ) -> list[np.ndarray]:
+    def divide(self, labels: Array, devices: int, rng: Generator, owners: Array | None) -> list[Array]:
         chosen = self.chosen(owners, devices)
         assert owners is not None
         by_owner = np.argsort(owners, kind="stable")
@@ -218,13 +205,11 @@ class Natural(PartitionBase):
         last = np.searchsorted(owners[by_owner], chosen, side="right")
         return [by_owner[a:b] for a, b in zip(first, last, strict=True)]
 
-    def test_samples(
-        self, devices: int, owners: np.ndarray | None, test_owners: np.ndarray | None
-    ) -> np.ndarray | None:
+    def test_samples(self, devices: int, owners: Array | None, test_owners: Array | None) -> Array | None:
         """Return the test samples of the owners that are devices, as WKAFL's experiments use them."""
         return None if test_owners is None else np.flatnonzero(np.isin(test_owners, self.chosen(owners, devices)))
 
-    def chosen(self, owners: np.ndarray | None, devices: int) -> np.ndarray:
+    def chosen(self, owners: Array | None, devices: int) -> Array:
         """Return the numbers of the owners that become devices, ``[devices]``, rising."""
         if owners is None:
             raise SpecError(
@@ -254,9 +239,7 @@ class Shards(PartitionBase):
     shards_per_device: int = Field(2, ge=1)
     """Shards that each device gets."""
 
-    def divide(
-        self, labels: np.ndarray, devices: int, rng: np.random.Generator, owners: np.ndarray | None
-    ) -> list[np.ndarray]:
+    def divide(self, labels: Array, devices: int, rng: Generator, owners: Array | None) -> list[Array]:
         _check_enough(devices, self.shards_per_device, len(labels), "at least samples each")
         shuffled = rng.permutation(len(labels))
         by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
@@ -298,23 +281,19 @@ class WKAFLPartition(PartitionBase):
     def mean_size(self, samples: int, devices: int) -> float:
         return self.train_fraction * (self.min_samples + self.max_samples) / 2
 
-    def divide(
-        self, labels: np.ndarray, devices: int, rng: np.random.Generator, owners: np.ndarray | None
-    ) -> list[np.ndarray]:
+    def divide(self, labels: Array, devices: int, rng: Generator, owners: Array | None) -> list[Array]:
         classes, totals = np.unique(labels, return_counts=True)
         if self.labels_per_device > len(classes):
             raise SpecError(
                 f"labels_per_device = {self.labels_per_device} is too many; the data set has {len(classes)} classes"
             )
         if totals.min(initial=self.max_samples) < self.max_samples:
-            raise SpecError(
-                f"max_samples = {self.max_samples} is too many; "
-                f"class {classes[totals.argmin()]} has {totals.min()} samples"
-            )
+            scarce = f"class {classes[totals.argmin()]} has {totals.min()} samples"
+            raise SpecError(f"max_samples = {self.max_samples} is too many; {scarce}")
         members = [np.flatnonzero(labels == label) for label in classes]
         return [self._draw(members, rng) for _ in range(devices)]
 
-    def _draw(self, members: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    def _draw(self, members: list[Array], rng: Generator) -> Array:
         """Return the samples of one device."""
         counts = np.zeros(0, int)
         while not counts.any():
@@ -326,7 +305,7 @@ class WKAFLPartition(PartitionBase):
         )
 
 
-def class_counts(size: int, weights: np.ndarray) -> np.ndarray:
+def class_counts(size: int, weights: Array) -> Array:
     """Return the samples of each class, ``size * weights / sum(weights)`` rounded half to even (Algorithm 4)."""
     return np.rint(size * weights / weights.sum()).astype(int)
 
@@ -355,27 +334,23 @@ else:
 class PartitionStatistics:
     """Counts of a partition; all else is derived from them."""
 
-    counts: np.ndarray = field(repr=False)
-    """``[devices, classes]`` samples of each class on each device."""
-    samples: int
-    """In the data set."""
-    used: int
-    """How many of them are on at least one device."""
-    shared: int
-    """How many are on more than one device."""
+    counts: Array = field(repr=False)  # [devices, classes] samples of each class on each device
+    samples: int  # in the data set
+    used: int  # how many of them are on at least one device
+    shared: int  # how many are on more than one device
 
     @property
-    def sizes(self) -> np.ndarray:
+    def sizes(self) -> Array:
         """Samples of each device, ``[devices]``."""
         return self.counts.sum(axis=1)
 
     @property
-    def labels_per_device(self) -> np.ndarray:
+    def labels_per_device(self) -> Array:
         """Number of different labels on each device, ``[devices]``."""
         return (self.counts > 0).sum(axis=1)
 
     @property
-    def shares(self) -> np.ndarray:
+    def shares(self) -> Array:
         """Label distribution of each device, ``[devices, classes]``; zeros for an empty device."""
         return self.counts / np.maximum(self.sizes, 1)[:, None]
 
@@ -397,43 +372,10 @@ class PartitionStatistics:
         """Part of the data set's samples that is on at least one device, in [0, 1]."""
         return self.used / self.samples
 
-    def row(self) -> dict[str, float]:
-        """Return the numbers for one row of a table."""
-        sizes, labels = self.sizes, self.labels_per_device
-        return {
-            "devices": len(sizes),
-            "smallest": int(sizes.min()),
-            "median": float(np.median(sizes)),
-            "largest": int(sizes.max()),
-            "fewest_labels": int(labels.min()),
-            "mean_labels": float(labels.mean()),
-            "most_labels": int(labels.max()),
-            "skew": self.skew,
-            "used_share": self.used_share,
-            "shared": self.shared,
-        }
 
-    def in_words(self) -> str:
-        """Return the numbers as a sentence, for captions and alternative texts."""
-        sizes, labels = self.sizes, self.labels_per_device
-        text = (
-            f"{len(sizes):,} devices, each with {_span(sizes, 'sample', 'samples')} (median {np.median(sizes):g}) "
-            f"of {_span(labels, 'class', 'classes')}; skew {self.skew:.2f}; "
-            f"{100 * self.used_share:.3g} % of {self.samples:,} samples used"
-        )
-        return f"{text}, {self.shared:,} of them by several devices" if self.shared else text
-
-
-def partition_statistics(
-    labels: np.ndarray, parts: Sequence[np.ndarray], classes: int | None = None
-) -> PartitionStatistics:
+def partition_statistics(labels: Array, parts: Sequence[Array], classes: int | None = None) -> PartitionStatistics:
     """Count what is where: `labels` ``[n]``, the indices of each device; `classes`: default the largest label + 1."""
     classes = classes or int(labels.max()) + 1
     counts = np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
     holders = np.bincount(np.concatenate(list(parts)).astype(int), minlength=len(labels))
     return PartitionStatistics(counts, len(labels), int((holders > 0).sum()), int((holders > 1).sum()))
-
-
-def _span(values: np.ndarray, one: str, several: str) -> str:
-    low, high = int(values.min()), int(values.max())
-    return f"{low:,} {one if low == 1 else several}" if low == high else f"{low:,} to {high:,} {several}"

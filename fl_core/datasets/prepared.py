@@ -25,10 +25,8 @@ from fl_core.datasets.base import Dataset, Split, Splits
 from fl_core.errors import DataError
 
 FORMAT = "1"
-BLOCK = 1 << 24
-"""Bytes that are hashed at a time, several blocks at once: SHA-256 of a gigabyte on one core takes a second."""
-COUNTED = 1 << 20
-"""Bytes whose values are counted at a time: NumPy widens them eightfold first, which should stay in the cache."""
+BLOCK = 1 << 24  # bytes hashed at a time, several blocks at once: SHA-256 of a gigabyte on one core takes a second
+COUNTED = 1 << 20  # bytes counted at a time: NumPy widens them eightfold first, which should stay in the cache
 
 
 def load_or_build(path: Path, name: str, kind: str, classes: tuple[str, ...], build: Callable[[], Splits]) -> Dataset:

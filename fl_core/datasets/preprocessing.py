@@ -108,12 +108,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "fedasync": {"crop": 24, "scale": "pixel_mean"},
     "wkafl": {"scale": "raw"},
     "fedluck-grey": {"resize": 32, "mean": (0.1307,), "std": (0.3081,)},
-    "fedluck-colour": {
-        "mean": (0.4914, 0.4822, 0.4465),
-        "std": (0.2023, 0.1994, 0.2010),
-        "shift": 4,
-        "flip": True,
-    },
+    "fedluck-colour": {"mean": (0.4914, 0.4822, 0.4465), "std": (0.2023, 0.1994, 0.2010), "shift": 4, "flip": True},
 }
 """What the papers do: FedAsync A13, WKAFL E36, FedLuck A22. SD-FEEL (A-07) and FedASMU use the defaults."""
 
@@ -146,8 +141,7 @@ class Scale:
 class Augmentation:
     """Random shift and mirror of training images ``[n, c, h, w]``."""
 
-    shift: int
-    """Largest in pixels, in each direction; what comes in is black."""
+    shift: int  # largest in pixels, in each direction; what comes in is black
     flip: bool
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
@@ -176,10 +170,8 @@ class Samples:
     inputs: Tensor
     """As in :class:`fl_core.datasets.base.Split`; images are scaled already if `scale` is None."""
     labels: Tensor
-    scale: Scale | None = None
-    """Applied to each mini-batch."""
-    augmentation: Augmentation | None = None
-    """Applied to each mini-batch for which it has been drawn."""
+    scale: Scale | None = None  # applied to each mini-batch
+    augmentation: Augmentation | None = None  # applied to each mini-batch for which it has been drawn
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -15,8 +15,7 @@ from fl_core.datasets.archives import verify
 from fl_core.datasets.base import Dataset, Source, Splits, Surrogate
 from fl_core.errors import DataError, unknown
 
-FOLDER = "FL_CORE_DATASETS"
-"""Environment variable: where archives and prepared data sets are, instead of ``data/cache/datasets``."""
+FOLDER = "FL_CORE_DATASETS"  # environment variable: where archives and prepared sets are, not data/cache/datasets
 
 
 class SurrogateNotice(UserWarning):
@@ -133,7 +132,7 @@ def _load(name: str, data: Path, downloads: Path) -> Dataset:
         return prepared.load_or_build(_announced(surrogate), name, "surrogate", surrogate.classes, surrogate.generate)
     source = all_sources()[name]
     if source.embedded:
-        splits = source.read(source_folder(source))
+        splits = _decode(source)
         mean, std = prepared.channel_statistics(splits[0].inputs)
         return Dataset(name, "real", source.classes, *splits, tuple(mean), tuple(std))
     return prepared.load_or_build(_announced(source), name, "real", source.classes, lambda: _decode(source))
@@ -144,10 +143,10 @@ def _announced(chosen: Source | Surrogate) -> Path:
     path = prepared_file(chosen)
     if not path.exists():
         what = "decoded" if isinstance(chosen, Source) else "generated"
-        text = (
-            f"{chosen.name} is {what} now and kept in {path.parent}; this happens once and takes up to a few minutes"
+        when = "this happens once and takes up to a few minutes"
+        warnings.warn(
+            f"{chosen.name} is {what} now and kept in {path.parent}; {when}", PreparationNotice, stacklevel=4
         )
-        warnings.warn(text, PreparationNotice, stacklevel=4)
     return path
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fl_core.datasets.archives import decoding, tar_members
-from fl_core.datasets.base import Archive, Source, Split, Splits
+from fl_core.datasets.base import Archive, Source, Split, Splits, one_thread
 from fl_core.errors import SpecError
 
 WORDS = ("five", "zero", "yes", "seven", "no", "nine", "down", "one", "go", "two")
@@ -54,28 +54,27 @@ def read(folder: Path, train: int = TRAIN, test: int = TEST) -> Splits:
     waves: list[np.ndarray] = []
 
     def finish() -> None:
-        features = mfcc(torch.from_numpy(np.stack(waves)), frames=-(-NUMBERS // COEFFICIENTS)).flatten(1)[:, :NUMBERS]
-        for name, numbers in zip(names, features, strict=True):
+        for name, numbers in zip(names, features(torch.from_numpy(np.stack(waves))), strict=True):
             word, file = name.split("/")
             clips[WORDS.index(word)][file] = numbers
         names.clear()
         waves.clear()
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so that the features are the same to the last bit on every number of cores
-    try:
-        with decoding(path, "speech-commands"):
-            for name, content in tar_members(path, _wanted, LIMIT):
-                if (samples := _samples(content)) is not None:
-                    names.append(name)
-                    waves.append(samples)
-                if len(waves) == BATCH:
-                    finish()
-            if waves:
+    with one_thread(), decoding(path, "speech-commands"):
+        for name, content in tar_members(path, _wanted, LIMIT):
+            if (samples := _samples(content)) is not None:
+                names.append(name)
+                waves.append(samples)
+            if len(waves) == BATCH:
                 finish()
-            return _splits(clips, train, test)
-    finally:
-        torch.set_num_threads(threads)
+        if waves:
+            finish()
+        return _splits(clips, train, test)
+
+
+def features(waves: Tensor) -> Tensor:
+    """Return FedLuck's inputs ``[n, 1, 32, 32]`` (A23): the first 1,024 numbers of the MFCC of `waves`."""
+    return mfcc(waves, -(-NUMBERS // COEFFICIENTS)).flatten(1)[:, :NUMBERS].reshape(-1, 1, 32, 32)
 
 
 def _wanted(name: str) -> bool:
@@ -106,7 +105,7 @@ def _splits(clips: list[dict[str, Tensor]], train: int, test: int) -> Splits:
     speakers = {name: number for number, name in enumerate(sorted({clip[2] for part in chosen for clip in part}))}
     first, second = (
         Split(
-            torch.stack([numbers for numbers, _, _ in part]).view(-1, 1, 32, 32),
+            torch.stack([numbers for numbers, _, _ in part]),
             torch.tensor([label for _, label, _ in part]),
             torch.tensor([speakers[speaker] for _, _, speaker in part]),
         )

@@ -257,12 +257,7 @@ class ResNet(nn.Module):
     """
 
     def __init__(
-        self,
-        channels: int,
-        classes: int,
-        widths: list[int],
-        blocks: int,
-        shortcut: Callable[[int, int], nn.Module],
+        self, channels: int, classes: int, widths: list[int], blocks: int, shortcut: Callable[[int, int], nn.Module]
     ) -> None:
         super().__init__()
         self.conv = _convolution(channels, widths[0], 1)

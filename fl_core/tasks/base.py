@@ -123,19 +123,13 @@ class Objective(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """A term of the local loss that compares the representation of a mini-batch with those under other models.
-
-    Attributes
-    ----------
-    loss : callable
-        Of the representation ``[n, k]`` under the model that is trained, and of a list of those of the same samples
-        under `references`, which are without gradient: the term, a 0-d tensor.
-    references : tuple of Tensor
-        Models ``[d]``, used as in evaluation: no dropout, and the running statistics that they hold.
-    """
+    """A term of the local loss that compares the representation of a mini-batch with those under other models."""
 
     loss: Callable[[Tensor, Sequence[Tensor]], Tensor]
+    """Of the representation ``[n, k]`` under the model that is trained, and of a list of those of the same samples
+    under `references`, which are without gradient: the term, a 0-d tensor."""
     references: tuple[Tensor, ...]
+    """Models ``[d]``, used as in evaluation: no dropout, and the running statistics that they hold."""
 
     def to(self, place: torch.device) -> Contrast:
         """Return the same with its references on `place`."""
@@ -157,15 +151,9 @@ class Correction(Protocol):
 
 @dataclass(frozen=True)
 class Proximal:
-    r"""The pull :math:`\frac\rho2\lVert x-x_\tau\rVert^2` towards the received model (FA-3).
+    r"""The pull :math:`\frac\rho2\lVert x-x_\tau\rVert^2` towards the received model (FA-3)."""
 
-    Attributes
-    ----------
-    rho : float
-        Weight, >= 0.
-    """
-
-    rho: float
+    rho: float  # >= 0
 
     def gradient(self, parameters: Tensor, start: Tensor) -> Tensor:
         """Return ``rho * (parameters - start)`` (FA-5); `start` stays frozen during the task."""

@@ -23,16 +23,8 @@ EVALUATION_BATCH = 500
 class Classification:
     """A data set divided among devices, and the network that learns it.
 
-    Parameters
-    ----------
-    dataset : Dataset
-    parts : sequence of ndarray
-        Training indices of each device (see :mod:`fl_core.datasets.partitions`).
-    model : str
-        The network, as in :func:`fl_core.models.build_network`.
-    preprocessing : Preprocessing, optional
-    initialisation : str
-        How initial weights are drawn, one of :data:`fl_core.models.INITIALISATIONS`.
+    `parts` are the training indices of each device (:mod:`fl_core.datasets.partitions`), `model` is as in
+    :func:`fl_core.models.build_network`, `initialisation` one of :data:`fl_core.models.INITIALISATIONS`.
     """
 
     def __init__(
@@ -73,14 +65,7 @@ class Classification:
 
 
 class ClassificationWorkspace(FlatModel):
-    """One thread's network over the task's shared, read-only data.
-
-    Parameters
-    ----------
-    task : Classification
-    place : torch.device
-        Where the network and the data set are.
-    """
+    """One thread's network, over the task's shared, read-only data; both are on `place`."""
 
     def __init__(self, task: Classification, place: torch.device) -> None:
         super().__init__(build_network(task.model, task.train.shape, len(task.dataset.classes)).to(place))

@@ -15,20 +15,9 @@ from fl_core.tasks.base import POOLED, Contrast
 class Quadratic:
     r"""Device *i* holds :math:`F_i(x)=\frac12\sum_j a_{ij}(x_j-c_{ij})^2`; a gradient step uses all of it.
 
-    Parameters
-    ----------
-    curvature : array_like
-        ``[n, d]`` positive :math:`a_{ij}`.
-    centre : array_like
-        ``[n, d]`` minimisers :math:`c_{ij}`.
-    start : array_like
-        ``[d]``, the model of version 0.
-    samples : sequence of int, optional
-        Nominal data sizes, for algorithms that weight by them; one each by default.
-
-    Notes
-    -----
-    Everything is float64. One "batch" is the whole function, so one epoch is one step whatever the batch size.
+    `curvature` ``[n, d]`` are the positive :math:`a_{ij}`, `centre` ``[n, d]`` the minimisers :math:`c_{ij}`, `start`
+    ``[d]`` is the model of version 0, `samples` are nominal data sizes for algorithms that weight by them (default:
+    one each). Everything is float64. One "batch" is the whole function: one epoch is one step whatever its size.
     """
 
     def __init__(self, curvature: object, centre: object, start: object, samples: object = None) -> None:

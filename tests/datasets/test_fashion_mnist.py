@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from fl_core.cli.data import obtain
 from fl_core.datasets import data_folder, fashion_mnist, load_dataset
 from fl_core.errors import DataError, SpecError
 
@@ -40,7 +41,7 @@ def test_files_are_byte_for_byte_those_that_torchvision_expects():
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "missing", "foreign"])
-def test_a_damaged_file_gives_one_clear_error(tmp_path, how):
+def test_a_damaged_file_gives_one_clear_error_and_nothing_of_it_is_used(tmp_path, how, monkeypatch):
     folder = tmp_path / "fashion-mnist"
     shutil.copytree(FOLDER, folder)
     victim = folder / "t10k-labels-idx1-ubyte.gz"
@@ -54,9 +55,12 @@ def test_a_damaged_file_gives_one_clear_error(tmp_path, how):
         victim.write_bytes(gzip.compress(b"<html>not found</html>"))
     else:
         victim.unlink()
-    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte.gz (is damaged|cannot be read)") as caught:
-        fashion_mnist.read(folder)
+    monkeypatch.setenv("FL_CORE_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte.gz is (damaged \(|missing)") as caught:
+        load_dataset("fashion-mnist")
     assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match="part of this repository; 'git checkout -- data/fashion-mnist' restores it"):
+        obtain(["fashion-mnist"], again=how != "missing", echo=print)
 
 
 def test_idx_arrays_of_any_rank_are_read_and_anything_else_is_refused():
@@ -76,5 +80,5 @@ def test_an_unknown_data_set_is_named_with_the_valid_ones():
 def test_the_data_folder_can_be_moved(tmp_path, monkeypatch):
     monkeypatch.setenv("FL_CORE_DATA", str(tmp_path))
     assert data_folder() == tmp_path
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="is missing"):
         load_dataset("fashion-mnist")

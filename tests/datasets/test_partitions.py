@@ -449,11 +449,6 @@ def test_what_can_be_counted_by_hand():
     assert found.skew == pytest.approx((2 / 21 + 1 / 14) / 2)
 
 
-def test_one_class_and_one_size_are_said_in_the_singular():
-    words = partition_statistics(LABELS, lists_of([0, 1], [3, 4])).in_words()
-    assert words == "2 devices, each with 2 samples (median 2) of 1 class; skew 0.50; 66.7 % of 6 samples used"
-
-
 def test_one_class_a_device_has_the_skew_of_its_class_count():
     labels = np.repeat(np.arange(5), 7)
     assert partition_statistics(labels, list(np.arange(35).reshape(5, 7))).skew == pytest.approx(1 - 1 / 5)
@@ -469,18 +464,6 @@ def test_an_empty_device_counts_as_device_but_has_no_skew():
     assert found.shares[1].tolist() == [0, 0, 0]
     assert found.skew == pytest.approx(0)
     assert math.isnan(partition_statistics(LABELS, lists_of([], [])).skew)
-
-
-def test_a_row_and_a_sentence_say_the_same():
-    found = partition_statistics(LABELS, lists_of([0, 1, 3], [1, 2, 3, 4]))
-    assert found.row() == {
-        "devices": 2, "smallest": 3, "median": 3.5, "largest": 4, "fewest_labels": 2, "mean_labels": 2.0,
-        "most_labels": 2, "skew": found.skew, "used_share": 5 / 6, "shared": 2,
-    }  # fmt: skip
-    assert found.in_words() == (
-        "2 devices, each with 3 to 4 samples (median 3.5) of 2 classes; skew 0.08; "
-        "83.3 % of 6 samples used, 2 of them by several devices"
-    )
 
 
 @given(st.integers(1, 50), st.integers(0, 99))

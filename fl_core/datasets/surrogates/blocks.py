@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from fl_core.datasets.base import Split
+from fl_core.datasets.base import Split, one_thread
 from fl_core.errors import SpecError
 
 WORKERS = 2
@@ -51,20 +51,13 @@ def fill(
 
 @contextmanager
 def one_thread_each() -> Iterator[ThreadPoolExecutor]:
-    """Threads that each compute with one of PyTorch's, as the blocks are the parallel work.
-
-    With several, matrix products may round otherwise.
-    """
+    """Threads that each compute with one of PyTorch's, as the blocks are the parallel work."""
     # From now on glibc keeps what the blocks free, up to twice this size (mallopt(3): its thresholds follow the
     # largest array freed so far). Otherwise every temporary is new memory from the kernel, zeroed page by page.
     np.empty(1 << 24, np.uint8)
-    within = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(max(WORKERS, within)) as pool:
-            yield pool
-    finally:
-        torch.set_num_threads(within)
+    workers = max(WORKERS, torch.get_num_threads())
+    with one_thread(), ThreadPoolExecutor(workers) as pool:
+        yield pool
 
 
 def shares(weights: np.ndarray, total: int) -> np.ndarray:

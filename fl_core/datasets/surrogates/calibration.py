@@ -18,25 +18,18 @@ TOLERANCE = 0.03
 class Reference:
     """What is known about a real data set, and the same training on its surrogate."""
 
-    dataset: str
-    """Name of the real data set."""
+    dataset: str  # name of the real data set
     model: str
-    known: float
-    """Test accuracy after central training on the real data, in [0, 1]."""
-    reported: str
-    """Who reports it."""
+    known: float  # test accuracy after central training on the real data, in [0, 1]
+    reported: str  # who reports it
     lr: float
-    linear_lr: float
-    """Learning rate of the linear model; 0: there is no linear model of the inputs."""
-    epochs: float
-    """Passes over the training data."""
+    linear_lr: float  # learning rate of the linear model; 0: there is no linear model of the inputs
+    epochs: float  # passes over the training data
     batch_size: int = 50
-    points: int = 10
-    """Evaluations on the way."""
+    points: int = 10  # evaluations on the way
     part: float = 0.1
     """Of the training data, for the run with less: smaller where so few passes are made that a tenth is plenty."""
-    tail: int = 1
-    """Evaluations at the end whose mean counts: at a constant rate accuracy never quite settles."""
+    tail: int = 1  # evaluations at the end whose mean counts: at a constant rate accuracy never quite settles
     comparable: bool = True
     """Whether `known` is a figure for this network, centrally trained; otherwise it is the nearest one there is, and
     nothing follows from the difference."""

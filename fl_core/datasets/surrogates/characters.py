@@ -117,16 +117,11 @@ SHAPES = {
 class Shapes(NamedTuple):
     """The ways to write all characters, as arrays; a way is a row."""
 
-    first: np.ndarray
-    """``[62]``: number of the first way of each character."""
-    ways: np.ndarray
-    """``[62]``: how many there are."""
-    controls: np.ndarray
-    """``[w, CONTROLS, 2]``: control points (x, y), in heights of a capital; unused ones are 0."""
-    curve: np.ndarray
-    """``[w, DOTS + 1, CONTROLS]``: weights of the control points in each point along the pen's path."""
-    drawn: np.ndarray
-    """``[w, DOTS]``: 1 where the pen is down between two neighbouring points, else 0."""
+    first: np.ndarray  # [62]: number of the first way of each character
+    ways: np.ndarray  # [62]: how many there are
+    controls: np.ndarray  # [w, CONTROLS, 2]: control points (x, y), in heights of a capital; unused ones are 0
+    curve: np.ndarray  # [w, DOTS + 1, CONTROLS]: weights of the control points in each point along the pen's path
+    drawn: np.ndarray  # [w, DOTS]: 1 where the pen is down between two neighbouring points, else 0
 
 
 @cache
@@ -182,25 +177,16 @@ def _even(path: np.ndarray, controls: np.ndarray, count: int) -> np.ndarray:
 class Hands(NamedTuple):
     """Habits of several writers, one row each."""
 
-    slant: np.ndarray
-    """``[w]``: shear."""
-    aspect: np.ndarray
-    """``[w]``: width against height."""
+    slant: np.ndarray  # [w]: shear
+    aspect: np.ndarray  # [w]: width against height
     height: np.ndarray
-    pen: np.ndarray
-    """``[w]``: its radius in pixels."""
-    ink: np.ndarray
-    """``[w]``: darkness."""
-    care: np.ndarray
-    """``[w]``: factor of the accidental variation."""
-    bend: np.ndarray
-    """``[w, 2, 3]``: what x and y gain with x², xy and y²."""
-    habit: np.ndarray
-    """``[w, 62, CONTROLS, 2]``: displacement of the control points of each character."""
-    way: np.ndarray
-    """``[w, 62]``: usual way to write each character."""
-    taste: np.ndarray
-    """``[w, 62]``: factors of how often each character is written."""
+    pen: np.ndarray  # [w]: its radius in pixels
+    ink: np.ndarray  # [w]: darkness
+    care: np.ndarray  # [w]: factor of the accidental variation
+    bend: np.ndarray  # [w, 2, 3]: what x and y gain with x², xy and y²
+    habit: np.ndarray  # [w, 62, CONTROLS, 2]: displacement of the control points of each character
+    way: np.ndarray  # [w, 62]: usual way to write each character
+    taste: np.ndarray  # [w, 62]: factors of how often each character is written
 
 
 def hands(writers: Iterable[int]) -> Hands:

@@ -34,14 +34,15 @@ HAIR = np.array([[0.10, 0.08, 0.07], [0.30, 0.19, 0.11], [0.78, 0.62, 0.36], [0.
                 np.float32)  # fmt: skip
 
 
-class Canvas:
+class Canvas(NamedTuple):
     """Images ``[n, 3, h, w]`` with coordinates ``u`` (right) and ``v`` (down) from -1 to 1 in each.
 
     `window` gives a part of it to paint small things faster.
     """
 
-    def __init__(self, pixels: Tensor, u: Tensor, v: Tensor) -> None:
-        self.pixels, self.u, self.v = pixels, u, v
+    pixels: Tensor
+    u: Tensor
+    v: Tensor
 
     def window(self, top: int, bottom: int, left: int = 0, right: int | None = None) -> Canvas:
         """Return these rows and columns; what is painted there is painted here."""
@@ -291,14 +292,5 @@ def _split(part: str, wanted: int | None) -> Split:
     return fill((3, SIDE, SIDE), shares(weights, SIZES[part == "test"]), draw, wanted, owned=True)
 
 
-SURROGATES = (
-    Surrogate(
-        of="celeba",
-        version=1,
-        shape=(3, SIDE, SIDE),
-        classes=("not smiling", "smiling"),
-        sizes=SIZES,
-        split=_split,
-        about=f"Drawn portraits of {CELEBRITIES} simulated celebrities, in the order of the celebrities.",
-    ),
-)
+ABOUT = f"Drawn portraits of {CELEBRITIES} simulated celebrities, in the order of the celebrities."
+SURROGATES = (Surrogate("celeba", 1, (3, SIDE, SIDE), ("not smiling", "smiling"), SIZES, _split, ABOUT),)

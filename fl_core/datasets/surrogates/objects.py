@@ -56,32 +56,26 @@ class Spread:
 class Recipe:
     """What sets one of the data sets apart."""
 
-    of: str
-    """Name of the real data set."""
+    of: str  # name of the real data set
     side: int
     families: int
     classes: int
     sizes: tuple[int, int]
-    modes: int
-    """Kinds or views of each class."""
-    variation: float
-    """Calibrated: how much images of one mode differ; the larger, the harder."""
+    modes: int  # kinds or views of each class
+    variation: float  # calibrated: how much images of one mode differ; the larger, the harder
     class_spread: Spread = Spread(shape=0.6, pattern=0.6, colour=0.3, scene=0.15)
     """How far a class lies from its family: the smaller, the more alike are its classes."""
     mode_spread: Spread = Spread(shape=0.3, pattern=0.3, colour=0.65, scene=0.5)
     """How far a mode lies from its class: the larger, the less does a linear model learn, colours above all."""
     image_spread: Spread = Spread(shape=0.2, pattern=0.2, colour=0.36, scene=1.0)
     """How far an image lies from its mode, times `variation`."""
-    reach: float = 0.3
-    """Most that an object lies away from the middle of the image, which is 2 wide, along an axis."""
-    turn: float = 0.25
-    """Most that it is turned, 1 being 90 degrees."""
+    reach: float = 0.3  # most that an object lies away from the middle of the image, which is 2 wide, along an axis
+    turn: float = 0.25  # most that it is turned, 1 being 90 degrees
     scale: tuple[float, float] = (0.8, 1.3)
     ambiguous: float = 0.0
     """Share of the images that show any class of the label's family, as photographs do in which what the label names
     is hidden or beside something else: no network reaches more than ``1 - ambiguous`` plus what it guesses."""
-    version: int = 1
-    """Raised with every change of the images."""
+    version: int = 1  # raised with every change of the images
 
 
 def _modes(recipe: Recipe) -> Array:
@@ -159,15 +153,9 @@ def _surrogate(recipe: Recipe) -> Surrogate:
         return fill((3, recipe.side, recipe.side), np.full(len(labels) // BLOCK, BLOCK), draw, wanted)
 
     family = recipe.classes // recipe.families
-    return Surrogate(
-        of=recipe.of,
-        version=recipe.version,
-        shape=(3, recipe.side, recipe.side),
-        classes=tuple(f"object {c} of family {c // family}" for c in range(recipe.classes)),
-        sizes=recipe.sizes,
-        split=split,
-        about=f"Generated pictures of objects made of {FIGURES} patterned figures, in random poses and scenes.",
-    )
+    classes = tuple(f"object {c} of family {c // family}" for c in range(recipe.classes))
+    about = f"Generated pictures of objects made of {FIGURES} patterned figures, in random poses and scenes."
+    return Surrogate(recipe.of, recipe.version, (3, recipe.side, recipe.side), classes, recipe.sizes, split, about)
 
 
 def uniform(rng: Generator, *shape: int) -> Array:

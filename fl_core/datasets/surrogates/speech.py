@@ -19,7 +19,7 @@ from numpy.random import Generator
 from torch import Tensor
 
 from fl_core.datasets.base import Split, Surrogate
-from fl_core.datasets.speech_commands import COEFFICIENTS, RATE, mfcc
+from fl_core.datasets.speech_commands import RATE, features
 from fl_core.datasets.surrogates.blocks import fill, one_thread_each
 from fl_core.streams import stream
 
@@ -60,34 +60,24 @@ PHONES = {
     "g": (0.03, 0.2, 0.40, 300, 1500, 2000, 2000, 800),
 }
 
-SPEAKERS = (2_000, 200)
-"""In the training and in the test set."""
-ONSET = (0.0, 0.4)
-"""Earliest and latest start of the first sound in seconds."""
+SPEAKERS = (2_000, 200)  # in the training and in the test set
+ONSET = (0.0, 0.4)  # earliest and latest start of the first sound in seconds
 ACCENT, DEVIATION = 0.2, 0.25
 """Standard deviation of the logarithm of a formant: of a speaker's phone, and of a phone in one clip."""
-STRAY = 0.7
-"""Probability of a stray sound (a breath, a click, an "er") before the word, and of one after it."""
-STRESS = 0.4
-"""Standard deviation of the logarithm of duration, voice and noise of a phone in one clip."""
-PACE, CLIP_PACE = 0.25, 0.2
-"""Standard deviation of the logarithm of the pace: of a speaker, and of one clip."""
-LOUDNESS, LOUDNESS_SPREAD = 1_000.0, 0.7
-"""Amplitude of a vowel, median and standard deviation of the logarithm."""
+STRAY = 0.7  # probability of a stray sound (a breath, a click, an "er") before the word, and of one after it
+STRESS = 0.4  # standard deviation of the logarithm of duration, voice and noise of a phone in one clip
+PACE, CLIP_PACE = 0.25, 0.2  # standard deviation of the logarithm of the pace: of a speaker, and of one clip
+LOUDNESS, LOUDNESS_SPREAD = 1_000.0, 0.7  # amplitude of a vowel, median and standard deviation of the logarithm
 ROOM, ROOM_SPREAD = 0.8, 1.0
 """Amplitude of the background noise relative to a vowel, median and standard deviation of the logarithm."""
 
 _BLOCK = 50
 _HOP = 250  # samples between the moments at which a clip's spectrum is given
 _GLIDE = 0.012  # seconds; a transition between phones takes about four times this
-_FRAMES = -(-1024 // COEFFICIENTS)
 
 
 def waves(split: int, first: int, count: int) -> Tensor:
-    """Return the clips `first` to `first` + `count` - 1 of the training (0) or test (1) set.
-
-    They are ``[count, 16000]`` (float32), whole numbers from -32768 to 32767 at 16 kHz.
-    """
+    """Return clips of the training (0) or test (1) set from `first` on: ``[count, 16000]``, whole 16-bit numbers."""
     start = first // _BLOCK
     with one_thread_each() as pool:
         blocks = list(pool.map(functools.partial(_block, split), range(start, -(-(first + count) // _BLOCK))))
@@ -95,12 +85,11 @@ def waves(split: int, first: int, count: int) -> Tensor:
 
 
 def _split(part: str, wanted: int | None) -> Split:
-    """Return FedLuck's inputs (A23), the first 1,024 numbers of the MFCC as 32x32; owners are speakers."""
     split = int(part == "test")
 
     def draw(block: int, count: int) -> Split:
         clips, words, speakers = _block(split, block)
-        return Split(mfcc(clips, _FRAMES).flatten(1)[:, :1024].reshape(-1, 1, 32, 32), words, speakers)
+        return Split(features(clips), words, speakers)
 
     counts = np.full(_SIZES[split] // _BLOCK, _BLOCK)
     return fill((1, 32, 32), counts, draw, wanted, owned=True, dtype=torch.float32)
@@ -109,19 +98,13 @@ def _split(part: str, wanted: int | None) -> Split:
 class _Voices(NamedTuple):
     """What distinguishes speakers, each ``[n, ...]``."""
 
-    pitch: np.ndarray
-    """In Hz."""
-    size: np.ndarray
-    """Factor of all formants: the shorter the vocal tract, the higher."""
-    accent: np.ndarray
-    """Factors of the formants of each phone, ``[n, phones, 3]``."""
+    pitch: np.ndarray  # in Hz
+    size: np.ndarray  # factor of all formants: the shorter the vocal tract, the higher
+    accent: np.ndarray  # factors of the formants of each phone, [n, phones, 3]
     pace: np.ndarray
-    loudness: np.ndarray
-    """Amplitude of a vowel."""
-    room: np.ndarray
-    """Amplitude of the background noise, relative to a vowel."""
-    tilt: np.ndarray
-    """How the background noise falls above 200 Hz: from 0 for white to 1 for 6 dB per octave."""
+    loudness: np.ndarray  # amplitude of a vowel
+    room: np.ndarray  # amplitude of the background noise, relative to a vowel
+    tilt: np.ndarray  # how the background noise falls above 200 Hz: from 0 for white to 1 for 6 dB per octave
 
 
 def _block(split: int, block: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -221,15 +204,5 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
 
 
 _SIZES = (30_000, 3_000)
-
-SURROGATES = (
-    Surrogate(
-        of="speech-commands",
-        version=1,
-        shape=(1, 32, 32),
-        classes=tuple(WORDS),
-        sizes=_SIZES,
-        split=_split,
-        about="MFCC of synthetic one-second words, from phones, speakers, and background noise.",
-    ),
-)
+ABOUT = "MFCC of synthetic one-second words, from phones, speakers, and background noise."
+SURROGATES = (Surrogate("speech-commands", 1, (1, 32, 32), tuple(WORDS), _SIZES, _split, ABOUT),)

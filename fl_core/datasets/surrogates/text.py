@@ -17,31 +17,24 @@ from fl_core.datasets.base import Split, Surrogate
 from fl_core.datasets.surrogates.blocks import fill
 from fl_core.streams import stream
 
-LENGTH = 256
-"""Tokens of a review: longer ones lose their end, shorter ones are padded with 0."""
-CLAUSE = 8
-"""Tokens of a clause, which holds one opinion at most."""
+LENGTH = 256  # tokens of a review: longer ones lose their end, shorter ones are padded with 0
+CLAUSE = 8  # tokens of a clause, which holds one opinion at most
 MEDIAN_LENGTH, LENGTH_SPREAD, SHORTEST = 174, 0.75, 12
 """Log-normal review lengths as in IMDb, whose reviews have a median of 174 and a mean of 234 words."""
 
 UNKNOWN = 1
 NEGATIONS = range(2, 5)
 INTENSIFIERS = range(5, 14)
-OPINIONS = range(14, 1014)
-"""Even numbers are words of praise, odd ones of blame."""
+OPINIONS = range(14, 1014)  # even numbers are words of praise, odd ones of blame
 FILLERS = range(1014, 20_000)
 TOPICS = 20
 
-OPINION = 0.5
-"""Share of clauses with an opinion."""
-NEGATED, INTENSIFIED = 0.25, 0.3
-"""Shares of clauses with a negation and with an intensifier."""
-MIXED = 0.15
-"""Share of reviews that see two sides."""
+OPINION = 0.5  # share of clauses with an opinion
+NEGATED, INTENSIFIED = 0.25, 0.3  # shares of clauses with a negation and with an intensifier
+MIXED = 0.15  # share of reviews that see two sides
 AGREEMENT = (0.9, 0.6)
 """Probability that an opinion without intensifier is the reviewer's verdict, in a clear and in a mixed review."""
-TOPICAL = 0.3
-"""Share of filler words that belong to the topic of the review."""
+TOPICAL = 0.3  # share of filler words that belong to the topic of the review
 UNKNOWN_SHARE = 0.02
 
 _BLOCK = 250
@@ -119,15 +112,5 @@ def _zipf(u: np.ndarray, count: int) -> np.ndarray:
 
 
 _SIZES = (25_000, 25_000)
-
-SURROGATES = (
-    Surrogate(
-        of="imdb",
-        version=1,
-        shape=(LENGTH,),
-        classes=("negative", "positive"),
-        sizes=_SIZES,
-        split=_split,
-        about="Token sequences of a small grammar with topics, opinions, negations, intensifiers and mixed reviews.",
-    ),
-)
+ABOUT = "Token sequences of a small grammar with topics, opinions, negations, intensifiers and mixed reviews."
+SURROGATES = (Surrogate("imdb", 1, (LENGTH,), ("negative", "positive"), _SIZES, _split, ABOUT),)
