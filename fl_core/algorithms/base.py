@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fl_core.errors import SpecError, unknown
 from fl_core.formulas.checks import require
-from fl_core.formulas.compression import CompressorBase
+from fl_core.formulas.compression import Compressor
 from fl_core.formulas.compression import error_feedback as feed_back
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ async def upload_update(
     device: DeviceHandle,
     start: Snapshot,
     trained: Trained,
-    compressor: CompressorBase,
+    compressor: Compressor,
     *,
     error_feedback: bool = False,
 ) -> None:

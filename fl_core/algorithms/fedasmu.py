@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fl_core.algorithms.base import register
 from fl_core.algorithms.fresh_merge import FreshMerge, Rate, Slot
+from fl_core.config import Seconds
 from fl_core.formulas.fedasmu import (
     Controls,
     Half,
@@ -31,7 +32,6 @@ from fl_core.formulas.fedasmu import (
 )
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial, StalenessWeight
-from fl_core.part import Seconds
 from fl_core.world.triggers import Timed
 
 if TYPE_CHECKING:

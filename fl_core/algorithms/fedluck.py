@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from fl_core.algorithms.base import register
 from fl_core.algorithms.fedper import PeriodicAggregation
-from fl_core.formulas.compression import CompressorBase, TopK
+from fl_core.formulas.compression import Compressor, TopK
 from fl_core.formulas.fedluck import (
     PROBE_RATES,
     PROBE_REPEATS,
@@ -103,7 +103,7 @@ class FedLuck(PeriodicAggregation):
         fit = fit_upload_with_latency if self.with_latency else fit_upload
         return mean_step_seconds(steps), fit(rates, [device.upload_seconds(rate * model_bytes) for rate in rates])
 
-    def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int, CompressorBase]:
+    def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int, Compressor]:
         """Return k_i, and top-k with delta_i: planned at the first task."""
         if "plan" not in device.state:
             seconds_per_step, upload = self.times(device, model_bytes)

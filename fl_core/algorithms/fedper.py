@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from fl_core.algorithms.base import Algorithm, Weighting, commit_mean, register, upload_update
-from fl_core.formulas.compression import Compressor, CompressorBase, TopK
+from fl_core.config import Seconds
+from fl_core.formulas.compression import Compressor, TopK
 from fl_core.formulas.fedluck import TIE
-from fl_core.part import Seconds
 from fl_core.world.triggers import Contributors
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class PeriodicAggregation(Algorithm):
         trained = await device.train(snapshot.model, steps=steps)
         await upload_update(device, snapshot, trained, compressor, error_feedback=self.error_feedback)
 
-    def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int | None, CompressorBase]:
+    def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int | None, Compressor]:
         """Return the local steps of `device` (None: as the run's settings say) and its compressor."""
         raise NotImplementedError
 
@@ -80,6 +80,6 @@ class FedPer(PeriodicAggregation):
     steps: int | None = Field(None, ge=1)
     compressor: Compressor = TopK(delta=0.3, wire="ideal_fraction")
 
-    def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int | None, CompressorBase]:
+    def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int | None, Compressor]:
         """Return `steps` and `compressor`."""
         return self.steps, self.compressor

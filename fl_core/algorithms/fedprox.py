@@ -8,8 +8,8 @@ from pydantic import Field
 
 from fl_core.algorithms.base import Weighting, register
 from fl_core.algorithms.fedavg import FedAvg
+from fl_core.config import Seconds
 from fl_core.formulas.fedluck import TIE
-from fl_core.part import Seconds
 from fl_core.tasks import Proximal
 from fl_core.world.triggers import Rounds
 

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fl_core.algorithms.base import Algorithm, register
+from fl_core.config import Duration, Seconds
 from fl_core.formulas.sdfeel import (
     ClusterPlan,
     ConstantMixing,
@@ -33,7 +34,6 @@ from fl_core.formulas.sdfeel import (
     synchronous_mixing_matrix,
 )
 from fl_core.formulas.staleness import Polynomial, StalenessWeight
-from fl_core.part import Duration, Seconds
 from fl_core.world.triggers import Rounds
 
 if TYPE_CHECKING:

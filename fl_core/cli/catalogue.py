@@ -11,7 +11,7 @@ import shutil
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -127,10 +127,8 @@ def _plain(text: str) -> str:
     return re.sub(r"``([^`]*)``|`([^`]*)`", r"\1\2", text)
 
 
-def _tagged(union: Any) -> list[Item]:
-    while get_origin(union) is Annotated:
-        union = get_args(union)[0]
-    return [Item(cls.model_fields["kind"].default, _summary(cls), parameters(cls)) for cls in get_args(union)]
+def _family(family: Any) -> list[Item]:
+    return [Item(kind, _summary(cls), parameters(cls)) for kind, cls in sorted(family.kinds.items())]
 
 
 def _algorithms() -> list[Item]:
@@ -140,15 +138,15 @@ def _algorithms() -> list[Item]:
 
 
 def _weights() -> list[Item]:
-    from fl_core.formulas.staleness import STALENESS_WEIGHTS
+    from fl_core.formulas.staleness import StalenessWeight
 
-    return [Item(name, _summary(cls), parameters(cls)) for name, cls in STALENESS_WEIGHTS.items()]
+    return _family(StalenessWeight)
 
 
 def _compressors() -> list[Item]:
-    from fl_core.formulas.compression import COMPRESSORS
+    from fl_core.formulas.compression import Compressor
 
-    return [Item(name, _summary(cls), parameters(cls)) for name, cls in sorted(COMPRESSORS.items())]
+    return _family(Compressor)
 
 
 def _models() -> list[Item]:
@@ -177,7 +175,7 @@ def _preprocessing() -> list[Item]:
 def _partitions() -> list[Item]:
     from fl_core.datasets import Partition
 
-    return _tagged(Partition)
+    return _family(Partition)
 
 
 def _worlds() -> list[Item]:
@@ -189,31 +187,31 @@ def _worlds() -> list[Item]:
 def _compute() -> list[Item]:
     from fl_core.world import Compute
 
-    return _tagged(Compute)
+    return _family(Compute)
 
 
 def _availability() -> list[Item]:
     from fl_core.world import Availability
 
-    return _tagged(Availability)
+    return _family(Availability)
 
 
 def _graphs() -> list[Item]:
-    from fl_core.world.topology import AnyGraph
+    from fl_core.world.topology import Graph
 
-    return _tagged(AnyGraph)
+    return _family(Graph)
 
 
 def _triggers() -> list[Item]:
-    from fl_core.world import TRIGGERS
+    from fl_core.world import Trigger
 
-    return [Item(name, _summary(cls), parameters(cls)) for name, cls in sorted(TRIGGERS.items())]
+    return _family(Trigger)
 
 
 def _faults() -> list[Item]:
-    from fl_core.world import FAULTS
+    from fl_core.world import Fault
 
-    return [Item(name, _summary(cls), parameters(cls)) for name, cls in sorted(FAULTS.items())]
+    return _family(Fault)
 
 
 def _fields() -> list[Item]:

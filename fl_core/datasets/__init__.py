@@ -10,7 +10,6 @@ from fl_core.datasets.partitions import (
     DirichletPerDevice,
     Natural,
     Partition,
-    PartitionBase,
     PartitionStatistics,
     Shards,
     WKAFLPartition,
@@ -32,7 +31,7 @@ from fl_core.datasets.registry import (
 
 __all__ = [
     "IID", "PARTITIONS", "PRESETS", "Archive", "Dataset", "Dirichlet", "DirichletPerDevice",
-    "NamedPreprocessing", "Natural", "Partition", "PartitionBase", "PartitionStatistics", "Preprocessing",
+    "NamedPreprocessing", "Natural", "Partition", "PartitionStatistics", "Preprocessing",
     "Samples", "Shards", "Source", "Split", "Splits", "Surrogate", "SurrogateNotice", "WKAFLPartition",
     "actual", "all_sources", "all_surrogates", "data_folder", "datasets_folder", "kind_of", "load_dataset",
     "names", "partition_statistics", "sizes", "with_label_noise",

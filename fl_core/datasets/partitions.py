@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
 from pydantic import ConfigDict, Field, model_validator
 
+from fl_core.config import Family
 from fl_core.errors import SpecError
-from fl_core.part import Part, union
 
 Array = np.ndarray
 ATTEMPTS = 100  # draws before "redraw" gives up; what succeeds once in 20 draws fails less than once in 150 times
 
 
-class PartitionBase(Part):
+class Partition(Family):
     """A rule that divides the training samples among devices."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -54,7 +54,7 @@ class PartitionBase(Part):
         return max(min(size, 1), int(self.train_fraction * size + 1e-9))
 
 
-class Dirichlet(PartitionBase):
+class Dirichlet(Partition):
     """Label skew: for each class, the devices' shares are one draw of Dirichlet(alpha, ..., alpha).
 
     Small `alpha` gives each device few classes, large `alpha` approaches IID (Yurochkin et al., 2019; SD-FEEL A-10,
@@ -131,7 +131,7 @@ class Dirichlet(PartitionBase):
             blocks[rich] = np.array(left)
 
 
-class DirichletPerDevice(PartitionBase):
+class DirichletPerDevice(Partition):
     """Label skew with equal sizes: each device's class proportions are one draw of a Dirichlet distribution.
 
     Class c has the concentration ``alpha * C * p_c`` (C classes, p_c: share of the data set), that is `alpha` where
@@ -169,7 +169,7 @@ class DirichletPerDevice(PartitionBase):
         return np.split(np.concatenate(dealt)[order], devices)
 
 
-class IID(PartitionBase):
+class IID(Partition):
     """Shuffle all samples and cut blocks; sizes differ by at most one, every sample is used once."""
 
     kind: Literal["iid"] = "iid"
@@ -187,7 +187,7 @@ class IID(PartitionBase):
         return np.array_split(order[: devices * size] if size else order, devices)
 
 
-class Natural(PartitionBase):
+class Natural(Partition):
     """One owner (writer, celebrity, speaker) per device: the first that have enough samples, by their number.
 
     Sizes are those of the data set. Training and test samples of further owners stay unused.
@@ -226,7 +226,7 @@ class Natural(PartitionBase):
         return enough[:devices]
 
 
-class Shards(PartitionBase):
+class Shards(Partition):
     """Sort by label, cut into ``devices * shards_per_device`` shards and deal them at random.
 
     (McMahan et al., 2017; extension of FedAsync, A14.) Shards differ in size by at most one sample, every sample is
@@ -248,7 +248,7 @@ class Shards(PartitionBase):
         return [np.concatenate([shards[number] for number in hand]) for hand in hands]
 
 
-class WKAFLPartition(PartitionBase):
+class WKAFLPartition(Partition):
     """Each device draws its labels, its size and the labels' proportions, then samples of its own.
 
     (Zhou et al., 2022, Algorithm 4.) Devices draw independently, so that they may share samples and a sample may
@@ -318,16 +318,7 @@ def _check_enough(devices: int, each: int, samples: int, what: str = "samples ea
         )
 
 
-PARTITIONS: dict[str, type[PartitionBase]] = {
-    rule.model_fields["kind"].default: rule
-    for rule in (Dirichlet, DirichletPerDevice, IID, Natural, Shards, WKAFLPartition)
-}
-"""All rules by their kind; a new one is a class and its name here."""
-
-if TYPE_CHECKING:
-    Partition = PartitionBase
-else:
-    Partition = union(PARTITIONS)
+PARTITIONS: dict[str, type[Partition]] = Partition.kinds
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from torch import Tensor
 
+from fl_core.config import Config
 from fl_core.datasets.base import Dataset, channels_last
 from fl_core.errors import SpecError, unknown
-from fl_core.part import Part
 
 READY_BYTES = 200_000_000
 """Images that take no more memory than this as float32 are scaled once; larger sets stay uint8, four times smaller,
@@ -21,7 +21,7 @@ and each mini-batch is scaled by the same two operations, so the numbers are the
 CHUNK = 5000
 
 
-class Preprocessing(Part):
+class Preprocessing(Config):
     """What happens to images before the network reads them; token sequences and speech features pass unchanged.
 
     In this order: resize, crop, augment (training only), scale.

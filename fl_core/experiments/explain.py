@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
 
+from fl_core.config import is_family
 from fl_core.errors import FlCoreError, nearest
 
 LONGEST = 60
@@ -50,8 +51,6 @@ def expected(annotation: Any, metadata: Iterable[Any] = ()) -> str:
     annotation, metadata = _bare(annotation, metadata)
     members = get_args(annotation) if _is_union(annotation) else (annotation,)
     words = [_one(member, metadata) for member in members if member is not types.NoneType]
-    if kinds := _kinds(annotation):
-        return f"an object with a kind (valid: {', '.join(kinds)})"
     return " or ".join(words + ["null"] * (types.NoneType in members)) if all(words) else ""
 
 
@@ -66,11 +65,8 @@ def _explain_one(fault: dict[str, Any], model: type[BaseModel] | None, owner: st
         case "extra_forbidden":
             place = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
             return _unknown_field(names, place, owner, dotted)
-        case "union_tag_invalid":
-            tags = [tag.strip("' ") for tag in context["expected_tags"].split(",")]
-            return f"{name}.kind = {context['tag']!r} is not valid{_choices(context['tag'], sorted(tags))}"
-        case "union_tag_not_found":
-            return f"{name}.kind is missing (valid: {', '.join(_kinds(annotation))})"
+        case "unknown_kind":
+            return f"{name}.{fault['msg']}"
         case "missing":
             words = expected(annotation, metadata)
             return f"{name} is missing" + (f": it should be {words}" if words else "")
@@ -98,10 +94,6 @@ def nearby(names: Iterable[str]) -> list[str]:
     return [name for name in found if name.count(".") == min(other.count(".") for other in found)]
 
 
-def _choices(given: object, valid: list[str]) -> str:
-    return f"{nearest(str(given), valid)} (valid: {', '.join(valid)})"
-
-
 def _locate(model: type[BaseModel] | None, path: Iterable[int | str]) -> tuple[list[str], Any, tuple[Any, ...]]:
     """Follow pydantic's location; return it without the tags of unions, and the annotation found there.
 
@@ -112,9 +104,9 @@ def _locate(model: type[BaseModel] | None, path: Iterable[int | str]) -> tuple[l
     metadata: tuple[Any, ...] = ()
     for part in path:
         annotation, metadata = _bare(annotation, metadata)
-        tagged = next((m for m in _models(annotation) if _kind(m) == part), None) if _is_union(annotation) else None
-        if tagged is not None:
-            annotation, metadata = tagged, ()
+        of_kind = next((cls for cls in _models(annotation) if _kind(cls) == part), None)
+        if of_kind is not None and annotation is not of_kind:
+            annotation, metadata = of_kind, ()
             continue
         if isinstance(part, int) and names:
             names[-1] += f"[{part}]"
@@ -150,25 +142,20 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
     if _is_union(annotation):
         for member in get_args(annotation):
             yield from _models(member)
+    elif is_family(annotation):
+        yield from annotation.kinds.values()
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
 
 
-def _kind(annotation: Any) -> str | None:
-    """Return the tag of a member of a tagged union."""
-    for model in _models(annotation) if not _is_union(annotation) else ():
-        if "kind" in model.model_fields:
-            return str(model.model_fields["kind"].default)
-    return None
-
-
-def _kinds(annotation: Any) -> list[str]:
-    """Return all tags of a tagged union, or nothing."""
-    kinds = [_kind(member) for member in _models(annotation)] if _is_union(annotation) else []
-    return sorted(map(str, kinds)) if all(kinds) else []
+def _kind(model: type[BaseModel]) -> str | None:
+    """Return the kind that a class of a family is."""
+    return str(model.model_fields["kind"].default) if "kind" in model.model_fields else None
 
 
 def _one(annotation: Any, metadata: tuple[Any, ...]) -> str:
+    if is_family(annotation):
+        return f"an object with a kind (valid: {', '.join(sorted(annotation.kinds))})"
     if get_origin(annotation) is Literal:
         return "one of " + ", ".join(map(repr, get_args(annotation)))
     if get_origin(annotation) in (tuple, list):

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from fl_core.algorithms import ALGORITHMS, Algorithm, make_algorithm
+from fl_core.config import read_named
 from fl_core.datasets import (
     IID,
     NamedPreprocessing,
@@ -34,7 +35,6 @@ from fl_core.datasets import (
 from fl_core.errors import SpecError, nearest, unknown
 from fl_core.experiments.explain import dotted_names, explain
 from fl_core.models import INITIALISATIONS, canonical
-from fl_core.part import tagged
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, Warmup
 from fl_core.streams import stream
 from fl_core.tasks import Classification
@@ -220,7 +220,8 @@ class RunSpec(BaseModel):
             if path[-1] in ("kind", "name") and value != old:
                 target.clear()
             if isinstance(old, dict) and "kind" in old and isinstance(value, str):
-                value = _tagged(name, value)
+                kind, inner = read_named(value, f"{name} = ")
+                value = {"kind": kind, **inner}
             target[path[-1]] = value
         return RunSpec(**data)
 
@@ -286,16 +287,6 @@ def _essential_value(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return _essential(value)
     return [_essential_value(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _tagged(name: str, text: str) -> dict[str, Any]:
-    """Read ``"dirichlet(alpha=0.3)"``; the error names the field."""
-    try:
-        if found := tagged(text):
-            return found
-    except ValueError:
-        pass
-    raise SpecError(f"cannot read {name} = {text!r}; write for example 'kind' or 'kind(a=1, b=2)'")
 
 
 def _known(kind: str, name: str, choices: Any) -> str:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 from torch import Tensor
 
 from fl_core.formulas.checks import require
-from fl_core.formulas.messages import NO_CODES, Codes, CompressorBase, Layout, PerTensor, Random, checked, uniform
-from fl_core.part import union
+from fl_core.formulas.messages import NO_CODES, Codes, Compressor, Layout, PerTensor, Random, checked, uniform
 
 CHUNK = 2**16
 """Entries looked at together: small enough for the processor's cache."""
@@ -30,7 +29,7 @@ SAMPLE = 2**16
 SEED_BITS = 64
 
 
-class Identity(CompressorBase):
+class Identity(Compressor):
     """C(x) = x in 32 d bits: the contraction with δ = 1, unbiased with ω = 0."""
 
     kind: Literal["identity"] = "identity"
@@ -217,7 +216,7 @@ class TopK(PerTensor):
         return _placed(values, codes, sum(parts), mask=self.wire == "bitmask")
 
 
-class RandomK(CompressorBase):
+class RandomK(Compressor):
     """Keep a random subset of k = max(1, ⌈δd⌉) entries, every subset as likely as any other (BL-4.3, BL-4.4).
 
     As they are: a contraction that is exact in expectation, E‖C(x) - x‖² = (1 - k/d)‖x‖² for every x, biased with
@@ -560,7 +559,7 @@ def majority_vote(signs: Tensor) -> Tensor:
     return signs.sign().sum(0).sign()
 
 
-class SignSGD(CompressorBase):
+class SignSGD(Compressor):
     """Send the signs only; the step size carries the scale (BL-4.7).
 
     Neither a contraction nor unbiased: C(x) has the same length √d for every x. A bit cannot say 0, so sign(0) = 1
@@ -630,7 +629,7 @@ def _signs(codes: Codes, dtype: torch.dtype) -> Tensor:
 
 
 def error_feedback(
-    compressor: CompressorBase,
+    compressor: Compressor,
     vector: Tensor,
     residual: Tensor | None = None,
     generator: Random | None = None,
@@ -651,7 +650,7 @@ def error_feedback(
     residual : Tensor, optional
         e, ``[d]``, from the step before; at first 0.
     generator, segments
-        As for :meth:`CompressorBase.compress`.
+        As for :meth:`Compressor.compress`.
 
     Raises
     ------
@@ -688,19 +687,9 @@ def residual_bound(delta: float, largest: float) -> float:
     return 4 * (1 - delta) / delta**2 * largest
 
 
-COMPRESSORS: dict[str, type[CompressorBase]] = {
-    kind.model_fields["kind"].default: kind for kind in (Identity, QSGD, TernGrad, SignSGD, ScaledSign, TopK, RandomK)
-}
-
-if TYPE_CHECKING:
-    Compressor = CompressorBase
-else:
-    Compressor = union(COMPRESSORS)
-
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(Compressor)
+COMPRESSORS: dict[str, type[Compressor]] = Compressor.kinds
 
 
-def compressor(value: object) -> CompressorBase:
+def compressor(value: object) -> Compressor:
     """Return the compressor that `value` describes: an object, a dictionary, or text like "topk(delta=0.1)"."""
-    found: CompressorBase = _ADAPTER.validate_python(value)
-    return found
+    return Compressor.model_validate(value)

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_core.config import Family
 from fl_core.formulas.checks import require
-from fl_core.part import Part
 
 Random: TypeAlias = torch.Generator | np.random.Generator
 Codes: TypeAlias = NDArray[np.uint64]
@@ -33,7 +33,7 @@ class Layout(NamedTuple):
         return 8 * dtype.itemsize * self.values + self.codes * self.width
 
 
-class CompressorBase(Part):
+class Compressor(Family):
     """A lossy code C for vectors of d floats.
 
     Sender and receiver know the compressor with its parameters, d, the number format, and the sizes of the parameter
@@ -172,7 +172,7 @@ class CompressorBase(Part):
         return self._receive(checked(values), codes, parts)
 
 
-class PerTensor(CompressorBase):
+class PerTensor(Compressor):
     """A compressor that can treat each parameter tensor on its own.
 
     Attributes

@@ -10,16 +10,16 @@ The classes hold the parameters: frozen, validated, callable, and readable from 
 
 from __future__ import annotations
 
-import difflib
 import math
-import re
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from fl_core.config import Family
+from fl_core.errors import nearest
 from fl_core.formulas.checks import require
 
 U = TypeVar("U", float, NDArray[Any], torch.Tensor)
@@ -141,12 +141,14 @@ def _staleness(u: U) -> U:
     return float(u) if isinstance(u, int | np.integer) else u
 
 
-class _Weight(BaseModel):
-    """What all staleness weights share: immutable, strict about names, shown in compact form."""
+class StalenessWeight(Family):
+    """What all staleness weights share: strict about names, shown in compact form."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
 
-    kind: str
+    def __call__(self, u: U) -> U:
+        """Return the weight of an update that missed u others."""
+        raise NotImplementedError
 
     @model_validator(mode="before")
     @classmethod
@@ -155,59 +157,57 @@ class _Weight(BaseModel):
             if name not in cls.model_fields:
                 kind = cls.model_fields["kind"].default
                 valid = [field for field in cls.model_fields if field != "kind"]
-                raise ValueError(f"staleness weight {kind!r} has no parameter {name!r}" + _choices(name, valid))
+                choices = f"{nearest(name, valid)} (valid: {', '.join(valid) or 'none'})"
+                raise ValueError(f"staleness weight {kind!r} has no parameter {name!r}{choices}")
         return data
 
     def __str__(self) -> str:
         values = self.model_dump(exclude={"kind"})
         inner = ", ".join(f"{name}={str(value).removesuffix('.0')}" for name, value in values.items())
-        return f"{self.kind}({inner})" if inner else self.kind
+        kind = type(self).model_fields["kind"].default
+        return f"{kind}({inner})" if inner else kind
 
 
-class Constant(_Weight):
+class Constant(StalenessWeight):
     """s(u) = 1: every update counts the same, however late."""
 
     kind: Literal["constant"] = "constant"
 
     def __call__(self, u: U) -> U:
-        """Return the weight of an update that missed u others."""
         return constant(u)
 
 
-class Linear(_Weight):
+class Linear(StalenessWeight):
     """s(u) = 1 / (a u + 1), FA-7a."""
 
     kind: Literal["linear"] = "linear"
     a: float = Field(gt=0)
 
     def __call__(self, u: U) -> U:
-        """Return the weight of an update that missed u others."""
         return linear(u, self.a)
 
 
-class Polynomial(_Weight):
+class Polynomial(StalenessWeight):
     """s(u) = (u + 1)^(-a), FA-7b ("FedAsync+Poly")."""
 
     kind: Literal["polynomial"] = "polynomial"
     a: float = Field(default=0.5, gt=0)
 
     def __call__(self, u: U) -> U:
-        """Return the weight of an update that missed u others."""
         return polynomial(u, self.a)
 
 
-class Exponential(_Weight):
+class Exponential(StalenessWeight):
     """s(u) = exp(-a u), FA-7c."""
 
     kind: Literal["exponential"] = "exponential"
     a: float = Field(gt=0)
 
     def __call__(self, u: U) -> U:
-        """Return the weight of an update that missed u others."""
         return exponential(u, self.a)
 
 
-class Hinge(_Weight):
+class Hinge(StalenessWeight):
     """s(u) = 1 up to u = b, then 1 / (a (u - b) + 1), FA-7d ("FedAsync+Hinge")."""
 
     kind: Literal["hinge"] = "hinge"
@@ -215,70 +215,12 @@ class Hinge(_Weight):
     b: float = Field(default=4.0, ge=0)
 
     def __call__(self, u: U) -> U:
-        """Return the weight of an update that missed u others."""
         return hinge(u, self.a, self.b)
 
 
-STALENESS_WEIGHTS: dict[str, type[Constant | Linear | Polynomial | Exponential | Hinge]] = {
-    "constant": Constant,
-    "linear": Linear,
-    "polynomial": Polynomial,
-    "exponential": Exponential,
-    "hinge": Hinge,
-}
+STALENESS_WEIGHTS: dict[str, type[StalenessWeight]] = StalenessWeight.kinds
 
 
-def _parse(value: Any) -> Any:
-    """Turn "hinge(a=10, b=4)" into its fields and check the kind; leave a weight object alone."""
-    if isinstance(value, str):
-        match = re.fullmatch(r"\s*([^()\s]+)\s*(?:\(([^()]*)\))?\s*", value)
-        if match is None:
-            raise ValueError(f"cannot read staleness weight {value!r}; write for example 'hinge(a=10, b=4)'")
-        value = {"kind": match[1], **_parse_parameters(match[2] or "", value)}
-    if isinstance(value, dict):
-        kind = value.get("kind")
-        if kind not in STALENESS_WEIGHTS:
-            raise ValueError(f"unknown staleness weight {kind!r}" + _choices(str(kind), list(STALENESS_WEIGHTS)))
-    return value
-
-
-def _parse_parameters(inside: str, whole: str) -> dict[str, float]:
-    fields: dict[str, float] = {}
-    for part in filter(None, (piece.strip() for piece in inside.split(","))):
-        name, equals, number = (piece.strip() for piece in part.partition("="))
-        if name in fields:
-            raise ValueError(f"parameter {name!r} appears twice in staleness weight {whole!r}")
-        try:
-            fields[name] = float(number)
-        except ValueError:
-            hint = f"{number!r} is not a number" if equals else "write name=number"
-            raise ValueError(f"cannot read {part!r} in staleness weight {whole!r}: {hint}") from None
-    return fields
-
-
-def _choices(given: str, valid: list[str]) -> str:
-    """Return the end of an error message: the nearest valid name, then all of them."""
-    near = difflib.get_close_matches(given, valid, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{hint} (valid: {', '.join(valid) if valid else 'none'})"
-
-
-StalenessWeight = Annotated[
-    Annotated[Constant | Linear | Polynomial | Exponential | Hinge, Field(discriminator="kind")],
-    BeforeValidator(_parse),
-]
-"""The type of an algorithm's field: a weight object, its dictionary, or its compact string."""
-
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(StalenessWeight)
-
-
-def staleness_weight(value: object) -> Constant | Linear | Polynomial | Exponential | Hinge:
-    """Return the weight that `value` describes: an object, a dictionary, or a string like "linear(a=0.5)".
-
-    Raises
-    ------
-    ValueError
-        The kind or a parameter is unknown, missing or out of range.
-    """
-    weight: Constant | Linear | Polynomial | Exponential | Hinge = _ADAPTER.validate_python(value)
-    return weight
+def staleness_weight(value: object) -> StalenessWeight:
+    """Return the weight that `value` describes: an object, a dictionary, or a string like "linear(a=0.5)"."""
+    return StalenessWeight.model_validate(value)

@@ -13,10 +13,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch import nn
 
+from fl_core.config import read_named
 from fl_core.errors import SpecError, unknown
 from fl_core.models import networks
 from fl_core.models.flat import FlatModel
-from fl_core.part import tagged
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "alexnet": networks.AlexNet,
@@ -107,13 +107,7 @@ def options(name: str) -> type[BaseModel]:
 
 def _read(text: str) -> tuple[str, BaseModel]:
     """Return the name of a network and its options."""
-    try:
-        found = tagged(text)
-    except ValueError:
-        found = None
-    if found is None:
-        raise SpecError(f"cannot read model {text!r}; write for example 'resnet18' or 'resnet18(width=0.25)'")
-    name = found.pop("kind")
+    name, found = read_named(text, "model ", "resnet18(width=0.25)")
     accepted = options(name)
     try:
         return name, accepted.model_validate(found)

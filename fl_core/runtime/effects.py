@@ -269,7 +269,7 @@ class Effects:
 
     def _log(self, fault: Fault, seconds: float) -> None:
         if not self._replay and not self._resuming:
-            self._run.log_fault(self.id, self._task, fault.kind, seconds)  # type: ignore[attr-defined]
+            self._run.log_fault(self.id, self._task, fault.kind, seconds)
 
     def _send_again(self, seconds: float, size: float, number: int) -> None:
         if not self._replay and not self._resuming:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fl_core.part import Seconds
+from fl_core.config import Seconds
 
 
 class _Settings(BaseModel):

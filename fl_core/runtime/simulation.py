@@ -92,7 +92,7 @@ class Simulation:
         self._updates, self._gradients, self._period = budget.updates, budget.gradients, self.evaluation.every_updates
         self.devices = world.realise(seed)
         self.faults = world.faults
-        kinds = [f"fault-{fault.kind}" for fault in self.faults]  # type: ignore[attr-defined]
+        kinds = [f"fault-{fault.kind}" for fault in self.faults]
         self._fault_names = [(kind, kinds[:place].count(kind)) for place, kind in enumerate(kinds)]
         self.kernel = Kernel()
         self.history = History()

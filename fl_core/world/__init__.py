@@ -17,7 +17,7 @@ from fl_core.world.compute import (
 from fl_core.world.faults import FAULTS, Fault
 from fl_core.world.named import NamedWorld, named_worlds
 from fl_core.world.network import LinspaceBandwidth, Network, UniformBandwidth
-from fl_core.world.topology import Clusters, Complete, EdgeList, ErdosRenyi, Path, Ring, Star
+from fl_core.world.topology import Clusters, Complete, EdgeList, ErdosRenyi, Graph, Path, Ring, Star
 from fl_core.world.triggers import TRIGGERS, Trigger
 from fl_core.world.world import DeviceProfile, Devices, World
 
@@ -36,6 +36,7 @@ __all__ = [
     "ExponentialCompute",
     "Fault",
     "GapCompute",
+    "Graph",
     "LinspaceBandwidth",
     "LogNormalCompute",
     "NamedWorld",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from math import floor, inf
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from fl_core.part import Duration, Part, Seconds
+from fl_core.config import Duration, Family, Seconds
 
 Window = tuple[float, float]
 """Start and stop in seconds, half-open: [start, stop)."""
@@ -88,50 +88,45 @@ def _joined(cycle: tuple[Window, ...], period: float | None) -> tuple[Window, ..
     return tuple(joined)
 
 
-class PeriodicAvailability(Part):
-    """Each device is there for the same part of every period.
-
-    Attributes
-    ----------
-    period_seconds : float
-        Length of a period.
-    available : float
-        Part of it that a device is there, in (0, 1].
-    phase : str
-        ``"random"``: each device's windows are shifted by a uniform draw; ``"zero"``: all begin together, at time 0.
-    """
-
-    kind: Literal["periodic"] = "periodic"
-    period_seconds: Seconds
-    available: float = Field(gt=0, le=1)
-    phase: Literal["random", "zero"] = "random"
+class Availability(Family):
+    """When devices are there."""
 
     def draw(self, devices: int, rng: np.random.Generator) -> Calendar:
         """Return the windows of all devices."""
+        raise NotImplementedError
+
+    def check(self, devices: int) -> None:
+        """Refuse a number of devices that this kind does not fit."""
+
+
+class PeriodicAvailability(Availability):
+    """Each device is there for the same part of every period."""
+
+    kind: Literal["periodic"] = "periodic"
+    period_seconds: Seconds
+    """Length of a period."""
+    available: float = Field(gt=0, le=1)
+    """Part of it that a device is there, in (0, 1]."""
+    phase: Literal["random", "zero"] = "random"
+    """``"random"``: each device's windows are shifted by a uniform draw; ``"zero"``: all begin together, at time
+    0."""
+
+    def draw(self, devices: int, rng: np.random.Generator) -> Calendar:
         cycle = ((0.0, self.available * self.period_seconds),)
         shifted = self.phase == "random" and self.available < 1
         return Calendar(
             [cycle], self.period_seconds, rng.uniform(0, self.period_seconds, devices) if shifted else None
         )
 
-    def check(self, devices: int) -> None:
-        """Accept any number of devices."""
 
-
-class TraceAvailability(Part):
-    """The windows of each device, given.
-
-    Attributes
-    ----------
-    windows : tuple
-        For each device its windows ``(start, stop)`` in seconds, in order; a device without any never comes.
-    period_seconds : float or None
-        After how many seconds the windows repeat; None: after its last window a device is gone for good.
-    """
+class TraceAvailability(Availability):
+    """The windows of each device, given."""
 
     kind: Literal["trace"] = "trace"
     windows: tuple[tuple[tuple[Duration, Duration], ...], ...]
+    """For each device its windows ``(start, stop)`` in seconds, in order; a device without any never comes."""
     period_seconds: Seconds | None = None
+    """After how many seconds the windows repeat; None: after its last window a device is gone for good."""
 
     @model_validator(mode="after")
     def _in_order(self) -> TraceAvailability:
@@ -151,13 +146,8 @@ class TraceAvailability(Part):
         return self
 
     def draw(self, devices: int, rng: np.random.Generator) -> Calendar:
-        """Return the windows of all devices."""
         return Calendar(self.windows, self.period_seconds)
 
     def check(self, devices: int) -> None:
-        """Refuse a number of devices that the trace does not fit."""
         if len(self.windows) != devices:
             raise ValueError(f"availability trace has {len(self.windows)} entries for devices = {devices}")
-
-
-Availability = Annotated[PeriodicAvailability | TraceAvailability, Field(discriminator="kind")]

@@ -7,25 +7,20 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from fl_core.part import Duration, Part, Seconds
+from fl_core.config import Duration, Family, Seconds
 
 Ratio = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
-class ComputeKind(Part):
+class Compute(Family):
     """A distribution of the time that a unit of local work takes.
 
-    A new kind is one class here and one member of :data:`Compute`: it says what is drawn once for each device and
-    run, and, if `redrawn`, by what that is multiplied in each task.
-
-    Attributes
-    ----------
-    per : str
-        The unit: ``"step"``, one mini-batch, or ``"epoch"``, one pass over the device's data however much it has.
+    A kind says what is drawn once for each device and run, and, if `redrawn`, what multiplies that in each task.
     """
 
     redrawn: ClassVar[bool] = False
     per: Literal["step", "epoch"] = "step"
+    """The unit: ``"step"``, one mini-batch, or ``"epoch"``, one pass over the device's data however much it has."""
 
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
         """Return ``[n]`` seconds per unit of work, one for each device."""
@@ -39,34 +34,25 @@ class ComputeKind(Part):
         """Refuse a number of devices that this kind does not fit."""
 
 
-class ConstantCompute(ComputeKind):
-    """Every device needs the same time for a local step (one mini-batch).
-
-    Attributes
-    ----------
-    seconds_per_step : float
-        That time; of a local epoch if `per` says so.
-    """
+class ConstantCompute(Compute):
+    """Every device needs the same time for a local step (one mini-batch)."""
 
     kind: Literal["constant"] = "constant"
     seconds_per_step: Seconds = 1.0
+    """That time; of a local epoch if `per` says so."""
 
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
         return np.full(devices, self.seconds_per_step)
 
 
-class UniformCompute(ComputeKind):
-    """Seconds per local step drawn once per device, uniformly between `fastest` and `slowest`.
-
-    Attributes
-    ----------
-    fastest, slowest : float
-        Bounds, in seconds; drawn values lie between them.
-    """
+class UniformCompute(Compute):
+    """Seconds per local step drawn once per device, uniformly between `fastest` and `slowest`."""
 
     kind: Literal["uniform"] = "uniform"
     fastest: Seconds = 1.0
+    """Least seconds that are drawn."""
     slowest: Seconds = 5.0
+    """Most seconds that are drawn."""
 
     @model_validator(mode="after")
     def _ordered(self) -> UniformCompute:
@@ -78,26 +64,20 @@ class UniformCompute(ComputeKind):
         return rng.uniform(self.fastest, self.slowest, devices)
 
 
-class RatioCompute(ComputeKind):
+class RatioCompute(Compute):
     """Seconds drawn once per device so that the slowest is exactly `ratio` times the fastest (FedASMU, A15).
 
     The duration is ``fastest * (1 + (ratio - 1) * u)`` with u uniform on [0, 1); two devices, drawn at random, have
     u = 0 and u = 1. A single device is the fastest.
-
-    Attributes
-    ----------
-    fastest : float
-        Seconds of the fastest device.
-    ratio : float
-        Slowest to fastest, >= 1.
-    distribution : str
-        ``"uniform"``, or ``"loguniform"``: ``fastest * ratio**u``.
     """
 
     kind: Literal["ratio"] = "ratio"
     fastest: Seconds = 1.0
+    """Seconds of the fastest device."""
     ratio: Ratio = 5.0
+    """Slowest to fastest, >= 1."""
     distribution: Literal["uniform", "loguniform"] = "uniform"
+    """``"uniform"``, or ``"loguniform"``: ``fastest * ratio**u``."""
 
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
         u = rng.random(devices)
@@ -107,31 +87,24 @@ class RatioCompute(ComputeKind):
         return np.asarray(self.fastest * times)
 
 
-class GapCompute(ComputeKind):
+class GapCompute(Compute):
     r"""Speeds drawn once per device with a heterogeneity gap of exactly `ratio` (SD-FEEL, specification 2.4).
 
     The speeds are :math:`h_i=s(1+(H-1)v_i)`, where v are uniform draws rescaled so that the smallest is 0 and the
     largest 1, and s keeps a mean fixed; the time is inverse to the speed. A single device has the mean speed.
-
-    Attributes
-    ----------
-    ratio : float
-        Gap H of the fastest speed to the slowest, >= 1.
-    seconds_per_step : float
-        Time at the speed that `fixed` names.
-    distribution : str
-        ``"uniform"``; ``"loguniform"``: the speed grows as ``H**v``; ``"two_class"``: half of the draws are slow,
-        the others fast.
-    fixed : str
-        What is the same for every H: ``"mean_speed"`` (the devices together are equally fast), ``"mean_time"`` (a
-        step takes `seconds_per_step` on average), or ``"fastest"``.
     """
 
     kind: Literal["gap"] = "gap"
     ratio: Ratio = 5.0
+    """Gap H of the fastest speed to the slowest, >= 1."""
     seconds_per_step: Seconds = 1.0
+    """Time at the speed that `fixed` names."""
     distribution: Literal["uniform", "loguniform", "two_class"] = "uniform"
+    """``"uniform"``; ``"loguniform"``: the speed grows as ``H**v``; ``"two_class"``: half of the draws are slow, the
+    others fast."""
     fixed: Literal["mean_speed", "mean_time", "fastest"] = "mean_speed"
+    """What is the same for every H: ``"mean_speed"`` (the devices together are equally fast), ``"mean_time"`` (a step
+    takes `seconds_per_step` on average), or ``"fastest"``."""
 
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
         u = rng.random(devices)
@@ -154,36 +127,25 @@ class GapCompute(ComputeKind):
         return np.asarray(self.seconds_per_step * scale / speeds)
 
 
-class LogNormalCompute(ComputeKind):
-    """Seconds per local step drawn once per device from a log-normal: a few devices are very slow.
-
-    Attributes
-    ----------
-    median : float
-        Median, in seconds.
-    sigma : float
-        Standard deviation of the logarithm.
-    """
+class LogNormalCompute(Compute):
+    """Seconds per local step drawn once per device from a log-normal: a few devices are very slow."""
 
     kind: Literal["lognormal"] = "lognormal"
     median: Seconds = 1.0
+    """Median, in seconds."""
     sigma: float = Field(0.5, ge=0, le=5)
+    """Standard deviation of the logarithm."""
 
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
         return self.median * np.exp(self.sigma * rng.standard_normal(devices))
 
 
-class TraceCompute(ComputeKind):
-    """Seconds per local step, given for each device.
-
-    Attributes
-    ----------
-    seconds_per_step : tuple of float
-        One entry for each device; of a local epoch if `per` says so.
-    """
+class TraceCompute(Compute):
+    """Seconds per local step, given for each device."""
 
     kind: Literal["trace"] = "trace"
     seconds_per_step: tuple[Seconds, ...]
+    """One entry for each device; of a local epoch if `per` says so."""
 
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
         return np.array(self.seconds_per_step)
@@ -193,26 +155,20 @@ class TraceCompute(ComputeKind):
             raise ValueError(f"compute trace has {len(self.seconds_per_step)} entries for devices = {devices}")
 
 
-class ExponentialCompute(ComputeKind):
+class ExponentialCompute(Compute):
     """Seconds drawn anew for each task: the device's factor times (`shift` + an exponentially distributed time).
 
     Without shift and factors, the first K of n devices to finish are a uniform draw of K (WKAFL, A1 and D8).
-
-    Attributes
-    ----------
-    mean : float
-        Mean of the exponentially distributed time, in seconds.
-    shift : float
-        Least time, in seconds.
-    factors : tuple of float
-        Bounds of the factor that is drawn uniformly, once per device.
     """
 
     redrawn: ClassVar[bool] = True
     kind: Literal["exponential"] = "exponential"
     mean: Seconds = 1.0
+    """Mean of the exponentially distributed time, in seconds."""
     shift: Duration = 0.0
+    """Least time, in seconds."""
     factors: tuple[Seconds, Seconds] = (1.0, 1.0)
+    """Bounds of the factor that is drawn uniformly, once per device."""
 
     @model_validator(mode="after")
     def _ordered(self) -> ExponentialCompute:
@@ -227,19 +183,15 @@ class ExponentialCompute(ComputeKind):
         return self.shift + rng.exponential(self.mean)
 
 
-class UniformTaskCompute(ComputeKind):
-    """Seconds drawn anew for each task, uniformly between `fastest` and `slowest`.
-
-    Attributes
-    ----------
-    fastest, slowest : float
-        Bounds, in seconds.
-    """
+class UniformTaskCompute(Compute):
+    """Seconds drawn anew for each task, uniformly between `fastest` and `slowest`."""
 
     redrawn: ClassVar[bool] = True
     kind: Literal["uniform_per_task"] = "uniform_per_task"
     fastest: Duration = 0.0
+    """Least seconds that are drawn."""
     slowest: Seconds = 2.0
+    """Most seconds that are drawn."""
 
     @model_validator(mode="after")
     def _ordered(self) -> UniformTaskCompute:
@@ -252,16 +204,3 @@ class UniformTaskCompute(ComputeKind):
 
     def factor(self, rng: np.random.Generator) -> float:
         return rng.uniform(self.fastest, self.slowest)
-
-
-Compute = Annotated[
-    ConstantCompute
-    | UniformCompute
-    | RatioCompute
-    | GapCompute
-    | LogNormalCompute
-    | TraceCompute
-    | ExponentialCompute
-    | UniformTaskCompute,
-    Field(discriminator="kind"),
-]

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import re
-from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar
 
 from pydantic import Field, ValidationError
 
+from fl_core.config import Config
 from fl_core.errors import SpecError, nearest, unknown
-from fl_core.part import Part
 from fl_core.plugins import paper_modules
 from fl_core.world.world import World
 
 _REGISTERED: dict[str, type[NamedWorld]] = {}
 
 
-class NamedWorld(Part):
+class NamedWorld(Config):
     """A paper's setting with what varies in it; a subclass that has a `name` is known by it once it is defined."""
 
     name: ClassVar[str]
@@ -78,41 +75,6 @@ def named(name: str, **settings: Any) -> World:
         return World(**{**dict(world), **replaced}) if replaced else world
     except ValidationError as error:
         raise SpecError(f"world {name}: {'; '.join(map(_explained, error.errors()))}") from None
-
-
-def read(text: str) -> dict[str, Any]:
-    """Read ``"fedasmu(devices=50, cell=vgg-cifar10)"`` as a dictionary with a name.
-
-    A value is JSON, such as ``{"kind": "constant"}``, or else a word that ends at the next comma.
-
-    Raises
-    ------
-    SpecError
-        If it has another form.
-    """
-    match = re.fullmatch(r"\s*([^()\s]+)\s*(?:\((.*)\))?\s*", text, re.DOTALL)
-    unreadable = SpecError(f"cannot read the world {text!r}; write for example 'fedasmu' or 'fedasmu(devices=50)'")
-    if match is None:
-        raise unreadable
-    settings: dict[str, Any] = {}
-    rest = (match[2] or "").strip(" ,")
-    while rest:
-        key, _, rest = rest.partition("=")
-        value, rest = _value(rest.lstrip())
-        if not key.strip() or "," in key or value == "":
-            raise unreadable
-        settings[key.strip()] = value
-    return {"name": match[1], **settings}
-
-
-def _value(text: str) -> tuple[Any, str]:
-    """Return the value that `text` begins with, and what comes after its comma."""
-    with suppress(ValueError):
-        value, end = json.JSONDecoder().raw_decode(text)
-        if (rest := text[end:].lstrip())[:1] in ("", ","):
-            return value, rest.lstrip(" ,")
-    word, _, rest = text.partition(",")
-    return word.strip().strip("'\""), rest.lstrip(" ,")
 
 
 def _explained(fault: Any) -> str:

@@ -7,24 +7,28 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
-from fl_core.part import Duration, Part
+from fl_core.config import Config, Duration, Family
 from fl_core.streams import stream
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class UniformBandwidth(Part):
-    """Bits per second drawn once per device, uniformly between `slowest` and `fastest`.
+class Spread(Family):
+    """How bits per second differ among devices."""
 
-    Attributes
-    ----------
-    slowest, fastest : float
-        Bounds, in bits per second.
-    """
+    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+        """Return ``[n]`` bits per second."""
+        raise NotImplementedError
+
+
+class UniformBandwidth(Spread):
+    """Bits per second drawn once per device, uniformly between `slowest` and `fastest`."""
 
     kind: Literal["uniform"] = "uniform"
     slowest: Positive
+    """Least bits per second."""
     fastest: Positive
+    """Most bits per second."""
 
     @model_validator(mode="after")
     def _ordered(self) -> UniformBandwidth:
@@ -33,25 +37,19 @@ class UniformBandwidth(Part):
         return self
 
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
-        """Return ``[n]`` bits per second."""
         return rng.uniform(self.slowest, self.fastest, devices)
 
 
-class LinspaceBandwidth(Part):
-    """Bits per second in equal steps from `first`, the one of device 0, to `last`.
-
-    Attributes
-    ----------
-    first, last : float
-        Bits per second of the first and of the last device.
-    """
+class LinspaceBandwidth(Spread):
+    """Bits per second in equal steps from `first`, the one of device 0, to `last`."""
 
     kind: Literal["linspace"] = "linspace"
     first: Positive
+    """Bits per second of the first device."""
     last: Positive
+    """Bits per second of the last device."""
 
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
-        """Return ``[n]`` bits per second."""
         return np.linspace(self.first, self.last, devices)
 
 
@@ -70,24 +68,18 @@ def _one_message(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         ) from None
 
 
-Spread = Annotated[UniformBandwidth | LinspaceBandwidth, Field(discriminator="kind")]
 Bandwidth = Annotated[Positive | tuple[Positive, ...] | Spread | None, WrapValidator(_one_message)]
 
 
-class Network(Part):
-    """The link between server and devices; no cost by default.
-
-    Attributes
-    ----------
-    down_bits_per_second, up_bits_per_second : float, tuple of float, UniformBandwidth, LinspaceBandwidth or None
-        Bandwidth of every device's link, or one for each; None: transfers take only the latency.
-    latency_seconds : float
-        Added to every transfer, each way.
-    """
+class Network(Config):
+    """The link between server and devices; no cost by default."""
 
     down_bits_per_second: Bandwidth = None
+    """Bandwidth of every device's link, or one for each; None: transfers take only the latency."""
     up_bits_per_second: Bandwidth = None
+    """Bandwidth of every device's link, or one for each; None: transfers take only the latency."""
     latency_seconds: Duration = 0.0
+    """Added to every transfer, each way."""
 
     def check(self, devices: int) -> None:
         """Refuse a number of devices that a list does not fit."""
@@ -100,6 +92,6 @@ class Network(Part):
         value = self.down_bits_per_second if direction == "down" else self.up_bits_per_second
         if value is None:
             return None
-        if isinstance(value, UniformBandwidth | LinspaceBandwidth):
+        if isinstance(value, Spread):
             return value.draw(devices, stream(seed, f"bandwidth-{direction}"))
         return np.broadcast_to(np.array(value, dtype=float), (devices,))

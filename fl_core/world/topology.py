@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
+from fl_core.config import Config, Duration, Family
 from fl_core.errors import SpecError
-from fl_core.part import Duration, Part
 
 Edge = tuple[int, int]
 
 
-class Graph(Part):
-    """Which servers are neighbours. A new kind is one class here and one member of :data:`AnyGraph`."""
+class Graph(Family):
+    """Which servers are neighbours."""
 
     def edges(self, servers: int, rng: np.random.Generator) -> Iterable[Edge]:
         """Return the pairs of neighbours; the graph that they make is connected."""
@@ -63,16 +63,11 @@ class Path(Graph):
 
 
 class ErdosRenyi(Graph):
-    """Every pair of servers is an edge with the same probability; drawn again until the graph is connected.
-
-    Attributes
-    ----------
-    probability : float
-        Of an edge, in (0, 1].
-    """
+    """Every pair of servers is an edge with the same probability; drawn again until the graph is connected."""
 
     kind: Literal["erdos_renyi"] = "erdos_renyi"
     probability: float = Field(0.5, gt=0, le=1)
+    """Of an edge, in (0, 1]."""
 
     def edges(self, servers: int, rng: np.random.Generator) -> Iterable[Edge]:
         pairs = np.array(list(combinations(range(servers), 2)), dtype=int).reshape(-1, 2)
@@ -88,16 +83,11 @@ class ErdosRenyi(Graph):
 
 
 class EdgeList(Graph):
-    """Neighbours as given.
-
-    Attributes
-    ----------
-    pairs : tuple
-        Pairs of server numbers, which count from 0.
-    """
+    """Neighbours as given."""
 
     kind: Literal["edges"] = "edges"
     pairs: tuple[tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]], ...]
+    """Pairs of server numbers, which count from 0."""
 
     def edges(self, servers: int, rng: np.random.Generator) -> Iterable[Edge]:
         return self.pairs
@@ -119,33 +109,19 @@ def _from_networkx(value: Any) -> Any:
     return {"kind": "edges", "pairs": tuple(pairs)}
 
 
-AnyGraph = Annotated[
-    Ring | Complete | Star | Path | ErdosRenyi | EdgeList,
-    Field(discriminator="kind"),
-    BeforeValidator(_from_networkx),
-]
-
-
-class Clusters(Part):
-    """Devices in clusters, by blocks of their numbers; each has an edge server (SD-FEEL).
-
-    Attributes
-    ----------
-    servers : int
-        Number of clusters; the devices are divided equally, the first clusters get one more if that leaves a rest.
-    sizes : tuple of int or None
-        Devices of each cluster, instead of equal ones.
-    graph : Graph
-        Which servers exchange models; also any connected ``networkx.Graph``, which is kept as the list of its edges.
-    backhaul_seconds : float
-        Time to send a model from server to server: a part of each iteration, which the algorithm counts in its
-        deadline (:meth:`fl_core.runtime.ServerHandle.exchange`).
-    """
+class Clusters(Config):
+    """Devices in clusters, by blocks of their numbers; each has an edge server (SD-FEEL)."""
 
     servers: int = Field(6, ge=1)
+    """Number of clusters; the devices are divided equally, the first clusters get one more if that leaves a rest."""
     sizes: tuple[Annotated[int, Field(ge=1)], ...] | None = None
-    graph: AnyGraph = Ring()
+    """Devices of each cluster, instead of equal ones."""
+    graph: Annotated[Graph, BeforeValidator(_from_networkx)] = Ring()
+    """Which servers exchange models; also any connected ``networkx.Graph``, which is kept as the list of its
+    edges."""
     backhaul_seconds: Duration = 0.0
+    """Time to send a model from server to server: a part of each iteration, which the algorithm counts in its
+    deadline (:meth:`fl_core.runtime.ServerHandle.exchange`)."""
 
     @model_validator(mode="before")
     @classmethod

@@ -9,37 +9,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from fl_core.part import Part
+from fl_core.config import Config, read_named
 from fl_core.streams import stream
 from fl_core.tasks.base import POOLED
 from fl_core.world.availability import Availability
 from fl_core.world.compute import Compute, UniformCompute
-from fl_core.world.faults import AnyFault
+from fl_core.world.faults import Fault
 from fl_core.world.network import Network
 from fl_core.world.topology import Clusters, neighbours
-from fl_core.world.triggers import AnyTrigger, Sampled
+from fl_core.world.triggers import Sampled, Trigger
 
 
 class DeviceProfile(NamedTuple):
-    """What one task of one device costs in virtual time.
-
-    Attributes
-    ----------
-    seconds_per_step : float
-        Time of a mini-batch; not a number where `seconds_per_epoch` is given (:meth:`train_seconds` knows both).
-    down_bits_per_second, up_bits_per_second : float or None
-        None: a transfer takes only the latency.
-    latency_seconds : float
-        Of a transfer, each way.
-    seconds_per_epoch : float or None
-        Time of a pass over the device's data, where the world fixes that.
-    """
+    """What one task of one device costs in virtual time."""
 
     seconds_per_step: float
+    """Time of a mini-batch; not a number where `seconds_per_epoch` is given (:meth:`train_seconds` knows both)."""
     down_bits_per_second: float | None
     up_bits_per_second: float | None
+    """None: a transfer takes only the latency."""
     latency_seconds: float
+    """Of a transfer, each way."""
     seconds_per_epoch: float | None = None
+    """Time of a pass over the device's data, where the world fixes that."""
 
     def train_seconds(self, steps: int, steps_per_epoch: int) -> float:
         """Return the time of `steps` mini-batches on a device whose data make `steps_per_epoch`."""
@@ -56,55 +48,44 @@ class DeviceProfile(NamedTuple):
         return self.latency_seconds + (8 * size / self.up_bits_per_second if self.up_bits_per_second else 0.0)
 
 
-class World(Part):
+class World(Config):
     """The simulated federation; also given by the name of a paper's (``fl-core list worlds``).
 
-    ``"fedasmu"``, ``"fedasmu(devices=50, ratio=110)"`` and ``{"name": "fedasmu", "devices": 50, "jitter": 0.1}`` are
-    read as :meth:`named` reads them; only the fields that they stand for are kept.
-
-    Attributes
-    ----------
-    devices : int
-        Number of devices.
-    compute : Compute
-        Seconds per local step, one draw per device and run.
-    jitter : float
-        Standard deviation of the logarithm of a factor drawn anew for every task (0: a device is always equally
-        fast).
-    network : Network
-        Cost of transfers.
-    max_staleness : int or None
-        FedAsync's experiment: instead of letting time decide, every task starts from a version drawn uniformly
-        among the last `max_staleness` ones, on a device drawn uniformly with replacement; see
-        :class:`fl_core.world.triggers.Sampled`. None: time decides.
-    trigger : Trigger or None
-        The rule by which devices are triggered, for algorithms that only ask for a number of devices in flight
-        (``server.keep_busy``). None: as many as the algorithm says, continuously.
-    faults : tuple of Fault
-        What goes wrong; drawn for every task.
-    availability : Availability or None
-        When devices are there. None: always.
-    clusters : Clusters or None
-        Edge servers and their graph. None: one server.
+    ``"fedasmu(devices=50, ratio=110)"`` and ``{"name": "fedasmu", "devices": 50, "jitter": 0.1}`` are read as
+    :meth:`named` reads them; only the fields that they stand for are kept.
     """
 
     devices: int = Field(100, ge=1)
+    """Number of devices."""
     compute: Compute = UniformCompute()
+    """Seconds per local step, one draw per device and run."""
     jitter: float = Field(0.0, ge=0, le=5)
+    """Standard deviation of the logarithm of a factor drawn anew for every task (0: a device is always equally
+    fast)."""
     network: Network = Network()
+    """Cost of transfers."""
     max_staleness: int | None = Field(None, ge=1)
-    trigger: AnyTrigger | None = None
-    faults: tuple[AnyFault, ...] = ()
+    """FedAsync's experiment: instead of letting time decide, every task starts from a version drawn uniformly among
+    the last `max_staleness` ones, on a device drawn uniformly with replacement; see
+    :class:`fl_core.world.triggers.Sampled`. None: time decides."""
+    trigger: Trigger | None = None
+    """The rule by which devices are triggered, for algorithms that only ask for a number of devices in flight
+    (``server.keep_busy``). None: as many as the algorithm says, continuously."""
+    faults: tuple[Fault, ...] = ()
+    """What goes wrong; drawn for every task."""
     availability: Availability | None = None
+    """When devices are there. None: always."""
     clusters: Clusters | None = None
+    """Edge servers and their graph. None: one server."""
 
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, data: Any) -> Any:
-        from fl_core.world.named import named, read
+        from fl_core.world.named import named
 
         if isinstance(data, str):
-            data = read(data)
+            name, settings = read_named(data, "the world ", "name(devices=50)")
+            data = {"name": name, **settings}
         if not isinstance(data, dict) or "name" not in data:
             return data
         return dict(named(**data))
@@ -146,18 +127,14 @@ class World(Part):
 
 
 class Devices:
-    """One draw of a world: the speed of every device, and of every single task.
+    """One draw of a world: the speed of every device, and of every single task."""
 
-    Attributes
-    ----------
-    world : World
-    seconds : ndarray
-        ``[n]`` seconds per local step, or epoch, of each device, before anything that is drawn for each task.
-    always_available : bool
-        Whether no device is ever away.
-    num_servers : int
-        1 without clusters.
-    """
+    seconds: np.ndarray
+    """``[n]`` seconds per local step, or epoch, of each device, before anything that is drawn for each task."""
+    always_available: bool
+    """Whether no device is ever away."""
+    num_servers: int
+    """1 without clusters."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.seed = world, seed

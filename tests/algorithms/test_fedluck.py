@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer, PeriodicAggregation
 from fl_core.experiments.spec import RunSpec
-from fl_core.formulas.compression import CompressorBase, Identity, TopK, kept_count
+from fl_core.formulas.compression import Compressor, Identity, TopK, kept_count
 from fl_core.formulas.fedluck import plan_devices, rounds_per_job
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, simulation
 from fl_core.runtime.executor import Ticket
@@ -75,7 +75,7 @@ def simulate(
     with ExitStack() as stack:
         if not learn:
             stack.enter_context(patch.object(simulation, "make_executor", lambda name, task, threads: Still(task)))
-            stack.enter_context(patch.object(CompressorBase, "compress", lambda self, vector, *_: vector))
+            stack.enter_context(patch.object(Compressor, "compress", lambda self, vector, *_: vector))
         run.run("sequential")
     return run
 

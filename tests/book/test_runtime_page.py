@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +11,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import fl_core
 from fl_core.bookbuild.chapters import ROOT
 from fl_core.cli import app
 from fl_core.runtime import EXECUTORS
@@ -78,17 +75,10 @@ def test_commands_are_accepted(command):
     assert done.exit_code == 0, done.output
 
 
-def test_the_examples_run_in_a_package_that_holds_the_two_new_files(tmp_path: Path):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    copy = tmp_path / "package"
-    shutil.copytree(Path(fl_core.__file__).parent, copy / "fl_core", ignore=shutil.ignore_patterns("__pycache__"))
-    files = [block for block in blocks if block.startswith("# fl_core/")]
-    assert len(files) == 2
-    for block in files:
-        (copy / block.splitlines()[0].removeprefix("# ")).write_text(block, encoding="utf-8")
-    program = "\n".join(block for block in blocks if block not in files)
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-W", "error", "-c", program]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+def test_the_examples_run(tmp_path: Path):
+    program = tmp_path / "examples.py"
+    program.write_text("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), encoding="utf-8")
+    command = [sys.executable, "-W", "error", str(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "evaluations.csv").read_text().startswith("seconds,version,gradients,")

@@ -19,8 +19,8 @@ from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.runtime.history import History
 from fl_core.streams import stream
 from fl_core.tasks import Quadratic
-from fl_core.world import ConstantCompute, TraceCompute, UniformCompute, World
-from fl_core.world.triggers import BlockedRounds, Contributors, Rounds, Sampled, Timed, hold
+from fl_core.world import ConstantCompute, TraceCompute, UniformCompute, World, triggers
+from fl_core.world.triggers import BlockedRounds, Contributors, Rounds, Sampled, Timed
 
 TOY = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=(10, 20, 30))
 """Toy B of the baselines' specification; its tasks take 2, 3 and 5 seconds."""
@@ -180,7 +180,7 @@ class Replacing(Buffered):
     concurrency: int = 3
 
     async def scheduler(self, server):
-        await server.keep_busy(hold.Hold(concurrency=self.concurrency))
+        await server.keep_busy(triggers.Hold(concurrency=self.concurrency))
 
 
 def test_places_that_are_held_among_as_many_devices_are_trace_h():

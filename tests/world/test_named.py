@@ -48,7 +48,7 @@ def test_settings_and_fields_can_be_given_with_the_name():
     [
         ("fedasmo", "unknown world 'fedasmo'; did you mean 'fedasmu'? (valid: fedasmu, fedasync, fedluck, "),
         ({"name": 3}, "unknown world 3 (valid: "),
-        ("fedasmu(50)", "cannot read the world 'fedasmu(50)'; write for example"),
+        ("fedasmu(50)", "cannot read the world 'fedasmu(50)': '50' is not name=value; write for example"),
         ("fedasmu(devices=50", "cannot read the world 'fedasmu(devices=50'"),
         ("fedasmu(50, ratio=3)", "cannot read the world 'fedasmu(50, ratio=3)'"),
         ("fedasmu(ratio=, devices=50)", "cannot read the world 'fedasmu(ratio=, devices=50)'"),

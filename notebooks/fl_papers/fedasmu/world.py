@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from fl_core.part import Seconds
+from fl_core.config import Seconds
 from fl_core.world import Network, RatioCompute, World
 from fl_core.world.compute import Ratio
 from fl_core.world.named import NamedWorld

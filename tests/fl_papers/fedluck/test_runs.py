@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.algorithms import Algorithm, FedAsync, FedLuck, FedPer, PeriodicAggregation
-from fl_core.formulas.compression import CompressorBase, TopK
+from fl_core.formulas.compression import Compressor, TopK
 from fl_core.formulas.fedluck import rounds_per_job
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, simulation
 from fl_core.runtime.executor import Ticket
@@ -55,7 +55,7 @@ def simulate(
     with ExitStack() as stack:
         if not learn:
             stack.enter_context(patch.object(simulation, "make_executor", lambda name, task, threads: Still(task)))
-            stack.enter_context(patch.object(CompressorBase, "compress", lambda self, vector, *_: vector))
+            stack.enter_context(patch.object(Compressor, "compress", lambda self, vector, *_: vector))
         run.run("sequential")
     return run
 
