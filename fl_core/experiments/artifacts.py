@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 
 from fl_core.datasets import names
 from fl_core.errors import SpecError, unknown
-from fl_core.experiments.claims import CLAIMS, Claim
+from fl_core.experiments.claims import claims
 from fl_core.experiments.profiles import PROFILES, profile
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, listed, load_study
-from fl_core.plugins import papers
-
-T = TypeVar("T")
+from fl_core.plugins import paper_modules
 
 
 @dataclass(frozen=True)
@@ -140,16 +137,10 @@ def register(artifact: Artifact) -> Artifact:
 
 def artifacts() -> dict[str, Artifact]:
     """Return all artifacts by id."""
-    for name in papers():
-        ARTIFACTS.update({each.id: each for each in _listed(f"{name}.artifacts", Artifact)})
-        CLAIMS.update({each.id: each for each in _listed(f"{name}.claims", Claim)})
+    for module in paper_modules("artifacts"):
+        ARTIFACTS.update({each.id: each for each in getattr(module, "ARTIFACTS", [])})
+    claims()
     return dict(ARTIFACTS)
-
-
-def _listed(module: str, kind: type[T]) -> list[T]:
-    """Return the list ``ARTIFACTS`` or ``CLAIMS`` of a paper's module."""
-    found = getattr(importlib.import_module(module), f"{kind.__name__.upper()}S", [])
-    return found if isinstance(found, list) else []
 
 
 def find_artifact(name: str) -> Artifact:

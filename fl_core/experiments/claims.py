@@ -19,6 +19,7 @@ from scipy import stats
 
 from fl_core.errors import unknown
 from fl_core.experiments.study import Study
+from fl_core.plugins import paper_modules
 
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
 CONFIDENCE = 0.95
@@ -207,9 +208,17 @@ def find_claim(name: str) -> Claim:
     SpecError
         If there is none.
     """
-    if name not in CLAIMS:
+    if name not in CLAIMS and name not in claims():
         raise unknown("claim", name, CLAIMS)
     return CLAIMS[name]
+
+
+def claims() -> dict[str, Claim]:
+    """Return the claims of all papers by id."""
+    for module in paper_modules("claims"):
+        found = getattr(module, "CLAIMS", [])
+        CLAIMS.update({each.id: each for each in found if isinstance(found, list)})
+    return dict(CLAIMS)
 
 
 def judge(names: Iterable[str], study: Study) -> list[Judgement]:

@@ -74,6 +74,9 @@ class Experiment:
         """Return a grid, ``(profile, dataset, seeds, **overrides) -> entries``: what the `parts` yield, in order."""
 
         def grid(profile: str, dataset: str, seeds: Sequence[int] | None = None, **overrides: Any) -> list[Entry]:
+            if not parts:  # made from formulas, on whatever data: only the options are checked
+                cls.OPTIONS.of(**overrides)
+                return []
             experiment = cls(profile, dataset, seeds, **overrides)
             return [entry for part in parts for entry in part(experiment)]
 
@@ -83,7 +86,9 @@ class Experiment:
     def shown(cls, table: Callable[[Self], Any]) -> Callable[..., Any]:
         """Return ``(profile, dataset, seeds, **overrides) -> table(experiment)``: an artifact's `paper_setting`."""
 
-        def make(profile: str, dataset: str, seeds: Sequence[int] | None = None, **overrides: Any) -> Any:
+        def make(
+            profile: str, dataset: str = "fashion-mnist", seeds: Sequence[int] | None = None, **overrides: Any
+        ) -> Any:
             return table(cls(profile, dataset, seeds, **overrides))
 
         return make

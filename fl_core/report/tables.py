@@ -103,30 +103,6 @@ def with_spread(frame: pd.DataFrame, columns: Iterable[str], digits: int = 3) ->
     return joined
 
 
-def final_table(frame: pd.DataFrame) -> Table:
-    """Return the table of the last evaluation of every curve, from a frame of final metrics.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        As :func:`fl_papers.fedasync.curves.final_metrics` returns it.
-    """
-    shown = with_spread(frame, ("test_accuracy", "train_loss"))
-    for column in ("alpha", "lr"):
-        shown[column] = [f"{value:g}" if np.isfinite(value) else None for value in shown[column]]
-    names = {
-        "alpha": "α",
-        "max_staleness": "K",
-        "lr": "learning rate",
-        "version": "global epochs",
-        "test_accuracy": "test accuracy",
-        "train_loss": "training loss",
-        "n": "seeds",
-    }
-    order = ["method", "alpha", "max_staleness", "test_accuracy", "train_loss", "lr"]
-    return Table(shown[[*order, *(column for column in shown if column not in order)]], names)
-
-
 def claims_table(judgements: Iterable[Judgement], beside: Iterable[Judgement] = ()) -> Table:
     """Return the judged claims, one row each, without what :func:`verdicts_in_words` says of all of them.
 

@@ -343,11 +343,11 @@ def test_other_commands_refuse_in_one_line_too(words, says):
 @pytest.fixture
 def small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the smoke profile a few updates of a linear model."""
-    from fl_core.experiments.profiles import CONVERGENCE, ConvergenceScale
-    from fl_papers.fedasync import grid as fedasync_grid
+    from fl_papers.fedasync import experiment
 
-    monkeypatch.setitem(CONVERGENCE, "smoke", ConvergenceScale(4, 2, 2, 100, (0,), (0.6,), (), (0.1,), (1,), (0.5,)))
-    monkeypatch.setitem(fedasync_grid.SETUPS, "fashion-mnist", fedasync_grid.Setup("linear", "linear", {}))
+    scale = experiment.Scale(4, 2, 2, 100, (0,), (0.6,), (), (0.1,), (1,), (0.5,))
+    monkeypatch.setitem(experiment.PROFILES, "smoke", scale)
+    monkeypatch.setitem(experiment.SETUPS, "fashion-mnist", experiment.Setup("linear", "linear", {}))
 
 
 @pytest.mark.usefixtures("small_study")

@@ -14,7 +14,7 @@ from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.runtime.idle import IdleSet
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, Network, TraceCompute, UniformCompute, World
-from fl_papers.fedasync.stability import total_staleness
+from fl_papers.fedasync.theory import total_staleness
 
 
 def quadratic(devices: int = 1, curvature: float = 1.0, centre: float = 0.0, start: float = 1.0) -> Quadratic:

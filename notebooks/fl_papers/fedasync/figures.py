@@ -1,26 +1,471 @@
-"""FedAsync's Figure 1: the system, and three workers in time."""
+"""What FedAsync's figures and tables show: curves and final values of the runs, exact curves of the theory, drawings.
+
+A curve's frame has ``method``, ``alpha``, ``x``, ``n`` and for each metric its mean under its own name and ``…_std``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from torch import nn
 
+from fl_core.algorithms import FedAsync
+from fl_core.experiments.measures import BySeed, mean_curve
+from fl_core.experiments.run import Result
+from fl_core.experiments.study import Entry, Study
+from fl_core.formulas.staleness import Exponential, Hinge, Linear, Polynomial, StalenessWeight
+from fl_core.models import Dropout, build_network
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, style
+from fl_core.report.tables import Table, with_spread
+from fl_core.runtime import Budget, LocalTraining, Simulation
+from fl_core.tasks import Quadratic
+from fl_core.world import TraceCompute, World
+from fl_papers.fedasync import theory
+from fl_papers.fedasync.experiment import ADAPTIVE, AXES, LOCAL_LR, options_of
+
+METRICS = ("test_accuracy", "train_loss")
+COUNTERS = ("version", "gradients", "communications")
+TUNED = ("SGD", "FedAvg")
+"""Methods whose learning rate is chosen from a grid."""
+
+
+def chosen_lr(study: Study, method: str) -> float | None:
+    """Return the learning rate with the best final test accuracy, averaged over seeds; None without runs.
+
+    This selects on test data, as the paper does, and so favours the tuned methods slightly.
+    """
+    runs = study.select(method=method, part="whole")
+    final: dict[float, list[float]] = {}
+    for entry, result in runs:
+        final.setdefault(entry.labels["lr"], []).append(result.history.evaluations["test_accuracy"][-1])
+    return max(sorted(final), key=lambda lr: np.nan_to_num(np.mean(final[lr]), nan=-1.0)) if final else None
+
+
+def runs_by_seed(study: Study, method: str, **labels: object) -> dict[int, list[tuple[Entry, Result]]]:
+    """Return the runs of one curve by seed; a tuned method's, unless `lr` is given, with the chosen learning rate."""
+    if method in TUNED and "lr" not in labels:
+        labels["lr"] = chosen_lr(study, method)
+    runs: dict[int, list[tuple[Entry, Result]]] = {}
+    for entry, result in study.select(method=method, **labels):
+        if entry.labels["role"] in ("curve", "claim"):
+            runs.setdefault(entry.labels["seed"], []).append((entry, result))
+    return runs
+
+
+def seed_curve(runs: list[tuple[Entry, Result]]) -> pd.DataFrame:
+    """Return the evaluations of the runs of one seed as one curve: equal versions are equal models."""
+    frames = [result.history.evaluation_frame() for _, result in runs]
+    joined = pd.concat(frames, ignore_index=True)
+    return joined.drop_duplicates("version").sort_values("version", ignore_index=True)
+
+
+def budget(study: Study, axis: str) -> float:
+    """Return where FedAsync ends on `axis`: all curves are compared up to there."""
+    found = [r for entry, r in study.select(role="curve") if entry.labels["method"].startswith("FedAsync")]
+    longest = max(found, key=lambda result: result.history.evaluations["version"][-1], default=None)
+    return float(longest.history.evaluation_frame()[AXES[axis]].iloc[-1]) if longest else 0.0
+
+
+def curves(study: Study, axis: str, which: int) -> pd.DataFrame:
+    """Return every curve of one of Figures 2 to 7; `which` is 0 for the small maximum staleness, 1 for the large."""
+    staleness = options_of(study).max_staleness[which]
+    methods = ("SGD", "FedAvg", *ADAPTIVE) if axis == "gradients" else ("FedAvg", *ADAPTIVE)
+    column, end = AXES[axis], budget(study, axis)
+    found = []
+    for method in methods:
+        labels = [{}] if method in TUNED else [{"alpha": a, "max_staleness": staleness} for a in alphas(study)]
+        for label in labels:
+            runs = runs_by_seed(study, method, **label)
+            if not runs:
+                continue
+            points = pd.concat([seed_curve(group) for group in runs.values()])
+            points = points[points[column] <= end]
+            table = mean_curve(points, column, METRICS).rename(columns={column: "x"})
+            lr = next(iter(runs.values()))[0][0].labels["lr"]
+            fixed = {"alpha": label.get("alpha"), "max_staleness": label.get("max_staleness"), "lr": lr}
+            found.append(table.assign(method=method, **fixed))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def sweep_values(study: Study, role: str, metric: str, method: str, column: str, **labels: object) -> pd.DataFrame:
+    """Return the last value of `metric` of every swept run of `method`: a row per seed, a column per swept value."""
+    found: dict[float, dict[int, float]] = {}
+    for entry, result in study.select(role=role, method=method, **labels):
+        values = found.setdefault(entry.labels[column], {})
+        values[entry.labels["seed"]] = result.history.evaluations[metric][-1]
+    return pd.DataFrame(found).sort_index().sort_index(axis=1)
+
+
+def sweep(study: Study, role: str, column: str, which: int | None = None) -> pd.DataFrame:
+    """Return every point of a figure of final values; `which` picks the maximum staleness, if that does not vary."""
+    labels = {} if which is None else {"max_staleness": options_of(study).max_staleness[which]}
+    found = []
+    for method in dict.fromkeys(entry.labels["method"] for entry, _ in study.select(role=role, **labels)):
+        values = {metric: sweep_values(study, role, metric, method, column, **labels) for metric in METRICS}
+        table = pd.DataFrame({metric: frame.mean() for metric, frame in values.items()})
+        table = table.join(pd.DataFrame({f"{metric}_std": frame.std() for metric, frame in values.items()}))
+        table["n"] = values[METRICS[0]].count()
+        found.append(table.reset_index(names="x").assign(method=method, alpha=np.nan))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def final_metrics(study: Study) -> pd.DataFrame:
+    """Return the last evaluation of every curve of the study, with mean and standard deviation over seeds."""
+    rows = []
+    for entry, result in study.select(part="whole"):
+        if entry.labels["role"] != "curve":
+            continue
+        if entry.labels["method"] in TUNED and entry.labels["lr"] != chosen_lr(study, entry.labels["method"]):
+            continue
+        last = result.history.evaluation_frame().iloc[-1]
+        rows.append({**entry.labels, **last[[*METRICS, *COUNTERS]]})
+    frame = pd.DataFrame(rows).drop(columns=["role", "part"])
+    frame = frame.astype(dict.fromkeys((*COUNTERS, "max_staleness"), "Int64"))
+    frame.loc[frame["method"] == "SGD", ["version", "communications"]] = pd.NA  # a single machine has neither
+    keys = ["method", "alpha", "max_staleness", "lr"]
+    grouped = frame.groupby(keys, dropna=False, sort=False)
+    table = grouped[list(COUNTERS)].first().join(grouped[list(METRICS)].mean())
+    table = table.join(grouped[list(METRICS)].std().add_suffix("_std")).join(grouped.size().rename("n"))
+    return table.reset_index()
+
+
+def final_table(study: Study) -> Table:
+    """Return :func:`final_metrics` as a table."""
+    shown = with_spread(final_metrics(study), METRICS)
+    for column in ("alpha", "lr"):
+        shown[column] = [f"{value:g}" if np.isfinite(value) else None for value in shown[column]]
+    names = {
+        "alpha": "α",
+        "max_staleness": "K",
+        "lr": "learning rate",
+        "version": "global epochs",
+        "test_accuracy": "test accuracy",
+        "train_loss": "training loss",
+        "n": "seeds",
+    }
+    order = ["method", "alpha", "max_staleness", "test_accuracy", "train_loss", "lr"]
+    return Table(shown[[*order, *(column for column in shown if column not in order)]], names)
+
+
+def alphas(study: Study) -> list[float]:
+    """Mixing weights of the study's curves, ascending."""
+    return sorted({e.labels["alpha"] for e in study.entries if e.labels["role"] == "curve" and e.labels["alpha"]})
+
+
+def area(study: Study, axis: str, method: str, **labels: object) -> BySeed:
+    """Return by seed the mean training loss over FedAsync's budget on `axis`; lower is faster.
+
+    The mean is over an equally spaced grid with as many points as FedAsync has evaluations; between evaluations the
+    loss is interpolated.
+    """
+    end, areas = budget(study, axis), BySeed()
+    for seed, runs in runs_by_seed(study, method, **labels).items():
+        curve = seed_curve(runs)
+        grid = np.linspace(0, end, _points(study))
+        areas[seed] = float(np.interp(grid, curve[AXES[axis]], curve["train_loss"]).mean())
+    return areas
+
+
+def oscillation(study: Study, method: str, **labels: object) -> BySeed:
+    """Return by seed the mean absolute change of test accuracy between evaluations, before alpha decays."""
+    found = BySeed()
+    for seed, runs in runs_by_seed(study, method, **labels).items():
+        algorithm = runs[0][0].spec.algorithm
+        assert isinstance(algorithm, FedAsync)
+        curve = seed_curve(runs)
+        accuracy = curve.loc[curve["version"] <= algorithm.step_epoch, "test_accuracy"]
+        found[seed] = float(accuracy.diff().abs().mean())
+    return found
+
+
+def _points(study: Study) -> int:
+    for entry, result in study.select(role="curve"):
+        if entry.labels["method"].startswith("FedAsync"):
+            return len(result.history.evaluations["version"])
+    return 2
+
+
+def time_curves(study: Study) -> pd.DataFrame:
+    """Return the curves of the runs with a clock over virtual seconds."""
+    found = []
+    for (method, alpha), runs in event_curves(study).items():
+        table = mean_curve(pd.concat(runs.values()), "seconds", METRICS).rename(columns={"seconds": "x"})
+        found.append(table.assign(method=method, alpha=alpha, max_staleness=None, lr=LOCAL_LR))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def time_to_loss(curve: pd.DataFrame, target: float) -> float:
+    """Return the first of a curve's ``seconds`` at which its ``train_loss``, interpolated, is at most `target`.
+
+    NaN if it never is, which includes a loss that was not measured.
+    """
+    seconds, losses = curve["seconds"].to_numpy(float), curve["train_loss"].to_numpy(float)
+    below = np.flatnonzero(losses <= target)
+    if not len(below):
+        return float("nan")
+    after = int(below[0])
+    if after == 0:
+        return float(seconds[0])
+    part = (losses[after - 1] - target) / (losses[after - 1] - losses[after])
+    return float(seconds[after - 1] + part * (seconds[after] - seconds[after - 1]))
+
+
+def event_curves(study: Study) -> dict[tuple[str, float | None], dict[int, pd.DataFrame]]:
+    """Evaluations by method and alpha, then by seed; the last one is there twice if the budget ends with a period."""
+    found: dict[tuple[str, float | None], dict[int, pd.DataFrame]] = {}
+    for entry, result in study.select(role="event"):
+        curve = result.history.evaluation_frame().drop_duplicates("seconds", keep="last")
+        found.setdefault((entry.labels["method"], entry.labels["alpha"]), {})[entry.labels["seed"]] = curve
+    return found
+
+
+CURVATURE, LR, STEPS = 1.0, 0.1, 5
+"""The quadratic of the figures on stability and remaining error, and the steps of a local task in all figures."""
+
+
+def staleness_functions(weights: Sequence[StalenessWeight], u: Sequence[float] | np.ndarray) -> pd.DataFrame:
+    """Return s(u) of each of `weights` (FA-7), a curve each, as every figure's frame: see :func:`_curve`."""
+    return pd.concat([_curve(str(weight), u, "weight", weight(np.asarray(u, float))) for weight in weights])
+
+
+def bounds(alpha: float, max_staleness: int, steps: int, updates: int) -> pd.DataFrame:
+    """Return the true error on toy Q, every upload as stale as allowed, and what three bounds say (D5, D7, E4)."""
+    toy, t = theory.ToyQ(), np.arange(updates + 1)
+    mu, v1, q = toy.strong_convexity, toy.grad_deviation_bound, theory.q_option1(toy.lr, toy.strong_convexity, steps)
+    errors, norms, _ = toy.run(alpha, theory.oldest_versions(updates, max_staleness), steps)
+    v2, start, b = v1 + norms.max(), errors[0], theory.beta(alpha, q)
+    found = {
+        "true error": errors,
+        "theorem, printed": theory.printed_bound(t, start, b, theory.residual(toy.lr, mu, v1, v2)),
+        "theorem, best constant": theory.printed_bound(t, start, b, theory.residual_tight(q, mu, v1, v2)),
+        "repaired theorem": theory.derived_bound(t, start, theory.contraction_root(alpha, q, max_staleness), mu, v1),
+    }
+    return pd.concat([_curve(name, t, "error", values, alpha) for name, values in found.items()])
+
+
+def stability(alphas: Sequence[float], ages: Sequence[int], steps: int = STEPS) -> pd.DataFrame:
+    """Return the largest root of mixing models and of adding updates on a quadratic, by age (D2)."""
+    q, forms = theory.local_factor(CURVATURE, LR, steps), (theory.mixing_characteristic, theory.delta_characteristic)
+    return pd.concat(
+        [
+            _curve(name, ages, "root", [theory.spectral_radius(form(alpha, q, age)) for age in ages], alpha)
+            for name, form in zip(("mixing models", "adding updates"), forms, strict=True)
+            for alpha in alphas
+        ]
+    )
+
+
+def remaining_error(alphas: Sequence[float] | np.ndarray, max_staleness: int, steps: int = 2 * STEPS) -> pd.DataFrame:
+    """Return the exact error that remains when two devices disagree, by alpha, beside the bounds' floor (D9)."""
+    p = theory.local_factor(CURVATURE, LR, steps)
+    found = {
+        "fresh uploads": [theory.stationary_error(alpha, CURVATURE, p, 1.0) for alpha in alphas],
+        f"ages 1 to {max_staleness}": [
+            theory.stationary_error(alpha, CURVATURE, p, 1.0, max_staleness) for alpha in alphas
+        ],
+        "floor of the bounds": [CURVATURE / 2 for _ in alphas],  # V1 / (2 mu), V1 = a^2 Var(c)
+    }
+    return pd.concat([_curve(name, alphas, "error", values) for name, values in found.items()])
+
+
+def reduce_staleness_functions(study: Study) -> pd.DataFrame:
+    """FEDASYNC-X1: the paper's functions with the study's parameters."""
+    chosen = options_of(study)
+    hinges = {Hinge(a=a, b=chosen.hinge_b): None for a in (chosen.hinge_a, chosen.sweep_hinge_a)}
+    weights: tuple[StalenessWeight, ...] = (Linear(a=0.5), Polynomial(a=chosen.poly_a), Exponential(a=0.3), *hinges)
+    return staleness_functions(weights, range(21))
+
+
+def reduce_bounds(study: Study) -> pd.DataFrame:
+    """FEDASYNC-X2: true error and bounds on toy Q."""
+    chosen = options_of(study)
+    return pd.concat([bounds(alpha, chosen.max_staleness[0], STEPS, 60) for alpha in chosen.alphas or (0.6,)])
+
+
+def reduce_stability(study: Study) -> pd.DataFrame:
+    """FEDASYNC-X3: mixing against adding, over age."""
+    return stability(options_of(study).alphas or (0.2, 0.6, 0.9), range(1, 33))
+
+
+def reduce_remaining_error(study: Study) -> pd.DataFrame:
+    """FEDASYNC-X4: what remains, over alpha."""
+    chosen = options_of(study)
+    return remaining_error(chosen.sweep_alphas or np.geomspace(0.01, 1, 41), chosen.max_staleness[1])
+
+
+def _curve(method: str, x: Any, column: str, values: Any, alpha: float = np.nan) -> pd.DataFrame:
+    """Return one curve as :func:`fl_core.report.curves.plot_curves` reads it; exact, so without a deviation."""
+    return pd.DataFrame({"method": method, "alpha": alpha, "x": x, column: values, f"{column}_std": np.nan, "n": 1})
+
+
+NOTATION = (
+    ("n", "number of devices", "num_clients", "world.devices"),
+    ("T", "number of global epochs", "num_updates", "budget.updates"),
+    ("t; x_t", "global epoch; the global model after t updates", "version", "server.version, server.model"),
+    ("τ", "version of the model that a device started from", "base_version", "upload.based_on"),
+    ("t − τ", "staleness as the paper counts it: a fresh model has 1", "paper_staleness", "convention='paper'"),
+    ("δ = t − 1 − τ", "staleness here: versions missed, a fresh model has 0", "staleness", "upload.staleness"),
+    ("H", "local iterations of a task", "local_steps", "training.epochs, training.steps"),
+    ("D_i; z", "data of device i; a mini-batch of it", "batch", "partition, training.batch_size"),
+    ("F; f(x; z)", "mean over devices of the expected loss; the loss of one mini-batch", "loss", "tasks"),
+    ("γ", "local learning rate", "lr", "training.lr"),
+    ("ρ", "proximal weight", "prox_rho", "algorithm.rho"),
+    ("α; α_t", "mixing hyper-parameter; the weight used at epoch t", "alpha_t", "algorithm.alpha, .schedule"),
+    ("s(·); a, b", "staleness function and its parameters", "weight", "algorithm.weight"),
+    ("L; μ", "smoothness; strong or weak convexity", "smoothness, strong_convexity", "–"),
+    ("V₁; V₂", "bounds on a gradient's deviation and second moment", "grad_deviation_bound, …", "–"),
+    ("β", "contraction factor of the theorems", "beta", "–"),
+    ("k; S_t", "FedAvg: devices per round; the chosen ones", "clients_per_round", "algorithm.clients_per_round"),
+    ("K", "largest t − τ of the experiments", "max_staleness", "world.max_staleness"),
+)  # fmt: skip
+"""Symbol, meaning, name in the formulas, and where a run sets or shows it."""
+
+PRINTED = (
+    ("conv1", "convolution, 64 channels, kernel 3, padding 1", "data"),
+    ("activation1", "activation", "conv1"),
+    ("batchnorm1", "batch normalisation", "activation1"),
+    ("conv2", "convolution, 64 channels, kernel 3, padding 1", "batchnorm1"),
+    ("activation2", "activation", "conv2"),
+    ("batchnorm2", "batch normalisation", "activation2"),
+    ("pooling1", "max pooling, size 2", "batchnorm2"),
+    ("dropout1", "dropout, probability 0.25", "pooling1"),
+    ("conv3", "convolution, 128 channels, kernel 3, padding 1", "dropout1"),
+    ("activation3", "activation", "conv3"),
+    ("batchnorm3", "batch normalisation", "activation3"),
+    ("conv4", "convolution, 128 channels, kernel 3, padding 1", "batchnorm3"),
+    ("activation4", "activation", "conv4"),
+    ("batchnorm4", "batch normalisation", "activation4"),
+    ("pooling2", "max pooling, size 2", "batchnorm4"),
+    ("dropout2", "dropout, probability 0.25", "pooling2"),
+    ("flatten1", "flatten", "dropout2"),
+    ("fc1", "dense, 512 outputs", "flatten1"),
+    ("activation5", "activation", "fc1"),
+    ("dropout3", "dropout, probability 0.25", "activation5"),
+    ("fc3", "dense, 10 outputs", "dropout3"),
+    ("softmax", "softmax", "fc3"),
+)
+"""Layer, what Table 2 prints of it, and its input."""
+
+
+def notation(study: Study) -> pd.DataFrame:
+    """Return the paper's Table 1, corrected and completed (specification, section 1)."""
+    return pd.DataFrame(NOTATION, columns=["symbol", "meaning", "in fl_core.formulas", "in a run"])
+
+
+def network_table(study: Study) -> pd.DataFrame:
+    """Return the paper's Table 2 beside the network that is really built: ``fedasync_cnn`` on 3x24x24 pixels.
+
+    Returns
+    -------
+    DataFrame
+        ``layer``, ``input`` and ``paper`` (what is printed), ``built`` (the same words, read off the module),
+        ``output`` (shape), ``parameters`` (trained numbers), ``statistics`` (running ones), ``multiply_adds`` (an
+        image); the last row is the total.
+    """
+    network = build_network("fedasync_cnn", (3, 24, 24), 10)
+    shapes: dict[nn.Module, tuple[int, ...]] = {}
+    for module in network.children():
+        module.register_forward_hook(lambda module, _, output: shapes.update({module: tuple(output.shape[1:])}))
+    network.eval()(torch.zeros(1, 3, 24, 24))
+    rows: list[dict[str, Any]] = []
+    for (layer, paper, before), module in zip(PRINTED[:-1], network.children(), strict=True):
+        trained = sum(p.numel() for p in module.parameters())
+        rows.append(
+            {
+                "layer": layer,
+                "input": before,
+                "paper": paper,
+                "built": _words(module),
+                "output": "×".join(map(str, shapes[module])),
+                "parameters": trained,
+                "statistics": sum(v.numel() for v in module.state_dict().values() if v.is_floating_point()) - trained,
+                "multiply_adds": _multiply_adds(module, shapes[module]),
+            }
+        )
+    layer, paper, before = PRINTED[-1]
+    rows.append({"layer": layer, "input": before, "paper": paper, "built": "part of the loss"})
+    columns = ("parameters", "statistics", "multiply_adds")
+    rows.append({"layer": "total"} | {column: sum(row.get(column, 0) for row in rows) for column in columns})
+    return pd.DataFrame(rows).astype(dict.fromkeys(columns, "Int64"))
+
+
+def three_workers(study: Study) -> pd.DataFrame:
+    """Return the timeline that completes Figure 1: three workers that need 3, 5 and 7 s, always busy (oracle O14).
+
+    The run is a real one, of FedAsync on a trivial loss.
+
+    Returns
+    -------
+    DataFrame
+        One row per arrival: ``worker``, ``start`` and ``end`` (virtual seconds), ``base`` (version it started from),
+        ``version`` (the one it made) and ``staleness``.
+    """
+    durations = {"A": 3.0, "B": 5.0, "C": 7.0}
+    count = len(durations)
+    simulation = Simulation(
+        Quadratic([[1.0]] * count, [[0.0]] * count, [1.0]),
+        World(devices=count, compute=TraceCompute(seconds_per_step=tuple(durations.values()))),
+        FedAsync(concurrency=count),
+        budget=Budget(updates=12),
+        training=LocalTraining(steps=1),
+    )
+    updates = simulation.run().update_frame()
+    names = list(durations)
+    frame = pd.DataFrame(
+        {
+            "worker": [names[device] for device in updates["device"]],
+            "start": 0.0,
+            "end": updates["seconds"].astype(float),
+            "base": updates["version"] - 1 - updates["staleness"],
+            "version": updates["version"],
+            "staleness": updates["staleness"],
+        }
+    )
+    frame["start"] = frame["end"] - frame["worker"].map(durations)
+    return frame
+
+
+def _words(module: nn.Module) -> str:
+    match module:
+        case nn.Conv2d():
+            return (
+                f"convolution, {module.out_channels} channels, kernel {module.kernel_size[0]}, "
+                f"padding {module.padding[0]}"
+            )
+        case nn.ReLU():
+            return "activation"
+        case nn.BatchNorm2d():
+            return "batch normalisation"
+        case nn.MaxPool2d():
+            return f"max pooling, size {module.kernel_size}"
+        case nn.Flatten():
+            return "flatten"
+        case nn.Linear():
+            return f"dense, {module.out_features} outputs"
+        case Dropout():
+            return f"dropout, probability {module.probability:g}"
+    raise TypeError(f"no words for {module}")
+
+
+def _multiply_adds(module: nn.Module, output: tuple[int, ...]) -> int:
+    if isinstance(module, nn.Conv2d):
+        return module.weight.numel() * output[1] * output[2]
+    return module.weight.numel() if isinstance(module, nn.Linear) else 0
+
 
 Point = tuple[float, float]
 
 
 def system(timeline: pd.DataFrame) -> Figure:
-    """Draw FedAsync's Figure 1: who sends what to whom, and below it what that looks like in time.
-
-    Parameters
-    ----------
-    timeline : DataFrame
-        As :func:`three_workers` returns it.
-    """
+    """Draw FedAsync's Figure 1: who sends what to whom, and below it what that looks like in time."""
     with style():
         figure, (above, below) = plt.subplots(2, 1, figsize=(5.8, 6.4), height_ratios=(1.75, 1))
         _roles(above)

@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial
-from fl_papers.fedasync.extra_formulas import (
+from fl_papers.fedasync.theory import (
+    iterate,
     local_factor,
     local_solution,
     max_stable_lr,
+    oldest_versions,
     prox_gradient,
     proximal_step,
+    sampled_versions,
     unrolled_weights,
 )
-from fl_papers.fedasync.toys import iterate, oldest_versions, sampled_versions
 
 poly = Polynomial(a=0.5)
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fl_papers.fedasync.logistic import ToyLogistic
-from fl_papers.fedasync.toys import oldest_versions
+from fl_papers.fedasync.theory import ToyLogistic, oldest_versions
 
 toy = ToyLogistic()
 rows = torch.tensor(toy.features.reshape(-1, toy.dimension))

@@ -16,30 +16,34 @@ from hypothesis import strategies as st
 from fl_core.formulas.checks import inequalities, violations
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Constant, Exponential, Hinge, Linear, Polynomial
-from fl_papers.fedasync.bounds import (
+from fl_papers.fedasync.theory import (
+    ToyLogistic,
+    ToyQ,
+    ToyW,
     adaptive_rate,
     beta,
     contraction_root,
+    delta_characteristic,
+    delta_stability_threshold,
     derived_bound,
+    iterate,
+    local_factor,
+    max_stable_lr,
+    mixing_characteristic,
+    oldest_versions,
     printed_bound,
+    prox_gradient,
     q_option1,
     q_option2,
     residual,
     residual_tight,
-    theorem2_constants,
-)
-from fl_papers.fedasync.chains import theorem2_chains
-from fl_papers.fedasync.extra_formulas import local_factor, max_stable_lr, prox_gradient
-from fl_papers.fedasync.logistic import ToyLogistic
-from fl_papers.fedasync.stability import (
-    delta_characteristic,
-    delta_stability_threshold,
-    mixing_characteristic,
+    sampled_versions,
     spectral_radius,
     stationary_error,
+    theorem2_chains,
+    theorem2_constants,
     total_staleness,
 )
-from fl_papers.fedasync.toys import ToyQ, ToyW, iterate, oldest_versions, sampled_versions
 
 close = partial(pytest.approx, rel=1e-10)
 toy_q, toy_w = ToyQ(), ToyW()

@@ -10,16 +10,18 @@ import pytest
 
 from fl_core.algorithms import FedAsync, FedAvg
 from fl_core.errors import SpecError
-from fl_core.experiments.claims import CLAIMS, Comparison, judge
+from fl_core.experiments.claims import Comparison, find_claim, judge
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Study
 from fl_core.runtime import History
 from fl_core.runtime.history import append
 from fl_core.world import TraceCompute, World
-from fl_papers.fedasync import systems as systems
-from fl_papers.fedasync.systems import event_grid, event_setting, time_curves, time_to_loss
+from fl_papers.fedasync import claims
+from fl_papers.fedasync.experiment import FedAsyncExperiment
+from fl_papers.fedasync.figures import time_curves, time_to_loss
 
+event_grid = FedAsyncExperiment.made(FedAsyncExperiment.clocked)
 EMPTY = Study("smoke", "fashion-mnist", (), {})
 EXACT = [f"FEDASYNC-{number}" for number in ("C19", "C20", "C24", "C25")]
 
@@ -33,7 +35,7 @@ def failed(name: str) -> set[str]:
 def test_the_exact_claims_hold() -> None:
     judgements = judge(EXACT, EMPTY)
     assert [judgement.verdict for judgement in judgements] == ["reproduced"] * len(EXACT)
-    assert all(CLAIMS[name].exact for name in EXACT)
+    assert all(find_claim(name).exact for name in EXACT)
     assert all(part.name and part.words()[0] for judgement in judgements for part in judgement.parts)
 
 
@@ -50,14 +52,14 @@ def test_a_server_that_waits_for_everybody_refutes_them(monkeypatch: pytest.Monk
             if not server.in_flight:
                 server.dispatch(list(server.idle)[: self.concurrency])
 
-    monkeypatch.setattr(systems, "FedAsync", Waiting)
+    monkeypatch.setattr(claims, "FedAsync", Waiting)
     assert "constant concurrency, uniform durations" in failed("C20")
     assert failed("C21") == {"rate of updates"}
     assert len(failed("C25")) == 4
 
 
 def test_a_server_without_parallel_work_refutes_c24(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(systems, "FedAsync", lambda concurrency: FedAsync(concurrency=1))
+    monkeypatch.setattr(claims, "FedAsync", lambda concurrency: FedAsync(concurrency=1))
     assert failed("C24") == {"M = 2", "M = 4", "M = 8", "M = 16", "M = 32"}
 
 
@@ -68,9 +70,9 @@ def test_a_threshold_that_is_one_off_refutes_c19(monkeypatch: pytest.MonkeyPatch
 
 def test_staleness_in_flight_is_that_of_the_timeline_of_o14() -> None:
     world = World(devices=3, compute=TraceCompute(seconds_per_step=(3.0, 5.0, 7.0)))
-    history = systems._simulate(FedAsync(concurrency=3), world, updates=12)
+    history = claims._simulate(FedAsync(concurrency=3), world, updates=12)
     assert sum(history.updates["staleness"]) == 19
-    assert systems._in_flight(history) == 5
+    assert claims._in_flight(history) == 5
 
 
 # Runs on data
@@ -106,7 +108,8 @@ def test_readers_can_change_alpha_rho_and_seeds() -> None:
 
 
 def test_the_setting_says_what_the_runs_are() -> None:
-    table = event_setting("laptop", seeds=[0, 1], alphas=(0.3,), rho=0.0).set_index("setting")
+    experiment = FedAsyncExperiment("laptop", "fashion-mnist", [0, 1], alphas=(0.3,), rho=0.0)
+    table = experiment.clocked_setting().set_index("setting")
     ours = table["here, profile laptop"]
     assert ours["FedAsync"] == "10 tasks in flight, α = 0.3, ρ = 0, no decay of α"
     assert ours["a local task takes"] == "1 s; 10 s on one device; transfers take no time"

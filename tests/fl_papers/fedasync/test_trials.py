@@ -10,8 +10,8 @@ from fl_core.experiments.artifacts import Curves, Panel
 from fl_core.experiments.claims import find_claim, judge
 from fl_core.experiments.study import Study
 from fl_core.report.curves import plot_curves
-from fl_papers.fedasync import theory as fedasync_theory
-from fl_papers.fedasync import trials as fedasync_trials
+from fl_papers.fedasync import artifacts as fedasync_artifacts
+from fl_papers.fedasync import figures, theory
 
 THEORY = [f"FEDASYNC-C{n}" for n in (26, 27, 28, 29)]
 
@@ -29,14 +29,14 @@ def test_the_theory_claims_are_reproduced_without_any_run() -> None:
 
 
 def test_theorem_one_holds_in_108_and_the_repaired_one_in_270_more_configurations() -> None:
-    constant, adaptive = (fedasync_trials.theorem1_on_toy_q(150, adaptive=kind) for kind in (False, True))
+    constant, adaptive = (theory.theorem1_on_toy_q(150, adaptive=kind) for kind in (False, True))
     assert (len(constant), len(adaptive), adaptive["function"].nunique()) == (108, 270, 5)
     assert not constant[["FA-9", "tight", "step", "FA-10", "FA-10 step"]].to_numpy().any()
     assert not adaptive[["FA-10", "FA-10 step"]].to_numpy().any()
 
 
 def test_both_bounds_hold_on_logistic_regression_and_only_the_repaired_one_says_something() -> None:
-    found = fedasync_trials.theorem1_on_logistic()
+    found = theory.theorem1_on_logistic()
     assert len(found) == 4
     assert not found[["FA-9", "FA-10"]].to_numpy().any()
     assert np.all(found["printed"] > found["start"])
@@ -44,7 +44,7 @@ def test_both_bounds_hold_on_logistic_regression_and_only_the_repaired_one_says_
 
 
 def test_the_wave_satisfies_every_inequality_and_stays_in_its_valley() -> None:
-    found = fedasync_trials.theorem2_on_toy_w()
+    found = theory.theorem2_on_toy_w()
     assert len(found) == 9
     assert found["violated"].sum() == 0
     assert found["inequalities"].min() > 8_000
@@ -63,12 +63,12 @@ def test_the_wave_satisfies_every_inequality_and_stays_in_its_valley() -> None:
     ],
 )
 def test_a_claim_fails_with_a_wrong_formula(monkeypatch: pytest.MonkeyPatch, claim, name, wrong) -> None:
-    monkeypatch.setattr(fedasync_trials, name, wrong)
+    monkeypatch.setattr(theory, name, wrong)
     assert judge([claim], study())[0].verdict == "not reproduced"
 
 
 def test_alpha_would_not_trade_anything_if_the_error_were_constant(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fedasync_theory.ToyQ, "stationary_error", lambda self, alpha, steps: 1.0)
+    monkeypatch.setattr(theory.ToyQ, "stationary_error", lambda self, alpha, steps: 1.0)
     parts = {part.name: part.holds for part in find_claim("FEDASYNC-C28").judge(study())}
     assert list(parts.values()) == [True, False]
 
@@ -83,7 +83,7 @@ def at(frame, x: float, column: str) -> dict[str, float]:
 
 
 def test_x1_shows_the_staleness_functions() -> None:
-    frame = fedasync_theory.reduce_staleness_functions(study())
+    frame = figures.reduce_staleness_functions(study())
     assert sorted(set(frame["x"])) == list(range(21))
     assert at(frame, 5, "weight") == pytest.approx(
         {
@@ -95,21 +95,21 @@ def test_x1_shows_the_staleness_functions() -> None:
         },
         rel=1e-10,
     )
-    changed = fedasync_theory.reduce_staleness_functions(study(poly_a=1.0, hinge_a=4.0, hinge_b=2.0))
+    changed = figures.reduce_staleness_functions(study(poly_a=1.0, hinge_a=4.0, hinge_b=2.0))
     assert set(changed["method"]) >= {"polynomial(a=1)", "hinge(a=4, b=2)"}
     assert changed["method"].nunique() == 4  # both hinges are the same now
 
 
 def test_x2_shows_the_true_error_and_the_bounds_of_oracle_11() -> None:
-    values = at(fedasync_theory.reduce_bounds(study()), 20, "error")
+    values = at(figures.reduce_bounds(study()), 20, "error")
     assert values["true error"] == pytest.approx(0.19700335418572884, rel=1e-10)
     assert values["theorem, printed"] == pytest.approx(616.1536221804319, rel=1e-10)
     assert values["repaired theorem"] == pytest.approx(4.835399973415404, rel=1e-10)
-    assert set(fedasync_theory.reduce_bounds(study(alphas=(0.2, 0.9)))["alpha"]) == {0.2, 0.9}
+    assert set(figures.reduce_bounds(study(alphas=(0.2, 0.9)))["alpha"]) == {0.2, 0.9}
 
 
 def test_x3_mixing_stays_below_one_and_adding_does_not() -> None:
-    frame = fedasync_theory.reduce_stability(study())
+    frame = figures.reduce_stability(study())
     largest = frame.groupby("method")["root"].max()
     assert largest["mixing models"] < 1 < largest["adding updates"]
     fresh = frame[frame["x"] == 1].pivot(index="alpha", columns="method", values="root")
@@ -117,7 +117,7 @@ def test_x3_mixing_stays_below_one_and_adding_does_not() -> None:
 
 
 def test_x4_shows_the_stationary_errors_of_oracle_12() -> None:
-    frame = fedasync_theory.reduce_remaining_error(study(sweep_alphas=(0.1, 0.5, 0.9)))
+    frame = figures.reduce_remaining_error(study(sweep_alphas=(0.1, 0.5, 0.9)))
     fresh = frame[frame["method"] == "fresh uploads"]["error"].tolist()
     assert fresh == pytest.approx([0.016831163996972025, 0.09725053801829803, 0.20730832175510322], rel=1e-10)
     floor = frame[frame["method"] == "floor of the bounds"]["error"]
@@ -128,10 +128,10 @@ def test_x4_shows_the_stationary_errors_of_oracle_12() -> None:
 @pytest.mark.parametrize(
     ("reduce", "column"),
     [
-        (fedasync_theory.reduce_staleness_functions, "weight"),
-        (fedasync_theory.reduce_bounds, "error"),
-        (fedasync_theory.reduce_stability, "root"),
-        (fedasync_theory.reduce_remaining_error, "error"),
+        (figures.reduce_staleness_functions, "weight"),
+        (figures.reduce_bounds, "error"),
+        (figures.reduce_stability, "root"),
+        (figures.reduce_remaining_error, "error"),
     ],
 )
 def test_every_frame_can_be_drawn(reduce, column: str) -> None:
@@ -143,6 +143,6 @@ def test_every_frame_can_be_drawn(reduce, column: str) -> None:
 
 
 def test_the_figures_refuse_what_is_no_parameter() -> None:
-    assert fedasync_theory.no_runs("smoke", "fashion-mnist", None, alphas=(0.5,)) == []
+    assert fedasync_artifacts.no_runs("smoke", "fashion-mnist", None, alphas=(0.5,)) == []
     with pytest.raises(SpecError, match="'alhpas'; did you mean 'alphas'"):
-        fedasync_theory.no_runs("smoke", "fashion-mnist", None, alhpas=(0.5,))
+        fedasync_artifacts.no_runs("smoke", "fashion-mnist", None, alhpas=(0.5,))
