@@ -1,8 +1,11 @@
-"""FedASMU's figures that are no plain plots of curves: a timetable, panels by column, and Figure 7."""
+"""FedASMU's runs as they are read, the frames of its figures, and their drawings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil, inf
 from textwrap import fill
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,12 +15,251 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import NDArray
 
+from fl_core.algorithms import FedASMU
+from fl_core.experiments.measures import BySeed, Passage, first_passage
+from fl_core.experiments.run import Result
+from fl_core.experiments.study import Study
+from fl_core.formulas.fedasmu import matched_lambda
 from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, style
-from fl_papers.fedasmu.methods import SYNCHRONOUS
+from fl_core.runtime import Budget, LocalTraining, Simulation
+from fl_core.tasks import Quadratic
+from fl_core.world import Network, World
+from fl_core.world.triggers import Timed
+from fl_papers.fedasmu.experiment import COLUMNS, CONDITION_TARGET, STANDARD, SYNCHRONOUS, target_of
+
+Array = NDArray[np.float64]
+
+# Runs: accuracy, time to a target, traffic, by seed
+
+
+class Setting(NamedTuple):
+    """Where runs stand: a column of Tables 1 and 2, and the quantity that is varied, with its value."""
+
+    column: str
+    varied: str | None = None
+    value: Any = None
+
+    def __str__(self) -> str:
+        return str(COLUMNS[self.column]) + ("" if self.varied is None else f", {self.varied} {self.value:g}")
+
+
+def settings(study: Study, method: str = "FedASMU", varied: str | None = None) -> list[Setting]:
+    """Return the settings in which the grid of `study` has `method`, in its order."""
+    labels = [entry.labels for entry in study.entries]
+    found = [x for x in labels if x["method"] == method and x["varied"] == varied]
+    return list(dict.fromkeys(Setting(x["column"], varied, x["value"]) for x in found))
+
+
+def readings(result: Result) -> tuple[Array, Array]:
+    """Return seconds and test accuracy ``[n]`` of the periodic evaluations, first the initial model.
+
+    Where these use a part of the test images, the evaluation of the end, which uses all, is left out: the two differ
+    by more than methods do.
+    """
+    table = result.history.evaluations
+    seconds, accuracy = (np.array(table[name], dtype=float) for name in ("seconds", "test_accuracy"))
+    count = len(seconds)
+    if count > 2 and (result.spec.evaluation.test_samples or table["version"][-1] == table["version"][-2]):
+        count -= 1
+    return seconds[:count], accuracy[:count]
+
+
+def final_accuracy(result: Result, until: float = inf) -> float:
+    """Return the mean test accuracy of the last tenth of the evaluations (A18), or of those up to a virtual time."""
+    seconds, accuracy = readings(result)
+    accuracy = accuracy[seconds <= until]
+    return float(accuracy[-ceil(len(accuracy) / 10) :].mean())
+
+
+def final(study: Study, method: str, at: Setting) -> BySeed:
+    """Return the final accuracies (A18)."""
+    return BySeed.of(study.select(method=method, **at._asdict()), lambda entry, result: final_accuracy(result))
+
+
+def reached(study: Study, method: str, at: Setting, target: float | None = None) -> dict[int, Passage]:
+    """Return by seed when `method` first has a target accuracy (A19); without one given, the column's."""
+    wanted = target_of(study.profile, at.column) if target is None else target
+    runs = study.select(method=method, **at._asdict())
+    return {entry.labels["seed"]: first_passage(*readings(result), wanted) for entry, result in runs}
+
+
+def gaps(study: Study, method: str, other: str, at: Setting) -> BySeed:
+    """Return by how much `method` is more accurate than `other`."""
+    return final(study, method, at) - final(study, other, at)
+
+
+def times(study: Study, method: str, other: str, at: Setting, target: float | None = None) -> tuple[BySeed, BySeed]:
+    """Return the times of two methods by seed, where at least one is known and the other cannot be shorter.
+
+    A method that does not get to a target counts with the end of its run, which can only favour it; a pair of which
+    too little is known is left out.
+    """
+    ours, theirs = (reached(study, one, at, target) for one in (method, other))
+    found = BySeed(), BySeed()
+    for seed in ours.keys() & theirs.keys():
+        a, b = ours[seed], theirs[seed]
+        known = (a.reached and b.reached) or (a.reached and a.at <= b.at) or (b.reached and b.at <= a.at)
+        if known:
+            found[0][seed], found[1][seed] = a.at, b.at
+    return found
+
+
+def savings(study: Study, method: str, other: str, at: Setting, target: float | None = None) -> BySeed:
+    """Return the part of `other`'s time that `method` saves; negative where it needs more."""
+    ours, theirs = times(study, method, other, at, target)
+    return BySeed({seed: 1 - ours[seed] / theirs[seed] for seed in ours if theirs[seed]})
+
+
+def mean_seconds(study: Study, method: str, at: Setting, target: float | None = None) -> float:
+    """Return the mean time to a target, infinite if a seed does not get there."""
+    return float(np.mean([one.at if one.reached else inf for one in reached(study, method, at, target).values()]))
+
+
+def traffic(study: Study, method: str, at: Setting) -> tuple[BySeed, BySeed]:
+    """Return the bytes that are sent up and down per upload received."""
+    found = BySeed(), BySeed()
+    for entry, result in study.select(method=method, **at._asdict()):
+        table = result.history.evaluations
+        if uploads := table["models_received"][-1]:
+            for side, direction in zip(found, ("bytes_up", "bytes_down"), strict=True):
+                side[entry.labels["seed"]] = table[direction][-1] / uploads
+    return found
+
+
+# Frames of the figures
+
+POINTS = 60
+"""Of a curve."""
+
+
+def accuracy_curves(study: Study, methods: Sequence[str]) -> pd.DataFrame:
+    """Return mean and standard deviation over seeds of each method's accuracy, up to the end of its shortest run.
+
+    Columns ``column``, ``title``, ``target``, ``missing`` (methods without a run, in words), ``method``, ``x``
+    (virtual seconds), ``test_accuracy``, ``test_accuracy_std``, ``n``. A column of the tables without any run has
+    one row, which has no method.
+    """
+    rows = []
+    for column in dict.fromkeys(entry.labels["column"] for entry in study.entries):
+        found = {m: study.select(method=m, column=column, varied=None) for m in methods}
+        runs = [result for pairs in found.values() for _, result in pairs]
+        told = {
+            "column": column,
+            "title": f"{COLUMNS[column]} ({runs[0].provenance['data'] if runs else 'no runs'})",
+            "target": target_of(study.profile, column),
+            "missing": ", ".join(method for method, pairs in found.items() if not pairs),
+        }
+        rows += [pd.DataFrame([told | {"method": None}])] * (not runs)
+        rows += [_curve([r for _, r in pairs]).assign(method=m, **told) for m, pairs in found.items() if pairs]
+    frame = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
+    return frame if len(frame) and frame["method"].notna().any() else pd.DataFrame()
+
+
+def _curve(results: Sequence[Result]) -> pd.DataFrame:
+    """Return the mean curve of a method's runs; between two evaluations a run has the accuracy of the earlier one."""
+    read = [readings(result) for result in results]
+    x = np.linspace(0.0, min(seconds[-1] for seconds, _ in read), POINTS)
+    values = np.array([accuracy[np.searchsorted(seconds, x, side="right") - 1] for seconds, accuracy in read])
+    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(len(x), np.nan)
+    return pd.DataFrame({"x": x, "test_accuracy": values.mean(0), "test_accuracy_std": spread, "n": len(values)})
+
+
+def condition_points(study: Study) -> pd.DataFrame:
+    """Return accuracy and time to 60 % over what Figure 7 varies.
+
+    Columns ``varied``, ``value``, ``method``, ``accuracy``, ``seconds`` (infinite if a seed does not get there),
+    ``n``; a missing run has none of the last three.
+    """
+    rows = []
+    methods = dict.fromkeys(entry.labels["method"] for entry in study.entries)
+    for varied, standard in STANDARD.items():
+        points = settings(study, varied=varied)
+        for method in methods if points else ():
+            for value in sorted({standard, *(at.value for at in points)}):
+                changed = (varied, value) if value != standard else ()
+                at = Setting(points[0].column, *changed)
+                row: dict[str, Any] = {"varied": varied, "value": value, "method": method}
+                if accuracy := final(study, method, at):
+                    seconds = mean_seconds(study, method, at, CONDITION_TARGET)
+                    row |= {"accuracy": accuracy.mean, "seconds": seconds, "n": len(accuracy)}
+                rows.append(row)
+    frame = pd.DataFrame(rows)
+    return frame if "accuracy" in frame else pd.DataFrame()
+
+
+def staleness_points(study: Study) -> pd.DataFrame:
+    """Return every upload that FedASMU has mixed in, and FedASMU-0, whose weights are FedAsync's.
+
+    Columns ``method``, ``seed``, ``version`` (that it made), ``staleness`` (t - o + 1), ``weight``, ``bound`` (tau).
+    """
+    found = []
+    for method in ("FedASMU", "FedASMU-0"):
+        for entry, result in study.select(method=method, varied=None):
+            table = result.history.update_frame()[["version", "staleness", "weight"]]
+            algorithm = entry.spec.algorithm
+            assert isinstance(algorithm, FedASMU)
+            found.append(
+                table.assign(
+                    staleness=table["staleness"] + 1,  # the paper's counts from 1
+                    method=method,
+                    seed=entry.labels["seed"],
+                    bound=algorithm.staleness_bound,
+                )
+            )
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def five_devices(devices: int = 5, seconds: float = 1400.0, size: int = 10) -> pd.DataFrame:
+    """Return what five devices do under FedASMU, on quadratic losses: Figure 1 as a timetable.
+
+    Three train at a time, and a transfer takes 12 s, so that it can be seen. Columns ``device``, ``activity``
+    (``"download"``, ``"fresh model"``, ``"train"`` or ``"upload"``), ``start``, ``end`` (seconds), ``version`` of the
+    model that a download brings; and ``made`` and ``staleness`` of an upload (NaN if the run is over before).
+    """
+    rng = np.random.default_rng(0)
+    task = Quadratic(np.ones((devices, size)), rng.normal(size=(devices, size)), np.zeros(size))
+    bits = 64 * size / 12.0  # this task computes with 64-bit numbers
+    world = World.named(
+        "fedasmu",
+        devices=devices,
+        network=Network(down_bits_per_second=bits, up_bits_per_second=bits),
+        trigger=Timed(period_seconds=10.0, per_tick=1, concurrency=3),
+    )
+    training = LocalTraining(lr=0.05, epochs=5)
+    algorithm = FedASMU(slot="uniform", lambda_0=matched_lambda(30, 3))
+    run = Simulation(task, world, algorithm, budget=Budget(seconds=seconds), training=training, seed=1, trace=True)
+    history = run.run("sequential")
+    updates, spans = history.updates, history.spans
+    made = {
+        (device, round(at, 6)): (version, staleness + 1)
+        for at, device, version, staleness in zip(
+            *(updates[name] for name in ("seconds", "device", "version", "staleness")), strict=True
+        )
+    }
+    rows, seen = [], set[int]()
+    for number, what, device, start, end, base in zip(
+        *(spans[name] for name in ("task", "activity", "device", "start", "end", "base_version")), strict=True
+    ):
+        activity = "fresh model" if what == "download" and number in seen else what
+        seen.add(number)
+        nothing = (np.nan, np.nan)
+        version, staleness = made.get((device, round(end, 6)), nothing) if what == "upload" else nothing
+        rows.append(
+            {"device": device, "activity": activity, "start": start, "end": end, "version": base, "made": version,
+             "staleness": staleness}
+        )  # fmt: skip
+    frame = pd.DataFrame(rows)
+    for place in frame.index[frame["activity"] == "fresh model"]:  # a span knows with what its task began
+        frame.loc[place, "version"] = frame.loc[frame["end"] <= frame.loc[place, "start"], "made"].max()
+    return frame
+
+
+# Drawings
 
 ACTIVITIES = {"download": SKY, "train": BLUE, "fresh model": GREEN, "upload": ORANGE}
-CONDITIONS = {
+CONDITION_LABELS = {
     "bandwidth": "times lower bandwidth",
     "heterogeneity": "slowest to fastest device",
     "devices": "devices",
@@ -25,13 +267,7 @@ CONDITIONS = {
 
 
 def timeline(spans: pd.DataFrame) -> Figure:
-    """Draw what five devices do, with the staleness of every upload and the version that it makes.
-
-    Parameters
-    ----------
-    spans : DataFrame
-        As :func:`fl_papers.fedasmu.system.five_devices` returns it.
-    """
+    """Draw what five devices do, with the staleness of every upload and the version that it makes."""
     made = spans[spans["made"].notna()]
     until = float(made["end"].max()) + 20
     with style():
@@ -63,11 +299,6 @@ def accuracy(curves: pd.DataFrame) -> Figure:
     """Draw a panel for each column of the tables, with a line at its target; hatched: no runs.
 
     Where there are many methods, synchronous and asynchronous ones get a panel each, both with FedASMU.
-
-    Parameters
-    ----------
-    curves : DataFrame
-        As :func:`fl_papers.fedasmu.curves.accuracy_curves` returns it.
     """
     methods = list(curves["method"].dropna().unique())
     split = {"synchronous": [m for m in methods if m == "FedASMU" or m in SYNCHRONOUS],
@@ -95,13 +326,7 @@ def accuracy(curves: pd.DataFrame) -> Figure:
 
 
 def conditions(points: pd.DataFrame) -> Figure:
-    """Draw accuracy and time to the target over what is varied; hatched: no runs; no mark: not reached.
-
-    Parameters
-    ----------
-    points : DataFrame
-        As :func:`fl_papers.fedasmu.curves.condition_points` returns it.
-    """
+    """Draw accuracy and time to the target over what is varied; hatched: no runs; no mark: not reached."""
     methods = list(points["method"].unique())
     with style():
         rows = list(points["varied"].unique())
@@ -118,7 +343,7 @@ def conditions(points: pd.DataFrame) -> Figure:
                         "marker": look["marker"] or "o"})  # fmt: skip
                 for place in np.flatnonzero(grid.isna().all(axis=1)):
                     _hatch(axis, float(place))
-                axis.set(xticks=range(len(values)), xlabel=CONDITIONS[varied], title=title,
+                axis.set(xticks=range(len(values)), xlabel=CONDITION_LABELS[varied], title=title,
                          xlim=(-0.3, len(values) - 0.7))  # fmt: skip
                 axis.set_xticklabels([f"{value:g}" for value in values])
                 reached = np.isfinite(grid.to_numpy(float)).any()
@@ -136,13 +361,7 @@ def conditions(points: pd.DataFrame) -> Figure:
 
 
 def staleness(uploads: pd.DataFrame) -> Figure:
-    """Draw how stale uploads are, and the weights that FedASMU and FedAsync give them.
-
-    Parameters
-    ----------
-    uploads : DataFrame
-        As :func:`fl_papers.fedasmu.beyond.staleness_table` returns it.
-    """
+    """Draw how stale uploads are, and the weights that FedASMU and FedAsync give them."""
     methods = list(uploads["method"].unique())
     bound = int(uploads["bound"].iloc[0])
     with style():

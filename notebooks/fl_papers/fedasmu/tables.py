@@ -1,4 +1,4 @@
-"""FedASMU's tables: numbers from the runs beside those that the paper prints, and its settings from the grid.
+"""FedASMU's tables: what the paper prints, and numbers from the runs or the specifications beside it.
 
 A number is a mean over seeds, with its 95 % t-interval in brackets where there are two or more. A time is in seconds
 of the virtual clock; the paper's unit is unknown, so that only ratios can be compared (A26).
@@ -7,135 +7,129 @@ of the virtual clock; the paper's unit is unknown, so that only ratios can be co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import inf, isinf
-from typing import Any
+from math import inf, isinf, nan
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 from torch import nn
 
+from fl_core.algorithms import FedASMU
+from fl_core.datasets import load_dataset
 from fl_core.experiments.claims import CONFIDENCE
+from fl_core.experiments.measures import BySeed, Printed
 from fl_core.experiments.study import Study
 from fl_core.models import build_network
-from fl_papers.fedasmu.columns import COLUMNS
-from fl_papers.fedasmu.curves import target_of
-from fl_papers.fedasmu.grid import comparison
-from fl_papers.fedasmu.measures import (
+from fl_papers.fedasmu.experiment import (
+    ABLATIONS,
+    BASELINES,
+    BATCH,
+    BUFFER,
+    COLUMNS,
+    EXTRA,
+    HEURISTICS,
+    IN_FLIGHT,
+    LR_DECAY,
+    METHODS,
+    PROFILES,
+    RATES,
+    TUNED,
+    VARIANTS,
+    FedASMUExperiment,
+    changes,
+    target_of,
+)
+from fl_papers.fedasmu.figures import (
     Setting,
-    Values,
     final,
+    final_accuracy,
     gaps,
-    mean,
+    mean_seconds,
     reached,
+    readings,
     savings,
     settings,
     traffic,
 )
-from fl_papers.fedasmu.methods import ABLATIONS, BASELINES, EXTRA, HEURISTICS, METHODS
-from fl_papers.fedasmu.printed import IMPLIED, What, band, gain, number, printed, tables_band
 
-SYMBOLS: dict[str, tuple[str, Callable[[Any], float]]] = {
-    "m": ("m", lambda spec: spec.world.devices),
-    "m_prime": ("m′", lambda spec: spec.world.trigger.per_tick),
-    "T": ("T", lambda spec: spec.budget.updates),
-    "tau": ("τ", lambda spec: spec.algorithm.staleness_bound),
-    "trigger_period": ("𝒯 (s)", lambda spec: spec.world.trigger.period_seconds),
-    "eta_lambda": ("η_λ", lambda spec: spec.algorithm.lr_lambda),
-    "eta_sigma": ("η_σ", lambda spec: spec.algorithm.lr_sigma),
-    "eta_iota": ("η_ι", lambda spec: spec.algorithm.lr_iota),
-    "eta_gamma": ("η_γ", lambda spec: spec.algorithm.lr_gamma),
-    "eta_upsilon": ("η_υ", lambda spec: spec.algorithm.lr_upsilon),
-    "eta_local": ("η_i", lambda spec: spec.training.lr),
-    "eta_rl": ("η_RL", lambda spec: spec.algorithm.lr_rl),
-}
-"""Rows of Tables 5 and 6: name among the printed values, symbol, and where a specification has it."""
-ADVANTAGES: tuple[tuple[What, Callable[..., Values]], ...] = (("accuracy gain", gaps), ("time saved", savings))
+# What the paper prints
+
+PRINTED = Printed(__file__)
+"""Tables 1, 2, 5 and 6, and the gains that the text quotes: where a number stands (``source``), the column of the
+tables, the setting if it is not the tables', the method, what it is compared with, the quantity. Accuracies, gains
+and savings are fractions; times have no unit in print, and one that is infinite is printed as "/": not reached."""
+IMPLIED = "implied"
+"""Setting of the values of Figure 2 that the text's ranges fix (7.2); they are printed nowhere."""
+ONE_DIGIT = 0.675
+"""The one saving whose percentage has one decimal in print, not two."""
+
+What = Literal["accuracy gain", "time saved"]
+ADVANTAGES: dict[What, Callable[..., BySeed]] = {"accuracy gain": gaps, "time saved": savings}
+
+
+def number(column: str, method: str, quantity: str, setting: str = "") -> float | None:
+    """Return "accuracy", "time" or a hyper-parameter (Tables 5, 6) in a column of the tables; None: not printed."""
+    return PRINTED.number(column=column, method=method, quantity=quantity, setting=setting)
+
+
+def gain(what: What, against: str, method: str = "FedASMU") -> float | None:
+    """Return what the text says that `method` gains over `against`, as one number; None: it does not."""
+    return PRINTED.number(quantity=what, against=against, method=method)
+
+
+def band(what: What, against: str, method: str = "FedASMU", setting: str = "") -> tuple[float, float] | None:
+    """Return the least and the most that the text says `method` gains over another or "all"; None: it does not.
+
+    `setting` may be one of Figure 7: "bandwidth 50", "bandwidth 100", "heterogeneity 110 to 440", "devices 100 and
+    200"; `method` also "FedASMU-DA and FedASMU-FA".
+    """
+    labels = {"against": against, "method": method, "setting": setting}
+    least, most = (PRINTED.number(quantity=f"{what}, {end}", **labels) for end in ("least", "most"))
+    return None if least is None or most is None else (least, most)
+
+
+def tables_band(what: What, against: str) -> tuple[float, float]:
+    """Return the least and the most that FedASMU gains in Tables 1 and 2; times where both reach the target."""
+    rows = PRINTED.rows(quantity=what.split()[0])
+    wide = rows[rows["source"].isin(["table1", "table2"])].pivot(index="column", columns="method", values="value")
+    ours, theirs = wide["FedASMU"], wide[against]
+    gains = ours - theirs if what == "accuracy gain" else (1 - ours / theirs)[theirs.abs() < inf]
+    return float(gains.min()), float(gains.max())
+
+
+def deviations() -> pd.DataFrame:
+    """Return the ends of the text's ranges that Tables 1 and 2 do not give (E19); the text cuts digits off.
+
+    Columns ``against``, ``quantity``, ``end``, ``text`` (NaN: not printed), ``tables``.
+    """
+    rows, whats = [], get_args(What)
+    for against in dict.fromkeys(PRINTED.rows(source="sec5")["against"]):
+        for what in whats:
+            text, found = band(what, against) or (nan, nan), tables_band(what, against)
+            for end, said, given in zip(("least", "most"), text, found, strict=True):
+                unit = 1e-3 if said == ONE_DIGIT else 1e-4
+                if not -1e-9 < given - said < unit:
+                    rows.append((against, what, end, said, given))
+    return pd.DataFrame(rows, columns=["against", "quantity", "end", "text", "tables"])
+
+
+# Tables of runs
+
+
+def interval(values: BySeed, digits: int = 3) -> str | None:
+    """Return the mean over seeds with its 95 % interval as text; None without a value."""
+    found = np.array(list(values.values()))
+    if len(found) < 2:
+        return f"{found[0]:.{digits}f}" if len(found) else None
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
+    low, high = found.mean() - half, found.mean() + half
+    return f"{found.mean():.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def comparison_table(study: Study) -> pd.DataFrame:
     """Return Tables 1 and 2, a row for each column of the data set and method, as text."""
     return _measured(study, METHODS, settings(study))
-
-
-def all_columns(studies: Sequence[Study], table: int, quantity: str = "accuracy") -> pd.DataFrame:
-    """Return Table 1 or 2 as it is printed, a row for each method, "printed | here" in its six columns.
-
-    Parameters
-    ----------
-    studies : sequence of Study
-        Of the data sets whose columns are to be filled.
-    table : int
-    quantity : str, optional
-        ``"accuracy"``, or ``"time"``: as multiples of FedASMU's, as the paper's unit is unknown (A26).
-    """
-    timed = quantity == "time"
-    data: dict[str, list[str]] = {"method": [*METHODS, *["target"] * timed, "data"]}
-    for name, column in COLUMNS.items():
-        if column.table != table:
-            continue
-        at = Setting(name)
-        runs = next((study for study in studies if final(study, "FedASMU", at)), None)
-        shown = []
-        for method in METHODS:
-            if timed:
-                paper, here = _printed_ratio(name, method), _ratio(runs, method, at) if runs else None
-            else:
-                paper, here = _accuracy(name, method), interval(final(runs, method, at)) if runs else None
-            shown.append(f"{paper} | {here or '–'}")
-        if timed:
-            shown.append(f"{column.target:.2f} | {f'{target_of(runs.profile, name):.2f}' if runs else '–'}")
-        kind = (
-            "not run" if runs is None else f"{runs.data_kind}, {runs.profile}, {_seeds(final(runs, 'FedASMU', at))}"
-        )
-        data[str(at)] = [*shown, kind]
-    return pd.DataFrame(data)
-
-
-def leaders(studies: Sequence[Study]) -> pd.DataFrame:
-    """Return who is first in each column of Tables 1 and 2 that was run, and the place of FedASMU (printed: 1).
-
-    Parameters
-    ----------
-    studies : sequence of Study
-        As for :func:`all_columns`.
-    """
-    rows = []
-    for name in COLUMNS:
-        at = Setting(name)
-        runs = next((study for study in studies if final(study, "FedASMU", at)), None)
-        if runs is None:
-            continue
-        short, seconds = {}, {}
-        for method in METHODS:
-            if values := final(runs, method, at):
-                found = reached(runs, method, at).values()
-                short[method] = 1 - mean(values)
-                seconds[method] = mean(dict(enumerate(one.seconds if one.reached else inf for one in found)))
-        row = {"column": str(at), "data": runs.data_kind}
-        for what, of in (("highest accuracy", short), ("first at the target", seconds)):
-            first, own = min(of, key=lambda method: of[method]), of["FedASMU"]
-            place = 1 + sum(value < own for value in of.values())
-            row[what] = "none" if isinf(of[first]) else first
-            row[f"{what}: FedASMU's place"] = "not reached" if isinf(own) else f"{place} of {len(of)}"
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def gains_table(study: Study) -> pd.DataFrame:
-    """Return what FedASMU gains over each baseline: the text's range, that of the printed tables, and ours."""
-    points, rows = settings(study), []
-    for other in BASELINES:
-        row: dict[str, Any] = {"against": other}
-        for what, of in ADVANTAGES:
-            text = band(what, other)
-            row[f"{what}, text"] = "not printed" if text is None else _range(*text)
-            row[f"{what}, tables"] = _range(*tables_band(what, other))
-            here = {at: values for at in points if (values := of(study, "FedASMU", other, at))}
-            row[f"{what}, here"] = "; ".join(f"{at}: {interval(values)}" for at, values in here.items()) or None
-        if row["accuracy gain, here"]:
-            rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def ablation_table(study: Study) -> pd.DataFrame:
@@ -153,16 +147,97 @@ def heuristics_table(study: Study) -> pd.DataFrame:
     return _advantages(study, HEURISTICS)
 
 
+def variants_table(study: Study) -> pd.DataFrame:
+    """Return accuracy and time to the target of FedASMU's variants, as text."""
+    return _changed(study, (("FedASMU", *change) for change in changes({"variant": VARIANTS})))
+
+
+def tuning_table(study: Study) -> pd.DataFrame:
+    """Return accuracy and time to the target of the baselines with other values, as text."""
+    return _changed(
+        study, ((m, *change) for m, (what, values) in TUNED.items() for change in changes({what: values}))
+    )
+
+
+def all_columns(studies: Sequence[Study], table: int, quantity: str = "accuracy") -> pd.DataFrame:
+    """Return Table 1 or 2 as it is printed, a row for each method, "printed | here" in its six columns.
+
+    `studies` are those of the data sets whose columns are to be filled. Times (`quantity` "time") are multiples of
+    FedASMU's, as the paper's unit is unknown (A26).
+    """
+    timed = quantity == "time"
+    data: dict[str, list[str]] = {"method": [*METHODS, *["target"] * timed, "data"]}
+    for name, column in COLUMNS.items():
+        if column.table != table:
+            continue
+        at, shown = Setting(name), []
+        runs = next((study for study in studies if final(study, "FedASMU", at)), None)
+        for method in METHODS:
+            if timed:
+                paper, here = _printed_ratio(name, method), _ratio(runs, method, at) if runs else None
+            else:
+                paper, here = _accuracy(name, method), interval(final(runs, method, at)) if runs else None
+            shown.append(f"{paper} | {here or '–'}")
+        if timed:
+            shown.append(f"{column.target:.2f} | {f'{target_of(runs.profile, name):.2f}' if runs else '–'}")
+        seeds = len(final(runs, "FedASMU", at)) if runs else 0
+        kind = f"{runs.data_kind}, {runs.profile}, {seeds} seed{'s' * (seeds != 1)}" if runs else "not run"
+        data[str(at)] = [*shown, kind]
+    return pd.DataFrame(data)
+
+
+def leaders(studies: Sequence[Study]) -> pd.DataFrame:
+    """Return who is first in each column of Tables 1 and 2 that was run, and the place of FedASMU (printed: 1)."""
+    rows = []
+    for name in COLUMNS:
+        at = Setting(name)
+        runs = next((study for study in studies if final(study, "FedASMU", at)), None)
+        if runs is None:
+            continue
+        short, seconds = {}, {}
+        for method in METHODS:
+            if values := final(runs, method, at):
+                short[method], seconds[method] = 1 - values.mean, mean_seconds(runs, method, at)
+        row = {"column": str(at), "data": runs.data_kind}
+        for what, of in (("highest accuracy", short), ("first at the target", seconds)):
+            first, own = min(of, key=lambda method: of[method]), of["FedASMU"]
+            place = 1 + sum(value < own for value in of.values())
+            row[what] = "none" if isinf(of[first]) else first
+            row[f"{what}: FedASMU's place"] = "not reached" if isinf(own) else f"{place} of {len(of)}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def gains_table(study: Study) -> pd.DataFrame:
+    """Return what FedASMU gains over each baseline: the text's range, that of the printed tables, and ours."""
+    points, rows = settings(study), []
+    for other in BASELINES:
+        row: dict[str, Any] = {"against": other}
+        for what, of in ADVANTAGES.items():
+            text = band(what, other)
+            row[f"{what}, text"] = "not printed" if text is None else _range(*text)
+            row[f"{what}, tables"] = _range(*tables_band(what, other))
+            here = {at: values for at in points if (values := of(study, "FedASMU", other, at))}
+            row[f"{what}, here"] = "; ".join(f"{at}: {interval(values)}" for at, values in here.items()) or None
+        if row["accuracy gain, here"]:
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def sensitivity_table(study: Study) -> pd.DataFrame:
     """Return FedASMU's accuracy with other trigger periods and learning rates."""
     rows = []
-    varied = ("trigger_period", "lr_lambda", "lr_sigma", "lr_iota")
-    points = [at for name in varied for at in settings(study, varied=name)]
+    points = sensitivity_settings(study)
     for at in (*dict.fromkeys(Setting(at.column) for at in points), *points):
         if values := final(study, "FedASMU", at):
             changed = "nothing" if at.varied is None else f"{at.varied} = {at.value:g}"
             rows.append({"changed": changed, "accuracy": interval(values), "seeds": len(values)})
     return pd.DataFrame(rows)
+
+
+def sensitivity_settings(study: Study) -> list[Setting]:
+    """Return the settings with another trigger period or learning rate."""
+    return [at for name in ("trigger_period", *RATES[:3]) for at in settings(study, varied=name)]
 
 
 def communication_table(study: Study) -> pd.DataFrame:
@@ -173,75 +248,42 @@ def communication_table(study: Study) -> pd.DataFrame:
         for method in METHODS if whole else ():
             up, down = traffic(study, method, at)
             if up:
-                size = mean(whole)
-                total = {seed: up[seed] + down[seed] for seed in up}
+                size = whole.mean
                 rows.append(
-                    {"column": str(at), "method": method, "models up per upload": f"{mean(up) / size:.3f}",
-                     "models down per upload": f"{mean(down) / size:.3f}",
-                     "both": f"{mean(total) / size:.3f}", "seeds": len(up)}
+                    {"column": str(at), "method": method, "models up per upload": f"{up.mean / size:.3f}",
+                     "models down per upload": f"{down.mean / size:.3f}",
+                     "both": f"{(up + down).mean / size:.3f}", "seeds": len(up)}
                 )  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def hyperparameters(table: int) -> pd.DataFrame:
-    """Return Table 5 or 6 from the specifications of profile ``paper``; where another number is printed, that too."""
-    rows = printed()
-    names = rows.loc[(rows["source"] == f"table{table}") & (rows["quantity"] == "m"), "column"]
-    data: dict[str, list[str]] = {"parameter": [symbol for symbol, _ in SYMBOLS.values()]}
-    for name in names:
-        [entry] = [
-            e
-            for e in comparison("paper", COLUMNS[name].dataset, (0,), columns=(name,))
-            if e.labels["method"] == "FedASMU"
-        ]
-        cells = []
-        for quantity, (_, read) in SYMBOLS.items():
-            here, paper = read(entry.spec), number(name, "FedASMU", quantity)
-            cells.append(f"{here:g}" if paper in (None, here) else f"{here:g} (printed {paper:g})")
-        data[str(Setting(name))] = cells
-    return pd.DataFrame(data)
-
-
-def cnn_layers() -> pd.DataFrame:
-    """Return Table 3 from the network: layers, output shapes and parameters, with 10 classes and with 100."""
-    rows = []
-    for classes in (10, 100):
-        network, total = build_network("fedasmu_cnn", (3, 32, 32), classes), 0
-        for layer in network.modules():
-            own = sum(p.numel() for p in layer.parameters(recurse=False))
-            total += own
-            if isinstance(layer, nn.Conv2d):
-                kernel = "×".join(map(str, layer.kernel_size))
-                rows.append((classes, f"convolution, {layer.out_channels} kernels {kernel}", own))
-            elif isinstance(layer, nn.Linear):
-                rows.append((classes, f"dense, {layer.out_features} units", own))
-        rows.append((classes, "all", total))
-    return pd.DataFrame(rows, columns=["classes", "layer", "parameters"])
-
-
-def interval(values: Values, digits: int = 3) -> str | None:
-    """Return the mean over seeds with its 95 % interval as text; None without a value."""
-    found = np.array(list(values.values()))
-    if len(found) < 2:
-        return f"{found[0]:.{digits}f}" if len(found) else None
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
-    low, high = found.mean() - half, found.mean() + half
-    return f"{found.mean():.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+def equal_time_table(study: Study) -> pd.DataFrame:
+    """Return each method's accuracy after all of its uploads, and at the virtual time when FedASMU has finished."""
+    rows: list[dict[str, Any]] = []
+    for at in settings(study):
+        ours = {e.labels["seed"]: readings(r)[0][-1] for e, r in study.select(method="FedASMU", **at._asdict())}
+        for method in METHODS if ours else ():
+            found = {e.labels["seed"]: r for e, r in study.select(method=method, **at._asdict())}
+            if early := BySeed({seed: final_accuracy(r, ours[seed]) for seed, r in found.items() if seed in ours}):
+                rows.append(
+                    {"column": str(at), "method": method, "after all uploads": interval(final(study, method, at)),
+                     "when FedASMU has finished": interval(early), "seeds": len(early)}
+                )  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def _measured(study: Study, methods: Iterable[str], points: Iterable[Setting], setting: str = "") -> pd.DataFrame:
     rows = []
     for at in points:
         for method in methods:
-            accuracy, found = final(study, method, at), reached(study, method, at)
-            if accuracy:
-                seconds = {seed: one.seconds for seed, one in found.items() if one.reached}
+            if accuracy := final(study, method, at):
+                seconds, found = _seconds(study, method, at)
                 rows.append(
                     {"column": str(at), "method": method,
                      "printed accuracy": _accuracy(at.column, method, setting), "accuracy": interval(accuracy),
                      "printed time": _time(at.column, method, setting), "time": interval(seconds, 0),
                      "printed ratio": _printed_ratio(at.column, method, setting),
-                     "ratio": _ratio(study, method, at), "reached": f"{len(seconds)} of {len(found)}"}
+                     "ratio": _ratio(study, method, at), "reached": f"{len(seconds)} of {found}"}
                 )  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -251,13 +293,34 @@ def _advantages(study: Study, others: Iterable[str]) -> pd.DataFrame:
     for other in others:
         for at in settings(study, other):
             row: dict[str, Any] = {"column": str(at), "against": other}
-            for what, of in ADVANTAGES:
+            for what, of in ADVANTAGES.items():
                 printed_gain, values = gain(what, other), of(study, "FedASMU", other, at)
                 row[f"{what}, printed"] = None if printed_gain is None else f"{printed_gain:g}"
                 row[f"{what}, here"], row["seeds"] = interval(values), len(final(study, other, at))
             if row["seeds"]:
                 rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _changed(study: Study, cells: Iterable[tuple[str, str | None, Any]]) -> pd.DataFrame:
+    rows = []
+    for method, varied, value in cells:
+        for column in dict.fromkeys(at.column for at in settings(study, method)):
+            at = Setting(column, varied, value)
+            if accuracy := final(study, method, at):
+                changed = value if varied == "variant" else f"{varied} = {value:g}" if varied else "as in the tables"
+                seconds = interval(_seconds(study, method, at)[0], 0) or "not reached"
+                rows.append(
+                    {"method": method, "changed": changed, "accuracy": interval(accuracy),
+                     "seconds to the target": seconds, "seeds": len(accuracy)}
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _seconds(study: Study, method: str, at: Setting) -> tuple[BySeed, int]:
+    """Return the times of the seeds that get to the column's target, and how many seeds there are."""
+    found = reached(study, method, at)
+    return BySeed({seed: one.at for seed, one in found.items() if one.reached}), len(found)
 
 
 def _ratio(study: Study, method: str, at: Setting) -> str | None:
@@ -274,7 +337,7 @@ def _ratio(study: Study, method: str, at: Setting) -> str | None:
     both = [(theirs, ours) for theirs, ours in there if ours.reached]
     if not there:
         return "not reached"
-    theirs_mean, ours_mean = np.mean([(theirs.seconds, ours.seconds) for theirs, ours in both or there], axis=0)
+    theirs_mean, ours_mean = np.mean([(theirs.at, ours.at) for theirs, ours in both or there], axis=0)
     return f"{'' if both else '< '}{theirs_mean / ours_mean:.2f}" if ours_mean else None
 
 
@@ -299,5 +362,128 @@ def _range(low: float, high: float) -> str:
     return f"{low:.4g} to {high:.4g}"
 
 
-def _seeds(values: Values) -> str:
-    return f"{len(values)} seed{'s' if len(values) != 1 else ''}"
+# The paper's settings, and what the specifications have
+
+INITIAL = {"pytorch": "PyTorch's", "glorot": "Glorot's"}
+"""Whose rule initial values follow."""
+SYMBOLS: dict[str, tuple[str, Callable[[Any], float]]] = {
+    "m": ("m", lambda spec: spec.world.devices),
+    "m_prime": ("m′", lambda spec: spec.world.trigger.per_tick),
+    "T": ("T", lambda spec: spec.budget.updates),
+    "tau": ("τ", lambda spec: spec.algorithm.staleness_bound),
+    "trigger_period": ("𝒯 (s)", lambda spec: spec.world.trigger.period_seconds),
+    "eta_lambda": ("η_λ", lambda spec: spec.algorithm.lr_lambda),
+    "eta_sigma": ("η_σ", lambda spec: spec.algorithm.lr_sigma),
+    "eta_iota": ("η_ι", lambda spec: spec.algorithm.lr_iota),
+    "eta_gamma": ("η_γ", lambda spec: spec.algorithm.lr_gamma),
+    "eta_upsilon": ("η_υ", lambda spec: spec.algorithm.lr_upsilon),
+    "eta_local": ("η_i", lambda spec: spec.training.lr),
+    "eta_rl": ("η_RL", lambda spec: spec.algorithm.lr_rl),
+}
+"""Rows of Tables 5 and 6: name among the printed values, symbol, and where a specification has it."""
+
+
+def hyperparameters(table: int) -> pd.DataFrame:
+    """Return Table 5 or 6 from the specifications of profile ``paper``; where another number is printed, that too."""
+    data: dict[str, list[str]] = {"parameter": [symbol for symbol, _ in SYMBOLS.values()]}
+    for name in PRINTED.rows(source=f"table{table}", quantity="m")["column"]:
+        spec = FedASMUExperiment("paper", COLUMNS[name].dataset, columns=(name,)).entry("FedASMU", name, 0).spec
+        cells = []
+        for quantity, (_, read) in SYMBOLS.items():
+            here, paper = read(spec), number(name, "FedASMU", quantity)
+            cells.append(f"{here:g}" if paper in (None, here) else f"{here:g} (printed {paper:g})")
+        data[str(COLUMNS[name])] = cells
+    return pd.DataFrame(data)
+
+
+def cnn_layers() -> pd.DataFrame:
+    """Return Table 3 from the network: layers, output shapes and parameters, with 10 classes and with 100."""
+    rows = []
+    for classes in (10, 100):
+        network, total = build_network("fedasmu_cnn", (3, 32, 32), classes), 0
+        for layer in network.modules():
+            own = sum(p.numel() for p in layer.parameters(recurse=False))
+            total += own
+            if isinstance(layer, nn.Conv2d):
+                kernel = "×".join(map(str, layer.kernel_size))
+                rows.append((classes, f"convolution, {layer.out_channels} kernels {kernel}", own))
+            elif isinstance(layer, nn.Linear):
+                rows.append((classes, f"dense, {layer.out_features} units", own))
+        rows.append((classes, "all", total))
+    return pd.DataFrame(rows, columns=["classes", "layer", "parameters"])
+
+
+def paper_setting(chosen: FedASMUExperiment) -> pd.DataFrame:
+    """Return the paper's setting beside ours, one row per quantity, for the first column of the data set."""
+    name, options, scale = chosen.columns[0], chosen.options, chosen.scale
+    column, spec = COLUMNS[name], chosen.entry("FedASMU", name, 0).spec
+    data = load_dataset(spec.dataset)
+    uploads, algorithm = chosen.uploads(name), spec.algorithm
+    assert isinstance(algorithm, FedASMU)
+    share = spec.partition.train_fraction
+    measured = f"{scale.test_samples:,} of {len(data.test):,}" if scale.test_samples else f"all {len(data.test):,}"
+    rates = ", ".join(f"{rate:g}" for rate in column.rates)
+
+    def value(method: str, field: str) -> Any:
+        return getattr(chosen.algorithm(method, name, IN_FLIGHT)[0], field)
+
+    rows = [
+        ("data", column.data, f"{data.name} ({data.kind})"),
+        ("network; initial values", f"{column.model}; not stated", f"{spec.model}; {INITIAL[spec.initialisation]}"),
+        ("devices; at work at a time", "100; at most 10 %", f"100; {100 // IN_FLIGHT}"),
+        ("trigger", "10 devices every 10 s (tables); one every 5 s (text)",
+         {"tables": "up to 10 every 10 s", "text": "one every 5 s"}[options.ticks]),
+        ("slowest to fastest", "5 times", f"{options.ratio:g} times, 100 s to {100 * options.ratio:g} s a task"),
+        ("transfer of a model", "not stated", f"{options.slower_network:g} s"),
+        ("labels", "Dirichlet, concentration not stated", f"Dirichlet, {options.dirichlet:g}"),
+        ("samples of a device", f"{column.samples} on average", f"{column.samples * share:.0f} on average"),
+        ("rounds", "500 synchronous, 5,000 asynchronous", f"{uploads // 10:,} synchronous, {uploads:,} asynchronous"),
+        ("local epochs E; batch", "not stated", f"{options.epochs}; {BATCH}"),
+        ("local rate η_i", f"{column.lr:g}, decaying", f"{spec.training.lr:g}, times {LR_DECAY:g} after ten uploads"),
+        ("rates of λ, σ, ι, γ, υ", rates, rates),
+        ("λ, σ, ι; γ, υ at the start", "not stated",
+         f"{algorithm.lambda_0:.4g}, {algorithm.sigma_0:g}, {algorithm.iota_0:g}; {algorithm.gamma_0:.4g}, "
+         f"{algorithm.upsilon_0:g}"),
+        ("staleness bound τ", "99", f"{options.staleness_bound}"),
+        ("rate of the meta-model", "0.001", f"{algorithm.lr_rl:g}"),
+        ("FedProx μ; MOON μ, temperature; FedDyn α", "tuned, not stated", "0.01; 1, 0.5; 0.01"),
+        ("FedAsync", "polynomial, values not stated", "α = 0.6, exponent 0.5"),
+        ("FedBuff; PORT", "not stated", f"buffers of {BUFFER}; at least {BUFFER} uploads, bound 10"),
+        ("ASO-Fed", "tuned, not stated",
+         f"pull {value('ASO-Fed', 'rho'):g}, memory {value('ASO-Fed', 'beta'):g}, without feature learning"),
+        ("FedSA", "tuned, not stated",
+         f"α = {value('FedSA', 'alpha_initial'):g} for the first {value('FedSA', 'initial_versions'):,} uploads, "
+         f"then {value('FedSA', 'alpha_convergence'):g}; exponent {value('FedSA', 'a'):g}"),
+        ("FedDelay; SyncDrop; AsyncPart", "not stated",
+         f"server step {value('FedDelay', 'global_lr'):g}, less beyond staleness {value('FedDelay', 'concurrency')}; "
+         f"α = {value('SyncDrop', 'alpha'):g}, {value('SyncDrop', 'keep'):.0%} of hidden units; "
+         f"α = {value('AsyncPart', 'alpha'):g}, exponent 0.5"),
+        ("measured", "not stated", f"after every ten uploads, on {measured} test samples"),
+        ("repetitions", "not stated", f"{len(chosen.seeds)}"),
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["setting", "the paper", f"here, profile {chosen.profile}"])
+
+
+def column_settings(profile: str) -> pd.DataFrame:
+    """Return what a profile makes of every column of Tables 1 and 2; where the paper has another value, that too.
+
+    Tables 5 and 6 print the step sizes; sizes of networks are those of the specification, as the paper describes one.
+    """
+
+    def beside(here: float, paper: float) -> str:
+        return f"{here:,}" if here == paper else f"{here:,} (paper {paper:,})"
+
+    rows = []
+    for name, column in COLUMNS.items():
+        chosen = FedASMUExperiment(profile, column.dataset, columns=(name,))
+        spec = chosen.entry("FedASMU", name, 0).spec
+        side, whole_side = chosen.side(name), column.shape[-1] if len(column.shape) == 3 else None
+        rows.append(
+            {"column": str(column), "parameters": beside(chosen.parameters(name), column.parameters),
+             "side of an image": "–" if whole_side is None else beside(side or whole_side, whole_side),
+             "samples of a device": beside(round(column.samples * spec.partition.train_fraction), column.samples),
+             "uploads": beside(chosen.uploads(name), PROFILES["paper"].uploads),
+             "η_i": beside(spec.training.lr, column.lr), "target": beside(target_of(profile, name), column.target),
+             "initial values": INITIAL[spec.initialisation], "seeds": len(chosen.seeds)}
+        )  # fmt: skip
+    return pd.DataFrame(rows)

@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl_core.experiments.claims import CLAIMS, judge
+from fl_core.experiments.artifacts import artifacts
+from fl_core.experiments.claims import judge
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.runtime import History
 from fl_core.runtime.history import append
-from fl_papers.fedasmu import claims as fedasmu_claims  # noqa: F401  (registers the claims)
-from fl_papers.fedasmu import tables as tables
-from fl_papers.fedasmu.columns import COLUMNS
-from fl_papers.fedasmu.grid import GRIDS
-from fl_papers.fedasmu.measures import Setting, difference, over_seeds, reached, savings, settings, times
-from fl_papers.fedasmu.methods import BASELINES, METHODS, SYNCHRONOUS
-from fl_papers.fedasmu.printed import IMPLIED, band, deviations, gain, number, printed, tables_band
+from fl_papers.fedasmu import tables
+from fl_papers.fedasmu.artifacts import GRIDS
+from fl_papers.fedasmu.claims import CLAIMS as OWN
+from fl_papers.fedasmu.experiment import BASELINES, COLUMNS, METHODS, SYNCHRONOUS
+from fl_papers.fedasmu.figures import Setting, reached, savings, settings, times
+from fl_papers.fedasmu.tables import IMPLIED, PRINTED, band, deviations, gain, number, tables_band
+
+artifacts()  # makes the claims known
 
 NAMES = {f"FEDASMU-C{n:02d}" for n in range(1, 45)}
 COMPUTED = {"FEDASMU-C34", "FEDASMU-C40", "FEDASMU-C41", "FEDASMU-C42", "FEDASMU-C43"}
@@ -61,7 +63,7 @@ def test_other_printed_numbers() -> None:
     assert number("lenet-cifar10", "FedDyn", "time") == math.inf
     assert number("cnn-cifar10", "FedASMU-0", "accuracy", IMPLIED) == 0.5551
     assert number("lenet-fmnist", "FedASMU-0", "accuracy") is None
-    assert (printed()["source"].value_counts()[["table1", "table2"]] == 126).all()
+    assert (PRINTED.frame["source"].value_counts()[["table1", "table2"]] == 126).all()
 
 
 # Made-up runs
@@ -119,9 +121,9 @@ def whole() -> Study:
     return study_of("comparison", "others", "ablations", "heuristics", "sensitivity", "conditions")
 
 
-def test_every_claim_of_the_specification_is_registered() -> None:
-    assert {name for name in CLAIMS if name.startswith("FEDASMU-")} == NAMES
-    assert {name for name in NAMES if CLAIMS[name].computed} == COMPUTED
+def test_every_claim_of_the_specification_is_there() -> None:
+    assert [claim.id for claim in OWN] == sorted(NAMES)
+    assert {claim.id for claim in OWN if claim.computed} == COMPUTED
 
 
 def test_they_hold_on_runs_that_were_made_to_hold(whole: Study) -> None:
@@ -209,11 +211,6 @@ def test_times_are_compared_where_enough_is_known(ours, theirs, expected) -> Non
     assert saved == ({0: 1 - expected[0] / expected[1]} if expected else {})
 
 
-def test_quantities_are_paired_by_seed() -> None:
-    assert difference({0: 3.0, 1: 5.0}, {1: 2.0, 2: 7.0}) == {1: 3.0}
-    assert over_seeds([{0: 1.0, 1: 4.0}, {1: 2.0}], max) == {0: 1.0, 1: 4.0}
-
-
 def test_settings_are_found_in_the_grid(whole: Study) -> None:
     assert settings(whole) == [AT]
     assert str(Setting("lenet-fmnist", "bandwidth", 50.0)) == "LeNet, FMNIST, bandwidth 50"
@@ -252,7 +249,7 @@ def test_a_target_that_only_a_baseline_reaches_is_not_called_unreached() -> None
     here = study_of("comparison", level={"FedASMU": 0.6, "PORT": 0.6})
     column = tables.all_columns([here], 2, "time").set_index("method")["LeNet, FMNIST"].str.split(" | ", regex=False)
     assert column["FedASMU"][1] == column["PORT"][1] == "not reached"
-    end, fedavg = (np.mean([found.seconds for found in reached(here, m, AT).values()]) for m in ("FedASMU", "FedAvg"))
+    end, fedavg = (np.mean([found.at for found in reached(here, m, AT).values()]) for m in ("FedASMU", "FedAvg"))
     assert column["FedAvg"][1] == f"< {fedavg / end:.2f}"
 
 

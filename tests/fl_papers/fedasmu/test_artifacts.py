@@ -1,0 +1,189 @@
+"""FedASMU's figures and tables, from runs that are really made and from formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fl_core.errors import RunError
+from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study
+from fl_core.experiments.claims import CLAIMS
+from fl_core.experiments.grid import execute
+from fl_core.experiments.measures import first_passage
+from fl_core.experiments.run import Result
+from fl_core.experiments.store import Store
+from fl_core.experiments.study import Study, load_study
+from fl_core.report.figures import draw
+from fl_core.report.tables import Table
+from fl_core.runtime import History
+from fl_papers.fedasmu.artifacts import GRIDS, PANELS
+from fl_papers.fedasmu.experiment import (
+    ABLATIONS,
+    ASYNCHRONOUS,
+    COLUMNS,
+    EXTRA,
+    HEURISTICS,
+    METHODS,
+    PROFILES,
+    SYNCHRONOUS,
+)
+from fl_papers.fedasmu.figures import final_accuracy, five_devices, readings
+from fl_papers.fedasmu.tables import column_settings
+
+FMNIST = "fashion-mnist"
+FROM_FORMULAS = ("fedasmu-fig1", "fedasmu-tab3", "fedasmu-tab5", "fedasmu-tab6")
+
+
+def test_every_figure_and_table_of_the_paper_is_registered_and_every_claim_carried() -> None:
+    names = {name for name in artifacts() if name.startswith("fedasmu")}
+    assert names >= {*(f"fedasmu-fig{n}" for n in range(1, 8)), *(f"fedasmu-tab{n}" for n in (1, 2, 3, 5, 6))}
+    carried = {claim for artifact in find_artifacts(["fedasmu-*"]) for claim in artifact.claims}
+    assert carried == {name for name in CLAIMS if name.startswith("FEDASMU-")}
+    assert sorted(name for names in PANELS.values() for name in names) == sorted(COLUMNS)
+
+
+def test_what_a_profile_changes_of_the_columns_stands_in_their_table() -> None:
+    assert not any("paper" in str(cell) for cell in column_settings("paper").to_numpy().ravel())
+    table = column_settings("laptop").set_index("column")
+    assert list(table.loc["ResNet, Tiny-ImageNet"]) == [
+        "20,556 (paper 282,072)", "16 (paper 64)", "500 (paper 1,000)", "600 (paper 5,000)", "0.1 (paper 0.03)",
+        "0.02 (paper 0.12)", "PyTorch's", 1,
+    ]  # fmt: skip
+    assert list(table.loc["TextCNN, IMDb", ["side of an image", "samples of a device"]]) == ["–", "200 (paper 250)"]
+    assert table.loc["LeNet, CIFAR-10", "parameters"] == "62,006"
+    assert table.loc["VGG, CIFAR-100", "uploads"] == "900 (paper 5,000)"
+    assert set(table.index[table["initial values"] == "Glorot's"]) == {
+        f"{model}, {data}" for model in ("AlexNet", "VGG") for data in ("CIFAR-10", "CIFAR-100")
+    }
+
+
+def test_a_figure_shows_those_of_its_panels_that_a_data_set_has() -> None:
+    shown = {
+        (number, name): {
+            e.labels["column"] for e in make_study(find_artifact(f"fedasmu-fig{number}"), "smoke", name).entries
+        }
+        for number in PANELS
+        for name in ("cifar10-surrogate", FMNIST)
+    }
+    assert shown[3, "cifar10-surrogate"] == {"lenet-cifar10", "cnn-cifar10"}
+    assert shown[5, "cifar10-surrogate"] == {"alexnet-cifar10", "vgg-cifar10"}
+    assert {columns for (_, name), found in shown.items() if name == FMNIST for columns in found} == {"lenet-fmnist"}
+
+
+# What is read off a run
+
+
+def result(accuracy: list[float], profile: str = "laptop", last_twice: bool = False) -> Result:
+    """A run of FedASMU with these accuracies every 300 s; `last_twice`: measured once more at the end."""
+    [entry] = [e for e in GRIDS["comparison"](profile, FMNIST, [0]) if e.labels["method"] == "FedASMU"]
+    history = History()
+    rows = [(300.0 * place, 10 * place, value) for place, value in enumerate(accuracy)]
+    rows += [rows[-1]] * last_twice
+    for seconds, version, value in rows:
+        given = {"seconds": seconds, "version": version, "test_accuracy": value}
+        for name, column in history.evaluations.items():
+            column.append(given.get(name, 0))
+    return Result(entry.spec, history, {"data": "real"})
+
+
+def test_the_end_on_all_images_is_not_read_where_the_others_use_a_part() -> None:
+    part = result([0.1, 0.3, 0.5, 0.9])
+    assert list(readings(part)[1]) == [0.1, 0.3, 0.5]
+    assert [first_passage(*readings(part), target)[:2] for target in (0.5, 0.6)] == [(600, True), (600, False)]
+    whole = result([0.1, 0.3, 0.5, 0.9], "paper")
+    assert first_passage(*readings(whole), 0.6)[:2] == (900, True)
+    assert len(readings(whole)[1]) == 4
+    assert len(readings(result([0.1, 0.3, 0.5, 0.9], "paper", last_twice=True))[1]) == 4
+
+
+def test_the_final_accuracy_is_the_mean_of_the_last_tenth() -> None:
+    """A18; of 21 readings, the last three."""
+    values = [0.01 * n for n in range(21)]
+    assert final_accuracy(result(values, "paper")) == pytest.approx(0.19)
+
+
+# One tiny grid, really run
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+    """All grids at profile smoke with a linear model, really run."""
+    folder: Path = tmp_path_factory.mktemp("results")
+    linear = replace(COLUMNS["lenet-fmnist"], network="linear", parameters=7850)
+    scale = replace(PROFILES["smoke"], uploads=20, test_samples=100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(COLUMNS, "lenet-fmnist", linear)
+        patch.setitem(PROFILES, "smoke", scale)
+        study = make_study(find_artifacts(["fedasmu-*"]), "smoke")
+        store = Store(folder, folder)
+        execute(study.specs, jobs=1, store=store, progress=False)
+        yield load_study(study, store)
+
+
+def test_every_figure_and_table_is_drawn_from_runs_with_a_true_caption(tiny: Study) -> None:
+    for name in artifacts():
+        if not name.startswith("fedasmu") or name in FROM_FORMULAS:
+            continue
+        shown, caption = draw(find_artifact(name), tiny)
+        assert len(shown.frame) if isinstance(shown, Table) else shown.axes
+        assert "fashion-mnist (real data), profile smoke, seed 0" in caption
+        assert "papermill notebooks/fl_papers/fedasmu/replication.ipynb" in caption
+
+
+def test_what_is_missing_is_hatched_and_nothing_at_all_is_an_error(tiny: Study) -> None:
+    kept = {e.key: tiny.results[e.key] for e in tiny.entries if e.labels["varied"] is None}
+    figure, _ = draw(find_artifact("fedasmu-fig7"), tiny.with_results(kept))
+    assert any(patch.get_hatch() for axis in figure.axes for patch in axis.patches)
+    for name in ("fedasmu-fig2", "fedasmu-fig6", "fedasmu-fig7", "fedasmu-tab2", "fedasmu-x1", "fedasmu-x3"):
+        with pytest.raises(RunError, match="none of its runs"):
+            draw(find_artifact(name), tiny.with_results({}))
+
+
+def test_fedasmu_without_its_parts_is_fedasync(tiny: Study) -> None:
+    """E18, C34: the same weights for the same uploads, and the same accuracies to the last bit."""
+    [(_, reduced)] = tiny.select(method="FedASMU-0", varied=None)
+    [(_, plain)] = tiny.select(method="FedAsync", varied=None)
+    for name in ("device", "staleness", "weight", "loss"):
+        assert reduced.history.updates[name] == plain.history.updates[name]
+    assert reduced.history.evaluations["test_accuracy"] == plain.history.evaluations["test_accuracy"]
+    assert reduced.history.evaluations["bytes_up"] == plain.history.evaluations["bytes_up"]
+
+
+def test_every_method_counts_as_many_uploads(tiny: Study) -> None:
+    for method in (*METHODS, *EXTRA, *ABLATIONS, *HEURISTICS):
+        [(_, found)] = tiny.select(method=method, varied=None)
+        assert found.history.outcomes["applied"] == 20
+        assert len(readings(found)[0]) == (3 if method in ("FedBuff", "PORT") else 2)
+
+
+def test_a_synchronous_round_lasts_longer_than_ten_single_uploads(tiny: Study) -> None:
+    ends = {m: tiny.select(method=m, varied=None)[0][1].history.evaluations["seconds"][-1] for m in METHODS}
+    assert max(ends[m] for m in ASYNCHRONOUS) < min(ends[m] for m in SYNCHRONOUS)
+
+
+def test_figure_1_is_a_timetable_of_the_protocol() -> None:
+    spans = five_devices()
+    fresh, uploads = (spans[spans["activity"] == name] for name in ("fresh model", "upload"))
+    assert len(fresh) > 3
+    made = uploads.dropna().sort_values("end")
+    assert list(made["made"]) == list(range(1, len(made) + 1))
+    for _, one in fresh.iterrows():
+        known = uploads[uploads["end"] <= one["start"]]["made"].max()
+        assert one["version"] == known  # the newest there is
+    for _, one in made.iterrows():
+        own = spans[(spans["device"] == one["device"]) & (spans["end"] <= one["end"])]
+        start = own[own["activity"] == "download"].iloc[-1]
+        assert one["staleness"] == one["made"] - start["version"]
+    for place, _ in spans.iterrows():
+        at_work = spans[(spans["start"] <= spans.loc[place, "start"]) & (spans["end"] > spans.loc[place, "start"])]
+        assert at_work["device"].nunique() <= 3
+
+
+@pytest.mark.parametrize("name", FROM_FORMULAS)
+def test_figures_and_tables_from_formulas_are_drawn(name: str) -> None:
+    shown, caption = draw(find_artifact(name), make_study(find_artifact(name), "smoke"))
+    assert "no runs" in caption
+    assert len(shown.frame) if isinstance(shown, Table) else shown.axes

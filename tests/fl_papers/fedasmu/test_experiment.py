@@ -1,0 +1,178 @@
+"""The runs behind FedASMU's figures and tables are the paper's, and made cheaper without changing the clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from fl_core.algorithms import FedASMU
+from fl_core.datasets import data_folder
+from fl_core.errors import SpecError
+from fl_core.experiments.artifacts import find_artifact, make_study
+from fl_core.experiments.store import SUFFIX, Store
+from fl_core.formulas.fedasmu import matched_lambda
+from fl_core.models import num_parameters
+from fl_papers.fedasmu.artifacts import GRIDS
+from fl_papers.fedasmu.experiment import (
+    COLUMNS,
+    EXTRA,
+    METHODS,
+    PROFILES,
+    RATES,
+    SYNCHRONOUS,
+    VARIANTS,
+    FedASMUExperiment,
+)
+from fl_papers.fedasmu.figures import final_accuracy
+
+FMNIST = "fashion-mnist"
+
+
+def test_the_columns_have_the_networks_of_the_specification() -> None:
+    """O16 and section 6.1, as far as networks and rates can be built from them."""
+    for name, column in COLUMNS.items():
+        assert num_parameters(column.network, column.shape, column.classes) == column.parameters, name
+    assert COLUMNS["lenet-cifar10"].rates == (0.001, 0.001, 0.1, 0.1, 0.001)
+    assert [column.target for column in COLUMNS.values()] == [
+        0.30, 0.13, 0.40, 0.15, 0.25, 0.12, 0.40, 0.12, 0.45, 0.12, 0.85, 0.70,
+    ]  # fmt: skip
+    assert {c.lr for c in COLUMNS.values()} == {0.03, 0.028, 0.013, 0.001, 0.005}
+
+
+@pytest.mark.parametrize("dataset", FedASMUExperiment.SETUPS)
+def test_the_paper_profile_has_the_papers_setting(dataset: str) -> None:
+    entries = GRIDS["comparison"]("paper", dataset, [0]) + GRIDS["others"]("paper", dataset, [0])
+    for entry in entries:
+        spec, column, method = entry.spec, COLUMNS[entry.labels["column"]], entry.labels["method"]
+        assert (spec.model, spec.dataset, spec.training.lr) == (column.network, dataset, column.lr)
+        assert (spec.training.epochs, spec.training.batch_size, spec.training.momentum) == (5, 64, 0)
+        assert (spec.partition.alpha, spec.partition.min_samples, spec.partition.train_fraction) == (0.5, 10, 1)
+        assert (spec.world.devices, spec.world.compute.ratio, spec.world.trigger.concurrency) == (100, 5, 10)
+        assert (spec.world.trigger.period_seconds, spec.world.trigger.per_tick) == (10, 10)
+        rounds = method in SYNCHRONOUS
+        assert (spec.budget.updates or spec.budget.uploads) == (500 if rounds else 5000)
+        assert (spec.algorithm.clients_per_round if rounds else spec.algorithm.concurrency) == 10
+        if isinstance(spec.algorithm, FedASMU):
+            assert tuple(getattr(spec.algorithm, rate) for rate in RATES) == column.rates
+            assert (spec.algorithm.staleness_bound, spec.algorithm.lr_rl) == (99, 0.001)
+            assert spec.algorithm.lambda_0 == pytest.approx(29.66013673)
+    assert {e.labels["method"] for e in entries} == {*METHODS, *EXTRA}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_no_profile_changes_the_clock(profile: str) -> None:
+    """Training takes as long, and so does a transfer, whatever the size of the network."""
+    for name, column in COLUMNS.items():
+        [entry] = [
+            e for e in GRIDS["comparison"](profile, FMNIST, [3], columns=(name,)) if e.labels["method"] == "FedASMU"
+        ]
+        spec = entry.spec
+        devices = spec.world.realise(3)
+        side = column.small_side if column.small_side and profile != "paper" else column.shape[-1]
+        shape = (column.shape[0], side, side) if len(column.shape) == 3 else column.shape
+        profile_of = devices.profile(7, None)
+        assert profile_of.up_seconds(4 * num_parameters(spec.model, shape, column.classes)) == pytest.approx(1)
+        times = [5 * devices.profile(device, None).train_seconds(1, 1) for device in range(100)]
+        assert (min(times), max(times)) == pytest.approx((100, 500))
+
+
+def test_the_published_runs_are_those_of_the_grids() -> None:
+    for name in ("comparison", "others", "ablations", "heuristics"):
+        for entry in GRIDS[name]("laptop", FMNIST, [0]):
+            assert (data_folder() / "results" / f"{entry.spec.resolved().hash}{SUFFIX}").exists(), entry.labels
+
+
+def test_a_smaller_target_is_three_quarters_of_the_way_from_guessing_to_fedavg() -> None:
+    published = data_folder() / "results"
+    for name, column in COLUMNS.items():
+        dataset = column.dataset if column.dataset == FMNIST else column.dataset + "-surrogate"
+        labels = {"method": "FedAvg", "column": name}
+        [spec] = [e.spec for e in GRIDS["comparison"]("laptop", dataset, [0]) if labels.items() <= e.labels.items()]
+        if not (stored := Store(published, published).get(spec)):
+            assert column.small_target is None
+            continue
+        reached, chance = final_accuracy(stored), 1 / column.classes
+        assert (column.small_target is None) == (column.target <= reached)
+        if column.small_target is not None:
+            assert abs(column.small_target - (chance + 0.75 * (reached - chance))) <= 0.005
+
+
+def test_all_methods_get_as_many_uploads_and_measure_as_often() -> None:
+    for entry in GRIDS["comparison"]("laptop", FMNIST, [0]) + GRIDS["others"]("laptop", FMNIST, [0]):
+        spec, method = entry.spec, entry.labels["method"]
+        per_version = 10 if method in SYNCHRONOUS else 5 if method in ("FedBuff", "PORT") else 1
+        uploads = spec.budget.uploads or spec.budget.updates * per_version
+        assert (uploads, spec.evaluation.every_updates * per_version) == (600, 10)
+        assert spec.training.lr_decay_versions * per_version == 10
+        assert spec.training.lr_decay == 0.998
+    starts = {entry.spec.algorithm.lambda_0 for entry in GRIDS["heuristics"]("laptop", FMNIST, [0])}
+    assert starts == {matched_lambda(600, 10)}
+
+
+def test_figure_7_varies_one_thing_at_a_time() -> None:
+    entries = GRIDS["conditions"]("paper", FMNIST, [0])
+    found = {(e.labels["varied"], e.labels["value"]) for e in entries}
+    assert found == {
+        (None, None), ("bandwidth", 50), ("bandwidth", 100), ("heterogeneity", 110), ("heterogeneity", 220),
+        ("heterogeneity", 330), ("heterogeneity", 440), ("devices", 200),
+    }  # fmt: skip
+    assert len(entries) == 10 * len(found) == len({entry.key for entry in entries})
+    for entry in entries:
+        world, varied, value = entry.spec.world, entry.labels["varied"], entry.labels["value"]
+        assert world.compute.ratio == (value if varied == "heterogeneity" else 5)
+        assert world.devices == (value if varied == "devices" else 100)
+        transfer = world.realise(0).profile(0, None).up_seconds(4 * 61_706)
+        assert transfer == pytest.approx(value if varied == "bandwidth" else 1)
+        if entry.labels["method"] == "FedASMU" and varied == "devices":
+            assert entry.spec.algorithm.concurrency == 20
+            assert entry.spec.algorithm.lambda_0 == matched_lambda(5000, 20)
+        if entry.labels["method"] == "FedAvg" and varied == "devices":
+            assert (entry.spec.algorithm.clients_per_round, entry.spec.budget.updates) == (20, 250)
+            assert entry.spec.training.lr_decay == pytest.approx(0.998**2)  # by uploads, as in all runs
+
+
+def test_what_a_run_changes_is_what_its_labels_say() -> None:
+    for entry in GRIDS["sensitivity"]("laptop", FMNIST, [0]):
+        varied, value = entry.labels["varied"], entry.labels["value"]
+        assert entry.spec.world.trigger.period_seconds == (value if varied == "trigger_period" else 10)
+        for rate in RATES:
+            assert getattr(entry.spec.algorithm, rate) == pytest.approx(value if rate == varied else 1e-4)
+    for entry in GRIDS["variants"]("laptop", FMNIST, [0])[1:]:
+        changed = VARIANTS[entry.labels["value"]]
+        assert {name: getattr(entry.spec.algorithm, name) for name in changed} == changed
+    for entry in GRIDS["tuning"]("laptop", FMNIST, [0]):
+        if entry.labels["varied"] == "step_factor":
+            assert entry.spec.training.lr == pytest.approx(0.03 * entry.labels["value"])
+        elif entry.labels["varied"]:
+            assert getattr(entry.spec.algorithm, entry.labels["varied"]) == entry.labels["value"]
+    slots = {e.labels["method"]: e.spec.algorithm.slot for e in GRIDS["heuristics"]("laptop", FMNIST, [0])}
+    assert slots == {"FedASMU": "learned", "H1": "first", "H2": "middle", "slot 3": 3, "H3": "last"}
+    assert "slot 3" not in {e.labels["method"] for e in GRIDS["heuristics"]("laptop", FMNIST, [0], epochs=3)}
+
+
+def test_runs_that_several_figures_need_are_one_run_seed_after_seed() -> None:
+    entries = [entry for make in GRIDS.values() for entry in make("laptop", FMNIST, None)]
+    by_key: dict[str, set[str]] = {}
+    for entry in entries:
+        by_key.setdefault(entry.key, set()).add(repr(entry.labels))
+    assert all(len(labels) == 1 for labels in by_key.values())
+    assert len(by_key) == 3 * (10 + 3 + 3 + 4 + 8) + 50 + 8 + 12
+    assert [entry.labels["seed"] for entry in GRIDS["comparison"]("laptop", FMNIST, None)] == [0] * 10 + [1] * 10 + [
+        2
+    ] * 10
+    assert {entry.labels["seed"] for entry in GRIDS["comparison"]("laptop", "cifar10", None)} == {0}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"upload": 10}, "unknown override 'upload'; did you mean 'uploads'"),
+        ({"uploads": 15}, "uploads.*15"),
+        ({"columns": ["lenet"]}, "no column 'lenet'"),
+        ({"ticks": "never"}, "ticks.*never"),
+        ({"dataset": "celeba"}, "unknown data set of this experiment 'celeba'"),
+    ],
+)
+def test_wrong_overrides_are_one_clear_line(wrong: dict, message: str) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
+        make_study(find_artifact("fedasmu-tab2"), "smoke", **wrong)
+    assert "\n" not in str(caught.value)
