@@ -445,7 +445,7 @@ class FedASMUExperiment(Experiment):
         """Return a method with its settings, and how many uploads make a version."""
         kind, fields = ALGORITHMS[method]
         own = varied in kind.model_fields and varied not in IN_THE_WORLD
-        changed = VARIANTS[value] if varied == "variant" else {varied: value} if own else {}
+        changed = VARIANTS[value] if varied == "variant" else {str(varied): value} if own else {}
         uploads, start = self.uploads(name), self.options.lambda_0
         if method in SYNCHRONOUS:
             return kind(**{**fields, "clients_per_round": in_flight, **changed}), in_flight
