@@ -41,6 +41,7 @@ from fl_core.algorithms import (
     FedSA,
     SyncDrop,
 )
+from fl_core.config import Seconds
 from fl_core.datasets import Dirichlet
 from fl_core.experiments.experiment import Experiment, Options
 from fl_core.experiments.spec import RunSpec
@@ -48,7 +49,6 @@ from fl_core.experiments.study import Entry
 from fl_core.formulas.fedasmu import matched_lambda
 from fl_core.formulas.staleness import Polynomial
 from fl_core.models import num_parameters
-from fl_core.config import Seconds
 from fl_core.runtime import Budget, Evaluation, LocalTraining
 from fl_core.world import Network, RatioCompute, World
 from fl_core.world.compute import Ratio
