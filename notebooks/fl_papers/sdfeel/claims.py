@@ -18,8 +18,8 @@ from fl_core.experiments.claims import Check, Comparison, make_claim
 from fl_core.experiments.measures import BySeed, first_passage
 from fl_core.experiments.study import Study
 from fl_core.formulas.sdfeel import synchronous_mixing_matrix
-from fl_papers.sdfeel.experiment import ASYNC, ROUND_SECONDS, SYNC
-from fl_papers.sdfeel.figures import VARIED, Run, gaps, horizon, runs, value_at, values_at
+from fl_papers.sdfeel.experiment import ASYNC, ROUND_SECONDS, SYNC, Run, gaps, horizon, runs, value_at, values_at
+from fl_papers.sdfeel.figures import VARIED
 from fl_papers.sdfeel.theory import (
     EXACT,
     RING,

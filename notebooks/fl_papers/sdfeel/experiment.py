@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -21,7 +22,8 @@ from fl_core.algorithms import Algorithm, AsyncSDFeel, HierarchicalFedAvg, SyncS
 from fl_core.datasets import Dirichlet
 from fl_core.datasets.registry import actual, kind_of, sizes
 from fl_core.experiments import experiment
-from fl_core.experiments.measures import Printed
+from fl_core.experiments.measures import BySeed, Printed
+from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.models import num_parameters
@@ -310,3 +312,41 @@ def parameters_of(model: str, dataset: str) -> int:
 def _set(quantity: str) -> str:
     """Return what the paper prints of its setting."""
     return str(PRINTED.rows(table="setup", quantity=quantity)["value"].iloc[0])
+
+
+# What is read off runs. It is the data-weighted mean of the servers' models that is measured (A-12); between two
+# measurements a run is at the earlier one: nothing is interpolated.
+
+Run = tuple[Entry, Result]
+SLACK = 1e-9
+"""Part of the horizon by which rounding may move a time."""
+
+
+def runs(study: Study, method: str, gap: float, role: str = "curve") -> dict[int, Run]:
+    """Return the runs of a curve by seed."""
+    found = study.select(method=method, gap=gap, role=role)
+    return {entry.labels["seed"]: (entry, result) for entry, result in found}
+
+
+def gaps(study: Study, method: str = ASYNC, role: str = "curve") -> list[float]:
+    """Return the gaps H that `study` has finished runs of, ascending."""
+    return sorted({entry.labels["gap"] for entry, _ in study.select(method=method, role=role)})
+
+
+def horizon(entry: Entry) -> float:
+    """Return the virtual seconds of a run."""
+    seconds = entry.spec.budget.seconds
+    assert seconds is not None
+    return seconds
+
+
+def value_at(run: Run, metric: str, part: float) -> float:
+    """Return the last measurement up to a part of the horizon."""
+    times = np.array(run[1].history.evaluations["seconds"])
+    last = np.flatnonzero(times <= horizon(run[0]) * (part + SLACK))[-1]
+    return float(run[1].history.evaluations[metric][last])
+
+
+def values_at(study: Study, method: str, gap: float, metric: str, part: float = 1.0, role: str = "curve") -> BySeed:
+    """Return :func:`value_at` of the runs of a curve, by seed."""
+    return BySeed({seed: value_at(run, metric, part) for seed, run in runs(study, method, gap, role).items()})

@@ -1,8 +1,4 @@
-"""What SD-FEEL's figures and tables show: readings of runs, the clock, theory; and the drawings that are no curves.
-
-What is measured is the data-weighted mean of the servers' models (A-12). Between two measurements a run is at the
-earlier one: nothing is interpolated.
-"""
+"""What SD-FEEL's figures and tables show, of runs, the clock and the theory; and the drawings that are no curves."""
 
 from __future__ import annotations
 
@@ -19,9 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from fl_core.algorithms import AsyncSDFeel
-from fl_core.experiments.measures import BySeed, mean_curve, mean_text
-from fl_core.experiments.run import Result
-from fl_core.experiments.study import Entry, Study
+from fl_core.experiments.measures import mean_curve, mean_text
+from fl_core.experiments.study import Study
 from fl_core.formulas import sdfeel
 from fl_core.formulas.sdfeel import Mixing, synchronous_mixing_matrix
 from fl_core.report.style import BLACK, BLUE, DASHES, GREEN, GREY, ORANGE, OTHERS, PURPLE, SKY, VERMILION, style
@@ -35,7 +30,10 @@ from fl_papers.sdfeel.experiment import (
     RESNET18,
     SYNC,
     WEIGHTED,
+    gaps,
     model_bits,
+    runs,
+    values_at,
 )
 from fl_papers.sdfeel.theory import (
     RING,
@@ -52,8 +50,6 @@ from fl_papers.sdfeel.theory import (
 )
 
 METRICS = ("train_loss", "test_accuracy")
-SLACK = 1e-9
-"""Part of the horizon by which rounding may move a time."""
 PARTS = (0.1, 0.25, 0.5, 1.0)
 """Of the horizon, at which the table of numbers reads the curves."""
 LAST = 5
@@ -70,41 +66,6 @@ VARIED: dict[str, tuple[float, ...]] = {
     "gap": (1, 2, 5, 10), "delta_max": (0, 1, 5, 10), "dissimilarity": (0, 0.3, 1),
 }  # fmt: skip
 """What claim C12 varies of the bound (16), and how."""
-
-
-# Readings of runs
-
-Run = tuple[Entry, Result]
-
-
-def runs(study: Study, method: str, gap: float, role: str = "curve") -> dict[int, Run]:
-    """Return the runs of a curve by seed."""
-    found = study.select(method=method, gap=gap, role=role)
-    return {entry.labels["seed"]: (entry, result) for entry, result in found}
-
-
-def gaps(study: Study, method: str = ASYNC, role: str = "curve") -> list[float]:
-    """Return the gaps H that `study` has finished runs of, ascending."""
-    return sorted({entry.labels["gap"] for entry, _ in study.select(method=method, role=role)})
-
-
-def horizon(entry: Entry) -> float:
-    """Return the virtual seconds of a run."""
-    seconds = entry.spec.budget.seconds
-    assert seconds is not None
-    return seconds
-
-
-def value_at(run: Run, metric: str, part: float) -> float:
-    """Return the last measurement up to a part of the horizon."""
-    times = np.array(run[1].history.evaluations["seconds"])
-    last = np.flatnonzero(times <= horizon(run[0]) * (part + SLACK))[-1]
-    return float(run[1].history.evaluations[metric][last])
-
-
-def values_at(study: Study, method: str, gap: float, metric: str, part: float = 1.0, role: str = "curve") -> BySeed:
-    """Return :func:`value_at` of the runs of a curve, by seed."""
-    return BySeed({seed: value_at(run, metric, part) for seed, run in runs(study, method, gap, role).items()})
 
 
 # Curves and tables of runs

@@ -17,8 +17,8 @@ from fl_core.experiments.study import Study, load_study
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_papers.sdfeel import experiment
-from fl_papers.sdfeel.experiment import ASYNC, SYNC, SDFeel, Setup
-from fl_papers.sdfeel.figures import gaps, latency, runs, timeline
+from fl_papers.sdfeel.experiment import ASYNC, SYNC, SDFeel, Setup, gaps, runs
+from fl_papers.sdfeel.figures import latency, timeline
 from fl_papers.sdfeel.theory import run_clock
 
 FORMULAS = ["sdfeel-alg1", "sdfeel-fig1", "sdfeel-setup", "sdfeel-latency", *(f"sdfeel-x{n}" for n in range(1, 7))]

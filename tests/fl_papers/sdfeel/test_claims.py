@@ -13,8 +13,7 @@ from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.runtime import History
 from fl_papers.sdfeel.claims import CLAIMS, accuracy_near, times
-from fl_papers.sdfeel.experiment import ASYNC, CLOUD, SYNC
-from fl_papers.sdfeel.figures import runs, value_at
+from fl_papers.sdfeel.experiment import ASYNC, CLOUD, SYNC, runs, value_at
 
 RUNS = ["sdfeel-fig2a", "sdfeel-x7", "sdfeel-x8", "sdfeel-x9", "sdfeel-x10"]
 JUDGED = (1, 2, 3, 4, 5, 6, 16, 17)
