@@ -1,9 +1,8 @@
 """A network whose parameters are views of one flat vector.
 
-A model on the wire is one float32 vector ``[d]``: all parameters in the order of ``named_parameters()``, then
-all persistent float buffers (batch-norm statistics) in the order of ``named_buffers()``. Integer buffers (a count of
-batches seen) are bookkeeping and buffers that are not persistent (a dropout mask) belong to one mini-batch: they are
-not model and stay behind.
+A model on the wire is one float32 vector ``[d]``: all parameters in the order of ``named_parameters()``, then all
+persistent float buffers (batch-norm statistics) in the order of ``named_buffers()``. Integer buffers (a count of
+batches) are bookkeeping, buffers that are not persistent (a dropout mask) belong to one mini-batch: both stay behind.
 """
 
 from __future__ import annotations

@@ -19,10 +19,8 @@ from torch import Tensor, nn
 from fl_core.errors import SpecError
 from fl_core.models.units import HiddenLayer
 
-Width = Annotated[
-    float, Field(gt=0, le=1, description="Scales the numbers of channels and hidden units; above 0, at most 1.")
-]
-"""An option of the networks that are large for a laptop."""
+_WIDTH = "Scales the numbers of channels and hidden units; above 0, at most 1."
+Width = Annotated[float, Field(gt=0, le=1, description=_WIDTH)]  # of the networks that are large for a laptop
 Vocabulary = Annotated[int, Field(ge=2, description="Number of different tokens; ids are below it, 0 is padding.")]
 
 

@@ -95,13 +95,10 @@ def options(name: str) -> type[BaseModel]:
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     _, _, *further = inspect.signature(MODELS[name], eval_str=True).parameters.values()
-    fields: dict[str, Any] = {
-        each.name: (
-            Any if each.annotation is each.empty else each.annotation,
-            ... if each.default is each.empty else each.default,
-        )
-        for each in further
-    }
+    fields: dict[str, Any] = {}
+    for each in further:
+        annotation = Any if each.annotation is each.empty else each.annotation
+        fields[each.name] = (annotation, ... if each.default is each.empty else each.default)
     return create_model(name, __config__=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False), **fields)
 
 

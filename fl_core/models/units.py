@@ -13,8 +13,8 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from fl_core.errors import SpecError
 from fl_core.models.flat import Slot
+from fl_core.models.initial import LAYERS
 
-LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TENSORS = ("weight", "bias", "running_mean", "running_var")
 
 

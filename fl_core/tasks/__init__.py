@@ -16,7 +16,7 @@ from fl_core.tasks.base import (
     Workspace,
 )
 from fl_core.tasks.classification import Classification
-from fl_core.tasks.quadratic import Quadratic
+from fl_core.tasks.quadratic import Quadratic, QuadraticLosses
 
 __all__ = [
     "POOLED",
@@ -30,6 +30,7 @@ __all__ = [
     "Objective",
     "Proximal",
     "Quadratic",
+    "QuadraticLosses",
     "Task",
     "Workspace",
 ]

@@ -13,21 +13,16 @@ from torch import Tensor
 if TYPE_CHECKING:
     from fl_core.models.units import Units
 
-POOLED = -1
-"""Device number of the imaginary machine that holds all data (single-machine SGD)."""
+POOLED = -1  # device number of the imaginary machine that holds all data (single-machine SGD)
 
 
 class Workspace(Protocol):
     """What one thread needs to train: a network and its scratch memory. Never shared between threads."""
 
-    vector: Tensor
-    """``[d]``, the model in the workspace."""
-    parameters: Tensor
-    """``[p]``, its trainable prefix (a view)."""
-    gradient: Tensor
-    """``[p]``, filled by :meth:`backward`."""
-    noisy: bool
-    """Whether training draws random numbers besides the order of the samples (augmentation, dropout)."""
+    vector: Tensor  # [d], the model in the workspace
+    parameters: Tensor  # [p], its trainable prefix (a view)
+    gradient: Tensor  # [p], filled by `backward`
+    noisy: bool  # whether training draws random numbers besides the order of the samples (augmentation, dropout)
 
     def load(self, model: Tensor) -> None:
         """Copy `model` ``[d]`` in."""
@@ -90,8 +85,7 @@ class BatchedWorkspace(Workspace, Protocol):
 class Task(Protocol):
     """A federated learning problem."""
 
-    dimension: int
-    """Length d of the model vector."""
+    dimension: int  # length d of the model vector
 
     def initial_model(self, seed: int) -> Tensor:
         """Return the model ``[d]`` of version 0, from its own random stream."""

@@ -3,26 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_core.models.units import Place, Units
 from fl_core.tasks.base import POOLED, Contrast
 
+V = TypeVar("V", NDArray[np.float64], Tensor)
 
-class Quadratic:
-    r"""Device *i* holds :math:`F_i(x)=\frac12\sum_j a_{ij}(x_j-c_{ij})^2`; a gradient step uses all of it.
 
-    `curvature` ``[n, d]`` are the positive :math:`a_{ij}`, `centre` ``[n, d]`` the minimisers :math:`c_{ij}`, `start`
-    ``[d]`` is the model of version 0, `samples` are nominal data sizes for algorithms that weight by them (default:
-    one each). Everything is float64. One "batch" is the whole function: one epoch is one step whatever its size.
+class QuadraticLosses(Generic[V]):
+    r"""Device *i* holds :math:`F_i(x)=\frac12\sum_j a_{ij}(x_j-c_{ij})^2`; F is their mean (FA-1: all weigh equally).
+
+    `curvature` ``[n, d]`` are the positive :math:`a_{ij}`, `centre` ``[n, d]`` the minimisers :math:`c_{ij}`.
+    """
+
+    def __init__(self, curvature: V, centre: V) -> None:
+        self.curvature: V = curvature
+        self.centre: V = centre
+
+    def gradient(self, device: int, x: V) -> V:
+        """Return that of F_i, ``[d]``."""
+        return self.curvature[device] * (x - self.centre[device])
+
+    def mean_gradient(self, x: V) -> V:
+        """Return that of F, ``[d]``."""
+        return (self.curvature * (x - self.centre)).mean(0)
+
+    def loss(self, x: V) -> float:
+        """Return F(x)."""
+        return float((0.5 * self.curvature * (x - self.centre) ** 2).sum(1).mean())
+
+    def minimiser(self) -> V:
+        """Return that of F, ``[d]``."""
+        return (self.curvature * self.centre).sum(0) / self.curvature.sum(0)
+
+
+class Quadratic(QuadraticLosses[Tensor]):
+    """The task in which devices hold these losses, in float64; a "batch" is all of F_i, so an epoch is one step.
+
+    `start` ``[d]`` is the model of version 0, `samples` are nominal data sizes for algorithms that weight by them
+    (default: one each).
     """
 
     def __init__(self, curvature: object, centre: object, start: object, samples: object = None) -> None:
-        self.curvature = torch.as_tensor(curvature, dtype=torch.float64)
-        self.centre = torch.as_tensor(centre, dtype=torch.float64)
+        super().__init__(*(torch.as_tensor(given, dtype=torch.float64) for given in (curvature, centre)))
         self.start = torch.as_tensor(start, dtype=torch.float64)
         self.samples = [1] * len(self.centre) if samples is None else [int(s) for s in np.asarray(samples)]
         self.dimension = self.start.numel()
@@ -34,14 +63,6 @@ class Quadratic:
     def num_samples(self, device: int) -> int:
         """Return the nominal data size of `device`."""
         return sum(self.samples) if device == POOLED else self.samples[device]
-
-    def loss(self, model: Tensor) -> float:
-        r"""Return :math:`F(x)=\frac1n\sum_iF_i(x)` (FA-1: devices weigh equally)."""
-        return float((0.5 * self.curvature * (model - self.centre) ** 2).sum(1).mean())
-
-    def minimiser(self) -> Tensor:
-        """Return the minimiser ``[d]`` of the unweighted mean."""
-        return (self.curvature * self.centre).sum(0) / self.curvature.sum(0)
 
     def workspace(self) -> QuadraticWorkspace:
         """Return a new workspace."""

@@ -47,7 +47,7 @@ from fl_core.formulas.fedasmu import (
 )
 from fl_core.formulas.staleness import Polynomial
 from fl_core.runtime import Budget, Evaluation, History, LocalTraining, Simulation
-from fl_core.tasks import Quadratic
+from fl_core.tasks import Quadratic, QuadraticLosses
 from fl_core.world import World
 
 if TYPE_CHECKING:
@@ -204,26 +204,6 @@ def printed_drift(problem: Problem, *, lr: float, alpha: float, staleness: int, 
 # Random runs on convex losses, with all that the bounds speak of
 
 
-@dataclass(frozen=True)
-class Quadratics:
-    """F_i(w) = sum_j a_ij (w_j - c_ij)^2 / 2 on each device, and their mean F; a and c are ``[m, d]``."""
-
-    curvature: Vector
-    centre: Vector
-
-    def gradient(self, device: int, w: Vector) -> Vector:
-        """Return that of F_i, ``[d]``."""
-        return self.curvature[device] * (w - self.centre[device])
-
-    def mean_gradient(self, w: Vector) -> Vector:
-        """Return that of F, ``[d]``."""
-        return (self.curvature * (w - self.centre)).mean(0)
-
-    def mean_loss(self, w: Vector) -> float:
-        """Return F(w)."""
-        return float((0.5 * self.curvature * (w - self.centre) ** 2).sum(1).mean())
-
-
 @dataclass
 class Trace:
     """What a run has done."""
@@ -246,13 +226,13 @@ class Trace:
         gaps = range(1, min(staleness_bound, len(models)))
         return max((float(np.linalg.norm(models[gap:] - models[:-gap], axis=1).max()) for gap in gaps), default=0.0)
 
-    def squared_gradients(self, losses: Quadratics) -> list[float]:
+    def squared_gradients(self, losses: QuadraticLosses[Vector]) -> list[float]:
         """Return for each round the sum S_t of |grad F|^2 at its points."""
         return [
             sum(float(losses.mean_gradient(w) @ losses.mean_gradient(w)) for w in points) for points in self.points
         ]
 
-    def problem(self, losses: Quadratics) -> Problem:
+    def problem(self, losses: QuadraticLosses[Vector]) -> Problem:
         """Return L, and the G and V^2 that hold at all points of this run."""
         pairs = [(d, w) for d, points in zip(self.devices, self.points, strict=True) for w in points]
         own = [losses.gradient(d, w) for d, w in pairs]
@@ -263,7 +243,7 @@ class Trace:
 
 
 def random_run(
-    losses: Quadratics,
+    losses: QuadraticLosses[Vector],
     start: Vector,
     rng: np.random.Generator,
     *,
@@ -344,10 +324,10 @@ class Task(NamedTuple):
         return self.nexts[-1]
 
 
-def random_problem(seed: int, rounds: int = 300) -> tuple[Quadratics, Trace]:
+def random_problem(seed: int, rounds: int = 300) -> tuple[QuadraticLosses[Vector], Trace]:
     """Return four random devices with losses in three dimensions, and a random run on them."""
     rng = np.random.default_rng(seed)
-    losses = Quadratics(rng.uniform(0.3, 2, (4, 3)), rng.normal(size=(4, 3)))
+    losses = QuadraticLosses(rng.uniform(0.3, 2, (4, 3)), rng.normal(size=(4, 3)))
     start = 3 * rng.normal(size=3)
     return losses, random_run(
         losses, start, rng, rounds=rounds, staleness_bound=STALENESS, epochs=EPOCHS, lr=LR, alpha=WEIGHTS,
@@ -382,7 +362,7 @@ def corrected_theorem(seeds: Sequence[int], rounds: int = 300) -> pd.DataFrame:
     for seed in seeds:
         losses, trace = random_problem(seed, rounds)
         problem, drift = trace.problem(losses), trace.drift(STALENESS)
-        sums, values = trace.squared_gradients(losses), [losses.mean_loss(w) for w in trace.models]
+        sums, values = trace.squared_gradients(losses), [losses.loss(w) for w in trace.models]
 
         def bound(gap: float, weights: Sequence[float], problem: Problem = problem, drift: float = drift) -> float:
             epochs = [EPOCHS] * len(weights)
@@ -414,7 +394,7 @@ def one_reporter(epochs: Sequence[int], curvature: float = 0.1, centre: float = 
 
     A row for each number of local steps: |grad F|^2, the printed bound, and the corrected one for the same run.
     """
-    losses = Quadratics(np.array([[curvature], [curvature]]), np.array([[0.0], [centre]]))
+    losses = QuadraticLosses(np.array([[curvature], [curvature]]), np.array([[0.0], [centre]]))
     problem = Problem(curvature, curvature * centre, (curvature * centre / 2) ** 2)
     rows = []
     for count in epochs:
@@ -449,7 +429,7 @@ def tug(alpha: float, staleness_bound: int = 10) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["versions", "distance", "printed"])
 
 
-def _task(losses: Quadratics, trace: Trace, t: int) -> Task:
+def _task(losses: QuadraticLosses[Vector], trace: Trace, t: int) -> Task:
     """Return what the device of round t has done; the merge is where its path jumps."""
     points, start = trace.points[t], trace.models[trace.origins[t]]
     nexts = [w - LR * losses.gradient(trace.devices[t], w) for w in points]
@@ -462,11 +442,11 @@ def _task(losses: Quadratics, trace: Trace, t: int) -> Task:
 
 
 def _inequalities(
-    losses: Quadratics, trace: Trace, problem: Problem, drift: float, t: int, task: Task
+    losses: QuadraticLosses[Vector], trace: Trace, problem: Problem, drift: float, t: int, task: Task
 ) -> dict[str, list[tuple[float, float]]]:
     """Return (left, right) of the inequalities left <= right of round t, by step."""
     smooth, square, deviation = problem.smoothness, problem.gradient**2, problem.deviation
-    value, beta, alpha = losses.mean_loss, task.beta, trace.weights[t]
+    value, beta, alpha = losses.loss, task.beta, trace.weights[t]
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in STEPS}
     for w, after in zip(task.points, task.nexts, strict=True):
         full, own = losses.mean_gradient(w), losses.gradient(trace.devices[t], w)
