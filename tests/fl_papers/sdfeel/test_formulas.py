@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -26,15 +27,16 @@ from fl_core.formulas.sdfeel import (
     synchronous_mixing_matrix,
 )
 from fl_core.formulas.staleness import Polynomial
-from fl_core.world import GapCompute
 from fl_papers.sdfeel.experiment import model_bits
 from fl_papers.sdfeel.theory import (
+    RING,
     cluster_event_clock,
     cluster_steps,
     consensus_rounds,
     fixed_point,
     joint_mixing_matrix,
     local_model,
+    paper_clock,
     perron_vector,
     printed_staleness_bound,
     quadratic_run,
@@ -44,28 +46,14 @@ from fl_papers.sdfeel.theory import (
     surrogate_weights,
     synchronous_round_seconds,
     transfer_seconds,
-    utilisation,
     zeta,
 )
 
 close = partial(pytest.approx, rel=1e-10)
-
-
 digits = partial(pytest.approx, rel=1e-11, abs=1e-12)
-
-
-RING = [(5, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 0)]
-
-
 LATE = (4, 0, 2, 7, 1, 5)
-
-
 SHARES = (0.10, 0.12, 0.15, 0.18, 0.20, 0.25)
-
-
 Y = np.arange(1.0, 7.0)
-
-
 GRAPHS = [
     nx.cycle_graph(6), nx.complete_graph(5), nx.star_graph(4), nx.path_graph(4), nx.erdos_renyi_graph(9, 0.5, seed=3),
 ]  # fmt: skip
@@ -313,41 +301,6 @@ def test_o1_latency() -> None:
     assert plan_cluster([55.67], upload, exchange).iteration_seconds == close(5674.2700352)
 
 
-def paper(gap: float, seed: int = 0, min_batches: int = 100, transfers: float = 1.0):
-    """The plans of the paper's six clusters of five, and everybody's step times."""
-    seconds = GapCompute(ratio=gap, seconds_per_step=55.67).draw(30, np.random.default_rng(seed))
-    links = (71.5133568 * transfers, 35.7566784 * transfers)
-    return [plan_cluster(seconds[5 * d : 5 * d + 5], *links, min_batches=min_batches) for d in range(6)], seconds
-
-
-@pytest.mark.parametrize(
-    ("gap", "most", "sync", "uses"),
-    [(5, 443, 17578.052826, (0.4114, 0.9869)), (10, 873, 32457.781315, (0.2859, 0.9892)),
-     (30, 2592, 91976.695269, (0.1634, 0.9909))],
-)  # fmt: skip
-def test_fast_devices_idle_in_synchronous_training(gap, most, sync, uses) -> None:
-    """E-09 and C07, seed 0: step counts, the synchronous round, utilisation."""
-    plans, seconds = paper(gap)
-    steps = [step for plan in plans for step in plan.local_steps]
-    assert (min(steps), max(steps)) == (100, most)
-    whole = synchronous_round_seconds(seconds, 71.5133568, 35.7566784)
-    assert whole == pytest.approx(sync, abs=1e-6)
-    assert whole == close(max(plan.iteration_seconds for plan in plans))
-    found = (
-        utilisation(seconds, 100, whole),
-        utilisation(seconds, steps, np.repeat([plan.iteration_seconds for plan in plans], 5)),
-    )
-    assert found == pytest.approx(uses, abs=5e-5)
-
-
-def test_without_heterogeneity_nobody_waits_in_synchronous_training() -> None:
-    """C14."""
-    plans, seconds = paper(1)
-    assert {plan.local_steps for plan in plans} == {(100,) * 5}
-    whole = synchronous_round_seconds(seconds, 71.5133568, 35.7566784)
-    assert {plan.iteration_seconds for plan in plans} == {whole}
-
-
 def test_periods_of_a_synchronous_round() -> None:
     """Oracle O4 of the baselines' specification is 100 local iterations, that is ten rounds of two times five."""
     whole = synchronous_round_seconds([0.1, 0.5], 2.0, 0.25, local_steps=5, intra_rounds=2, gossip_rounds=3)
@@ -373,8 +326,8 @@ def test_o8_the_event_clock() -> None:
 @pytest.mark.parametrize(("gap", "observed", "bound", "crude"), [(5, 12, 13, 20), (10, 17, 18, 30), (30, 39, 40, 85)])
 def test_staleness_in_the_papers_setting_is_bounded(gap, observed, bound, crude) -> None:
     """D4 and C08 on 3000 events."""
-    periods = [plan.iteration_seconds for plan in paper(gap)[0]]
-    assert max(max(event.staleness) for event in islice(cluster_event_clock(periods), 3000)) == observed
+    periods = paper_clock(gap).periods
+    assert max(max(event.staleness) for event in paper_clock(gap).events(3000)) == observed
     assert staleness_bound(periods).max() == bound
     assert 5 * np.ceil(max(periods) / min(periods)) == crude <= printed_staleness_bound(6, gap)
 
@@ -395,14 +348,12 @@ def test_the_bound_of_the_sketch_is_wrong() -> None:
 
 def test_shrinking_work_and_transfers_alike_changes_no_event() -> None:
     """D12, a tenth, H = 10."""
-    (whole, _), (small, _) = paper(10), paper(10, min_batches=10, transfers=0.1)
-    clocks = [cluster_event_clock([plan.iteration_seconds for plan in plans]) for plans in (whole, small)]
-    for one, other in islice(zip(*clocks, strict=True), 500):
+    whole = paper_clock(10)
+    small = replace(whole, upload=0.1 * whole.upload, exchange=0.1 * whole.exchange, min_batches=10)
+    for one, other in zip(whole.events(500), small.events(500), strict=True):
         assert one._replace(seconds=0) == other._replace(seconds=0)
         assert other.seconds == pytest.approx(one.seconds / 10)
-    pairs = zip(whole, small, strict=True)
-    rests = [abs(10 * b - a) for one, other in pairs for a, b in zip(one.local_steps, other.local_steps, strict=True)]
-    assert max(rests) == 9
+    assert abs(10 * small.local_steps - whole.local_steps).max() == 9
 
 
 def test_o13_the_micro_run() -> None:
