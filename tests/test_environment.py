@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import sys
 import tomllib
 from importlib import metadata
@@ -28,6 +30,22 @@ CONSTRAINTS = {
         (line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"),
     )
 }
+MODULES = {"beautifulsoup4": "bs4", "pillow": "PIL", "PyYAML": "yaml", "ipython": "IPython"}
+"""Where the name of the module is not that of the package."""
+USED_OTHERWISE = {
+    "ipykernel": "papermill and nbval execute cells in it",
+    "jupyter-book": "called as a program",
+    "sphinx-book-theme": "an extension in book/_config.yml",
+    "sphinx-exercise": "an extension in book/_config.yml",
+    "sphinx-proof": "an extension in book/_config.yml",
+    "sphinx-mathjax-offline": "its files are served",
+    "mypy": "called as a program",
+    "ruff": "called as a program",
+    "nbval": "a plugin of pytest",
+    "pytest-xdist": "a plugin of pytest",
+    "pandas-stubs": "read by mypy",
+    "types-tqdm": "read by mypy",
+}
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
 
 
@@ -35,6 +53,54 @@ def exact(pin: Requirement) -> Version:
     (specifier,) = pin.specifier
     assert specifier.operator == "==", pin
     return Version(specifier.version)
+
+
+def imported(*folders: str) -> set[str]:
+    """Return the modules, by first name, that the code and the notebooks of some folders import."""
+    found: set[str] = set()
+    for path in (path for folder in folders for path in (ROOT / folder).rglob("*")):
+        if path.suffix == ".py":
+            sources = [path.read_text(encoding="utf-8")]
+        elif path.suffix == ".ipynb":
+            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+            sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        else:
+            continue
+        for node in (node for source in sources for node in ast.walk(ast.parse(source))):
+            match node:
+                case ast.Import(names=names):
+                    found |= {name.name.partition(".")[0] for name in names}
+                case ast.ImportFrom(module=str(module)):
+                    found.add(module.partition(".")[0])
+                case ast.Call(func=ast.Name(id="tool"), args=[ast.Constant(value=str(module))]):  # of the extra book
+                    found.add(module)
+    return found
+
+
+def of(extra: str) -> dict[str, str]:
+    """Return the packages of an extra, or the necessary ones, with their modules."""
+    pins = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
+    return {(name := Requirement(pin).name): MODULES.get(name, name.replace("-", "_")) for pin in pins}
+
+
+def test_every_listed_package_is_used_where_its_list_says():
+    core = imported("fl_core")
+    rest = core | imported("notebooks", "book", "tests")
+    assert {name for name, module in of("").items() if module not in core} == set()
+    for extra in ("book", "dev", "cluster"):
+        assert {name for name, module in of(extra).items() if module not in rest} <= USED_OTHERWISE.keys()
+    assert USED_OTHERWISE.keys() <= of("book").keys() | of("dev").keys()
+
+
+def test_what_is_imported_is_listed():
+    ours = {"fl_core", "fl_papers", "freeze", "plain_torchvision"}
+    ours |= {path.stem for path in (ROOT / "book/_ext").glob("*.py")}
+    known = {*sys.stdlib_module_names, *ours, *of("").values(), "pydantic_core"}  # the last is part of pydantic
+    # What the library needs for pages only is imported when a page is made.
+    assert imported("fl_core") - known <= {"IPython", "jupyter_book", "nbformat", "papermill", "sphinx", "yaml"}
+    book = {*known, *of("book").values()}
+    assert imported("notebooks", "book") - book == set()
+    assert imported("tests") - book - {*of("dev").values(), *of("cluster").values()} == set()
 
 
 def test_conda_gives_pip_the_same_list():

@@ -18,7 +18,7 @@ from typing import Any
 from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
 from fl_core.experiments.profiles import PROFILES
 
-SHOWN = ("torch", "torchvision", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
+SHOWN = ("torch", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
 
 
 def dress(nb: Any, name: str, parameters: Mapping[str, Parameter], given: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ EXTRAS = {
     "": "the library",
     "book": "the book (fl-core book, fl-core regenerate NOTEBOOK)",
     "dev": "the tests (make test)",
-    "cluster": "runs on a Dask cluster",
+    "cluster": "grids on a Dask cluster",
 }
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MEMORY = 2 * 2**30
@@ -67,7 +67,6 @@ def examine() -> Iterator[Check]:
     for extra in EXTRAS:
         yield packages(extra)
     yield constraints()
-    yield torchvision()
     yield from datasets()
     yield results()
     yield cores()
@@ -129,19 +128,6 @@ def constraints(path: Path = ROOT / "constraints.txt") -> Check:
     if other:
         return Check("constraints", ", ".join(other), "pip install -c constraints.txt -e '.[book,dev]'")
     return Check("constraints", f"{len(here)} packages at the versions of constraints.txt")
-
-
-def torchvision() -> Check:
-    """Check that torchvision can be used, if need be with its missing operators declared."""
-    try:
-        from fl_core import _torchvision
-
-        module = _torchvision.import_torchvision()
-    except Exception as error:
-        text = f"cannot be imported ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
-        return Check("torchvision", text, "install the versions of torch and torchvision in constraints.txt")
-    how = "" if _torchvision._library is None else f", operators {' and '.join(_torchvision.MISSING)} declared by us"
-    return Check("torchvision", f"usable ({module.__version__}{how})")
 
 
 def datasets() -> Iterator[Check]:

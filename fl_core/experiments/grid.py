@@ -10,11 +10,11 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 from tqdm import tqdm
@@ -40,26 +40,16 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 @dataclass(frozen=True)
 class Plan:
-    """What a grid needs.
-
-    Attributes
-    ----------
-    total, stored, missing : int
-        Different runs; how many the store has; how many it lacks.
-    core_seconds : float
-        Estimated time of one processor core for the missing runs.
-    jobs : int
-        Processes that would share it.
-    basis : str
-        What the estimate rests on.
-    """
+    """What a grid needs: how many different runs, and the estimated time of one core for those that are missing."""
 
     total: int
     stored: int
     missing: int
     core_seconds: float
     jobs: int
+    """Processes that would share it."""
     basis: str
+    """What the estimate rests on."""
 
     @property
     def seconds(self) -> float:
@@ -76,17 +66,7 @@ class Plan:
 
 
 def plan(specs: Iterable[RunSpec], store: Store | None = None, *, jobs: int | None = None) -> Plan:
-    """Return how many runs `specs` need, how many are stored, and an estimate of the time for the others.
-
-    Parameters
-    ----------
-    specs : iterable of RunSpec
-        The same run may occur more than once.
-    store : Store, optional
-        By default the one in the data folder.
-    jobs : int, optional
-        Processes; by default one per usable core.
-    """
+    """Return how many different runs `specs` need, how many are stored, and what the others are estimated to cost."""
     store = store or default_store()
     wanted = {spec.hash: spec for spec in specs}
     found = {key: store.get(spec) for key, spec in wanted.items()}
@@ -109,31 +89,15 @@ def execute(
     progress: bool = True,
     recompute: bool = False,
     published: bool = False,
+    pool: Executor | None = None,
 ) -> dict[str, Result]:
-    """Return the results of `specs` by hash, running those that the store lacks.
+    """Return the results of `specs` by hash, running those that the store lacks, or with `recompute` all.
 
     Every result is stored as soon as its run has finished, so an interrupted call loses only the runs in progress,
-    and the next call continues. One process computes in this process; more are spawned (call this from below
-    ``if __name__ == "__main__":`` in a script).
-
-    Parameters
-    ----------
-    specs : iterable of RunSpec
-    jobs : int, optional
-        Processes; by default one per usable core.
-    store : Store, optional
-        By default the one in the data folder.
-    progress : bool
-        Whether to show a bar (on a terminal only).
-    recompute : bool
-        Run everything, stored or not.
-    published : bool
-        Whether new results go to the published folder.
-
-    Raises
-    ------
-    RunError
-        If a run failed: names the failed runs, after all others have been finished and stored.
+    and the next call continues. One process computes in this process; more are spawned, by default one per usable
+    core (call this from below ``if __name__ == "__main__":`` in a script). A `pool` takes their place: any executor
+    whose workers see the folders of the store, such as ``distributed.Client(address).get_executor()`` of a Dask
+    cluster. If runs fail, a RunError names them after all others have been finished and stored.
     """
     store = store or default_store()
     jobs = _processes(jobs)
@@ -144,9 +108,15 @@ def execute(
     if not missing:
         return results
     failed: list[str] = []
-    compute = _compute_here if min(jobs, len(missing)) == 1 else _compute_in_processes
+    task = partial(_work, store=store, published=published)
+    if pool is not None:
+        outcomes = _compute_in(pool, missing, task)
+    elif min(jobs, len(missing)) == 1:
+        outcomes = _compute_here(missing, task)
+    else:
+        outcomes = _compute_in_processes(min(jobs, len(missing)), missing, task)
     with tqdm(total=len(missing), desc="runs", unit="run", disable=None if progress else True) as bar:
-        for spec, outcome in compute(missing, jobs, store, published):
+        for spec, outcome in outcomes:
             if isinstance(outcome, Result):
                 results[spec.hash] = outcome
             else:
@@ -203,32 +173,34 @@ def in_words(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-Outcome = Iterator[tuple[RunSpec, Result | Exception]]
+Outcomes = Iterator[tuple[RunSpec, Result | Exception]]
 
 
-def _compute_here(specs: list[RunSpec], jobs: int, store: Store, published: bool) -> Outcome:
+def _compute_here(specs: list[RunSpec], task: Callable[[str], Result]) -> Outcomes:
     for spec in specs:
         try:
-            yield spec, _work(spec.to_json(), store, published)
+            yield spec, task(spec.to_json())
         except Exception as error:
             yield spec, error
 
 
-def _compute_in_processes(specs: list[RunSpec], jobs: int, store: Store, published: bool) -> Outcome:
-    with _pool(min(jobs, len(specs))) as pool:
-        futures: dict[Future[Result], RunSpec] = {
-            pool.submit(_work, spec.to_json(), store, published): spec for spec in specs
-        }
-        for future in as_completed(futures):
-            try:
-                yield futures[future], future.result()
-            except BrokenProcessPool:
-                raise RunError(
-                    "a worker process ended (killed, out of memory, or begun from a script without "
-                    "`if __name__ == '__main__':`); call again to continue"
-                ) from None
-            except Exception as error:
-                yield futures[future], error
+def _compute_in_processes(jobs: int, specs: list[RunSpec], task: Callable[[str], Result]) -> Outcomes:
+    with _pool(jobs) as pool:
+        yield from _compute_in(pool, specs, task)
+
+
+def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], Result]) -> Outcomes:
+    futures: dict[Future[Result], RunSpec] = {pool.submit(task, spec.to_json()): spec for spec in specs}
+    for future in as_completed(futures):
+        try:
+            yield futures[future], future.result()
+        except BrokenExecutor:
+            raise RunError(
+                "a worker process ended (killed, out of memory, or begun from a script without "
+                "`if __name__ == '__main__':`); call again to continue"
+            ) from None
+        except Exception as error:
+            yield futures[future], error
 
 
 @contextmanager

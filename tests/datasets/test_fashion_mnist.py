@@ -30,7 +30,7 @@ def test_all_seventy_thousand_images_are_there():
 
 def test_files_are_byte_for_byte_those_that_torchvision_expects():
     """torchvision pins the MD5 sums of the authors' files."""
-    from fl_core._torchvision import import_torchvision
+    from plain_torchvision import import_torchvision
 
     resources = dict(import_torchvision().datasets.FashionMNIST.resources)
     assert sorted(resources) == sorted(fashion_mnist.ARCHIVES)

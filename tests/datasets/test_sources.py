@@ -19,8 +19,8 @@ import pytest
 import scipy.io
 import torch
 from PIL import Image
+from plain_torchvision import import_torchvision
 
-from fl_core._torchvision import import_torchvision
 from fl_core.datasets import Splits, all_sources, emnist, imdb, photographs, speech_commands
 from fl_core.datasets.speech_commands import mfcc
 from fl_core.errors import DataError

@@ -69,6 +69,20 @@ def test_processes_give_the_same_bits_as_this_process(store: Store, tmp_path: Pa
         assert there[key].provenance["model_sha256"] == result.provenance["model_sha256"]
 
 
+def test_a_dask_cluster_gives_the_same_bits_and_names_a_failing_run(store: Store, tmp_path: Path) -> None:
+    from distributed import Client
+
+    specs, impossible = [tiny(seed) for seed in range(2)], tiny(2, **{"partition.samples_per_device": 50_000})
+    here = execute(specs, jobs=1, store=store, progress=False)
+    other = Store(tmp_path / "a", tmp_path / "b")
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+        pool = client.get_executor()
+        with pytest.raises(RunError, match=f"1 of 3 runs failed .*{impossible.hash}.*need 500000 samples"):
+            execute([*specs, impossible], store=other, progress=False, pool=pool)
+        there = execute(specs, store=other, progress=False, pool=pool)
+    assert [result.history for result in there.values()] == [result.history for result in here.values()]
+
+
 def test_a_failing_run_is_named_and_the_others_are_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch, counted: list[int]
 ) -> None:

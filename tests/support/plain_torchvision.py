@@ -1,4 +1,4 @@
-"""Import torchvision also beside a CPU-only torch whose build lacks torchvision's compiled operators.
+"""Import torchvision, with which data are compared, also beside a CPU-only torch that lacks its operators.
 
 There the import stops at ``torchvision::nms``, then at ``torchvision::qnms``, two operators for object
 detection. Declaring that they exist is enough for data sets, transforms and classification models.
@@ -17,15 +17,7 @@ _library: torch.library.Library | None = None  # the declarations live as long a
 
 
 def import_torchvision() -> ModuleType:
-    """Return the module torchvision, declaring its missing operators only if a plain import failed.
-
-    Raises
-    ------
-    ImportError
-        Torchvision is not installed.
-    RuntimeError
-        It failed for another reason than a missing operator.
-    """
+    """Return the module torchvision; its missing operators are declared if a plain import fails for want of them."""
     try:
         return importlib.import_module("torchvision")
     except RuntimeError as error:
