@@ -160,7 +160,7 @@ app.add_typer(data_app, name="data")
 def data(context: typer.Context) -> None:
     """Show all data sets: real, surrogate or missing; get them."""
     if context.invoked_subcommand is None:
-        from fl_core.cli.data import listing
+        from fl_core.cli.commands import listing
 
         typer.echo(listing())
 
@@ -176,7 +176,7 @@ def data_get(
     """Download, verify and decode a data set, or generate a surrogate; an interrupted download goes on."""
     import os
 
-    from fl_core.cli.data import obtain
+    from fl_core.cli.commands import obtain
     from fl_core.datasets import registry
 
     if folder is not None:
@@ -196,7 +196,7 @@ def data_calibrate(
     Runs that are stored are not repeated. ResNet-20 on Tiny ImageNet takes nearly two hours on one core; all others
     together take less on one.
     """
-    from fl_core.cli.data import calibrate
+    from fl_core.cli.commands import calibrate
 
     calibrate(names or [], jobs, typer.echo)
 

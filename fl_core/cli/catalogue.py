@@ -9,12 +9,13 @@ import inspect
 import re
 import shutil
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from pydantic import BaseModel
 
+from fl_core.cli.examples import KINDS
 from fl_core.errors import unknown
 
 Row = tuple[str, str, str]
@@ -23,13 +24,7 @@ Row = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Item:
-    """One choice.
-
-    Attributes
-    ----------
-    name, meaning : str
-    parameters : tuple of Row
-    """
+    """One choice."""
 
     name: str
     meaning: str
@@ -37,24 +32,25 @@ class Item:
 
 
 def show(kind: str | None, width: int | None = None) -> str:
-    """Return the text that ``fl-core list [kind]`` prints.
-
-    Raises
-    ------
-    SpecError
-        If there is no such kind of thing.
-    """
+    """Return the text that ``fl-core list [kind]`` prints."""
     width = width or min(110, shutil.get_terminal_size((100, 24)).columns)
     if kind is None:
-        rows = [(name, ", ".join(item.name for item in make())) for name, make in KINDS.items() if name != "fields"]
+        rows = [(name, ", ".join(item.name for item in items_of(name))) for name in KINDS if name != "fields"]
         rows.append(("fields", "everything that --set can change"))
         return "\n".join(_wrapped(name, 14, text, width) for name, text in rows)
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
-    items = KINDS[kind]()
+    items = items_of(kind)
     name_width = max((len(item.name) for item in items), default=0) + 2
     lines = [line for item in items for line in _lines(item, name_width, width)]
-    return "\n".join([*lines, "", f"Use: {USES[kind]}"] if kind in USES else lines)
+    return "\n".join([*lines, "", f"Use: {USES[kind]}"])
+
+
+def items_of(kind: str) -> list[Item]:
+    """Return all choices of a kind (one of :data:`~fl_core.cli.examples.KINDS`)."""
+    if kind in OTHERS:
+        return OTHERS[kind]()
+    return _registered(kind)
 
 
 def meanings(cls: type) -> dict[str, str]:
@@ -127,26 +123,26 @@ def _plain(text: str) -> str:
     return re.sub(r"``([^`]*)``|`([^`]*)`", r"\1\2", text)
 
 
-def _family(family: Any) -> list[Item]:
-    return [Item(kind, _summary(cls), parameters(cls)) for kind, cls in sorted(family.kinds.items())]
+REGISTRIES = {
+    "algorithms": ("fl_core.algorithms", "ALGORITHMS"),
+    "weights": ("fl_core.formulas.staleness", "StalenessWeight"),
+    "compressors": ("fl_core.formulas.compression", "Compressor"),
+    "partitions": ("fl_core.datasets", "Partition"),
+    "worlds": ("fl_core.world", "named_worlds"),
+    "compute": ("fl_core.world", "Compute"),
+    "availability": ("fl_core.world", "Availability"),
+    "graphs": ("fl_core.world.topology", "Graph"),
+    "triggers": ("fl_core.world", "Trigger"),
+    "faults": ("fl_core.world", "Fault"),
+}
+"""Where the classes of a kind are known by name: a dictionary, a family, or a function that returns them."""
 
 
-def _algorithms() -> list[Item]:
-    from fl_core.algorithms import ALGORITHMS
-
-    return [Item(name, _summary(cls), parameters(cls)) for name, cls in sorted(ALGORITHMS.items())]
-
-
-def _weights() -> list[Item]:
-    from fl_core.formulas.staleness import StalenessWeight
-
-    return _family(StalenessWeight)
-
-
-def _compressors() -> list[Item]:
-    from fl_core.formulas.compression import Compressor
-
-    return _family(Compressor)
+def _registered(kind: str) -> list[Item]:
+    module, name = REGISTRIES[kind]
+    found = getattr(import_module(module), name)
+    classes = found() if kind == "worlds" else dict(sorted(getattr(found, "kinds", found).items()))
+    return [Item(name, _summary(cls), parameters(cls)) for name, cls in classes.items()]
 
 
 def _models() -> list[Item]:
@@ -170,48 +166,6 @@ def _preprocessing() -> list[Item]:
         for name, fields in PRESETS.items()
     ]
     return [Item("fields", _summary(Preprocessing), parameters(Preprocessing)), *named]
-
-
-def _partitions() -> list[Item]:
-    from fl_core.datasets import Partition
-
-    return _family(Partition)
-
-
-def _worlds() -> list[Item]:
-    from fl_core.world import named_worlds
-
-    return [Item(name, _summary(cls), parameters(cls)) for name, cls in named_worlds().items()]
-
-
-def _compute() -> list[Item]:
-    from fl_core.world import Compute
-
-    return _family(Compute)
-
-
-def _availability() -> list[Item]:
-    from fl_core.world import Availability
-
-    return _family(Availability)
-
-
-def _graphs() -> list[Item]:
-    from fl_core.world.topology import Graph
-
-    return _family(Graph)
-
-
-def _triggers() -> list[Item]:
-    from fl_core.world import Trigger
-
-    return _family(Trigger)
-
-
-def _faults() -> list[Item]:
-    from fl_core.world import Fault
-
-    return _family(Fault)
 
 
 def _fields() -> list[Item]:
@@ -243,31 +197,20 @@ def _profiles() -> list[Item]:
     return [Item(name, profile.meaning) for name, profile in PROFILES.items()]
 
 
-def notebooks() -> list[str]:
-    """Return the names of the book's notebooks, in order of their folders."""
+def _notebooks() -> list[Item]:
     from fl_core.bookbuild.chapters import committed
 
-    return list(committed().values())
+    return [Item(name, "") for name in committed().values()]
 
 
-KINDS: dict[str, Callable[[], list[Item]]] = {
-    "algorithms": _algorithms,
-    "weights": _weights,
-    "compressors": _compressors,
+OTHERS = {
     "models": _models,
     "datasets": _datasets,
-    "partitions": _partitions,
     "preprocessing": _preprocessing,
-    "worlds": _worlds,
-    "compute": _compute,
-    "availability": _availability,
-    "graphs": _graphs,
-    "triggers": _triggers,
-    "faults": _faults,
     "artifacts": _artifacts,
     "profiles": _profiles,
     "executors": _executors,
-    "notebooks": lambda: [Item(name, "") for name in notebooks()],
+    "notebooks": _notebooks,
     "fields": _fields,
 }
 

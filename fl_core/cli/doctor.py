@@ -133,7 +133,7 @@ def constraints(path: Path = ROOT / "constraints.txt") -> Check:
 def datasets() -> Iterator[Check]:
     """Load the embedded data set, which verifies its checksums; say of the others what is there."""
     try:
-        from fl_core.cli.data import state
+        from fl_core.cli.commands import state
         from fl_core.datasets import load_dataset, registry
     except ImportError as error:
         yield Check("data", f"cannot be looked at ({error})", "install the packages first", necessary=True)

@@ -1,13 +1,21 @@
-"""Artifacts as pictures and tables."""
+"""Artifacts as pictures and tables; metrics against a budget: the mean over seeds, and a deviation as a band."""
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from fl_core.errors import RunError
-from fl_core.experiments.artifacts import Artifact, Columns, Curves
+from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel
 from fl_core.experiments.study import Study
-from fl_core.report.curves import plot_curves
+from fl_core.report.style import line_of, style
 from fl_core.report.tables import Table
 
 
@@ -25,3 +33,67 @@ def draw(artifact: Artifact, study: Study) -> tuple[Figure | Table, str]:
     if isinstance(view, Columns):
         return Table(frame, view.names, view.digits, view.wrap), caption
     return (plot_curves(frame, view) if isinstance(view, Curves) else view(frame)), caption
+
+
+def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
+    """Draw the panels below one another, on one abscissa, so that they can be read on a phone.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per curve and point: ``method``, the view's parameter (NaN where a method has none), ``x``, and for
+        every panel its column and ``<column>_std`` (NaN with one seed: no band).
+    view : Curves
+        Label of the abscissa, panels, and the parameter that dash patterns tell apart.
+
+    Returns
+    -------
+    Figure
+    """
+    panels, parameter = view.panels, view.parameter
+    values = sorted(frame[parameter].dropna().unique())
+    with style():
+        rows = 1 + -(-len(frame[["method", parameter]].drop_duplicates()) // 2)
+        figure, axes = plt.subplots(
+            len(panels), 1, figsize=(5.6, 2.7 * len(panels) + 0.24 * rows), sharex=True, squeeze=False
+        )
+        for axis, panel in zip(axes[:, 0], panels, strict=True):
+            _draw(axis, frame, panel, view, values)
+        axes[-1, 0].set_xlabel(view.x_label)
+        handles = _handles(frame, view, values)
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, handlelength=3.2)
+    plt.close(figure)  # the caller shows it: an open one would be shown a second time in a notebook
+    return figure
+
+
+def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, view: Curves, values: list[float]) -> None:
+    methods = list(frame["method"].unique())
+    for (method, value), curve in frame.groupby(["method", view.parameter], dropna=False, sort=False):
+        look = _look(str(method), cast(float, value), view, values, methods)
+        x, mean, std = (curve[c].to_numpy(float) for c in ("x", panel.column, f"{panel.column}_std"))
+        axis.plot(x, mean, markevery=1 if view.points else (len(x) // 12, max(1, len(x) // 6)), **look)
+        if np.isfinite(std).any():
+            low = np.maximum(mean - std, mean / 10) if panel.log else mean - std
+            axis.fill_between(x, low, mean + std, color=look["color"], alpha=0.15, lw=0)
+    if panel.log:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        low, high = axis.get_ylim()
+        if high < 100 * low:  # over more decades they would overlap
+            axis.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
+            axis.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axis.set_title(panel.label)
+    axis.margins(x=0.02)
+
+
+def _handles(frame: pd.DataFrame, view: Curves, values: list[float]) -> list[Line2D]:
+    handles, methods = [], list(frame["method"].unique())
+    for method, value in frame[["method", view.parameter]].drop_duplicates().itertuples(index=False, name=None):
+        label = f"{method}, {view.symbol} = {value:g}" if value in values else method
+        handles.append(Line2D([], [], label=label, **_look(method, value, view, values, methods)))
+    return handles
+
+
+def _look(method: str, value: float, view: Curves, values: list[float], methods: list[str]) -> dict[str, Any]:
+    look = line_of(method, values.index(value) if value in values else 0, methods)
+    return look | {"marker": look["marker"] or "s"} if view.points else look

@@ -1,4 +1,4 @@
-"""What each device does when: timelines of traced runs, and the idle time and staleness that they show."""
+"""What happens in a run: who does what when, idle time, staleness, and accuracy against virtual time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
-from fl_core.report.style import BLACK, BLUE, ORANGE, PURPLE, SKY
+from fl_core.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from fl_core.runtime import History
 
 WORK = {"download": SKY, "train": BLUE, "upload": ORANGE}
 COLOURS = {**WORK, "down": PURPLE}
 IDLE = "#ECECEC"
+PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+MARKERS = "osD^vP"
 
 
 def plot_timelines(histories: Mapping[str, History], until: float, devices: int) -> Figure:
@@ -141,3 +144,37 @@ def schedule_summary(histories: Mapping[str, History], until: float, devices: in
             "max staleness": int(used["staleness"].max()) if len(used) else 0,
         }
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def plot_accuracy(histories: Mapping[str, History]) -> Figure:
+    """Draw test accuracy against virtual time, one line a run.
+
+    Parameters
+    ----------
+    histories : mapping of str to History
+        Label and run.
+    """
+    figure, axis = plt.subplots(figsize=(5.2, 3.2))
+    for (label, history), colour, marker in zip(histories.items(), PALETTE, MARKERS, strict=False):
+        frame = history.evaluation_frame()
+        axis.plot(frame["seconds"], frame["test_accuracy"], color=colour, marker=marker, ms=4, label=label)
+    axis.set(xlabel="virtual time (s)", ylabel="test accuracy", ylim=(0, 1))
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False, loc="lower right")
+    figure.tight_layout()
+    return figure
+
+
+def plot_staleness(history: History) -> Figure:
+    """Draw how many updates of a run had which staleness."""
+    staleness = np.asarray(history.updates["staleness"], dtype=int)
+    counts = np.bincount(staleness)
+    figure, axis = plt.subplots(figsize=(5.2, 2.6))
+    axis.bar(np.arange(len(counts)), counts, color=PALETTE[0])
+    axis.axvline(staleness.mean(), color="black", ls="--", lw=1, label=f"mean {staleness.mean():.1f}")
+    axis.set(xlabel="staleness (versions missed)", ylabel="updates")
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.legend(frameon=False)
+    figure.tight_layout()
+    return figure

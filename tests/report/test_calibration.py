@@ -9,7 +9,7 @@ from fl_core.experiments import calibration
 from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE, entries
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
-from fl_core.report.calibration import calibration_table, origin_in_words, origin_table, plot_calibration
+from fl_core.report.networks import calibration_table, origin_in_words, origin_table, plot_calibration
 from fl_core.runtime import History
 
 REFERENCES = tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fl_core.models import MODELS, FlatModel, Size, build_network, network_size
-from fl_core.report.models import USES, Use, networks_table
+from fl_core.report.networks import USES, Use, networks_table
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: f"{use.model}, {use.task}")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fl_core.datasets import Dirichlet, Shards, partition_statistics
-from fl_core.report.partitions import device_order, plot_partition
+from fl_core.report.samples import device_order, plot_partition
 from fl_core.streams import stream
 
 LABELS = np.arange(6000) % 10

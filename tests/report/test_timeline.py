@@ -9,8 +9,15 @@ import pytest
 mpl.use("agg")
 
 from fl_core.algorithms import FedAsync, FedAvg
-from fl_core.report.overview import plot_accuracy, plot_staleness
-from fl_core.report.timeline import WORK, arrivals, plot_timelines, schedule_summary, state_at
+from fl_core.report.timeline import (
+    WORK,
+    arrivals,
+    plot_accuracy,
+    plot_staleness,
+    plot_timelines,
+    schedule_summary,
+    state_at,
+)
 from fl_core.runtime import Budget, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import Network, TraceCompute, World

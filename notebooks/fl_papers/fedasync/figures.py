@@ -302,7 +302,7 @@ def reduce_remaining_error(study: Study) -> pd.DataFrame:
 
 
 def _curve(method: str, x: Any, column: str, values: Any, alpha: float = np.nan) -> pd.DataFrame:
-    """Return one curve as :func:`fl_core.report.curves.plot_curves` reads it; exact, so without a deviation."""
+    """Return one curve as :func:`fl_core.report.figures.plot_curves` reads it; exact, so without a deviation."""
     return pd.DataFrame({"method": method, "alpha": alpha, "x": x, column: values, f"{column}_std": np.nan, "n": 1})
 
 

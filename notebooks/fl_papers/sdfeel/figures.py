@@ -319,7 +319,7 @@ def contraction(study: Study, events: int = 80) -> pd.DataFrame:
 
 
 def _curve(method: str, x: Any, column: str, values: Any, gap: float = np.nan) -> pd.DataFrame:
-    """Return one exact curve as :func:`fl_core.report.curves.plot_curves` reads it."""
+    """Return one exact curve as :func:`fl_core.report.figures.plot_curves` reads it."""
     return pd.DataFrame({"method": method, "gap": gap, "x": x, column: values, f"{column}_std": np.nan, "n": 1})
 
 

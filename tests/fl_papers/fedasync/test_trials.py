@@ -9,7 +9,7 @@ from fl_core.errors import SpecError
 from fl_core.experiments.artifacts import Curves, Panel
 from fl_core.experiments.claims import find_claim, judge
 from fl_core.experiments.study import Study
-from fl_core.report.curves import plot_curves
+from fl_core.report.figures import plot_curves
 from fl_papers.fedasync import artifacts as fedasync_artifacts
 from fl_papers.fedasync import figures, theory
 
