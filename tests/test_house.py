@@ -32,7 +32,7 @@ ROOMS = {
     "algorithms": (3462, 23, 2800, 24),
     "datasets": (3600, 21, 3600, 22),
     "experiments": (2488, 14, 2400, 12),
-    "report bookbuild cli": (4000, 29, 4000, 26),
+    "report bookbuild cli": (4000, 26, 4000, 26),
     "benchmarks": (1875, 15, 1200, 6),
     "fl_core": (26973, 180, 21500, 135),
     "fl_papers": (14981, 82, 11000, 35),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from fl_core.cli.data import obtain
+from fl_core.cli.commands import obtain
 from fl_core.datasets import data_folder, fashion_mnist, load_dataset
 from fl_core.errors import DataError, SpecError
 
