@@ -1,4 +1,4 @@
-"""FedASMU's claims (specification, section 8): the test of each, then what the paper says where.
+"""FedASMU's claims: the test of each, then what the paper says where.
 
 A study is one data set, so "in every cell" means each of its columns of Tables 1 and 2. Accuracies are final ones
 (A18); a time is that of the first evaluation with the column's target accuracy (A19), in Figure 7 with 60 %. An

@@ -1,4 +1,4 @@
-"""The runs behind FedASMU's Tables 1 and 2, Figures 2 to 7, and what its text reports (specification, section 6).
+"""The runs behind FedASMU's Tables 1 and 2, Figures 2 to 7, and what its text reports.
 
 A column of the tables is a network on a data set; an experiment on a data set has that data set's columns. All
 methods begin with the same model in the same world and get as many uploads: 500 rounds of 10, or 5,000 single ones
@@ -7,8 +7,7 @@ methods begin with the same model in the same world and get as many uploads: 500
 The smaller profiles have fewer uploads and use a part of each device's samples; the virtual time of a local epoch,
 and with it the order of events, stays. Large networks are narrower there, and the ResNet's images smaller, on a link
 as much slower, so that a transfer takes the same time. Step sizes are larger, as so few uploads would not leave the
-beginning otherwise: 0.03 on Fashion-MNIST instead of 0.005, which is that of the specification's reduced setting
-(A02), and about 3.5 times the paper's on images in colour.
+beginning otherwise: 0.03 on Fashion-MNIST instead of 0.005 (A02), and about 3.5 times the paper's on images in colour.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ COLUMNS = {
 
 
 class FedASMUWorld(NamedWorld):
-    """FedASMU: a few devices at every tick of a clock, at most a tenth of all at once (6.1, A15, A16, E20).
+    """FedASMU: a few devices at every tick of a clock, at most a tenth of all at once (A15, A16, E20).
 
     Local training takes 100 s on the fastest device, whatever its data, and a transfer 1 s at normal bandwidth.
     """
@@ -242,8 +241,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "initial values 1": {"lambda_0": 1.0, "gamma_0": 1.0},
     "largest rates": {"lr_lambda": 1e-3, "lr_sigma": 1e-3, "lr_iota": 0.1, "lr_gamma": 0.1, "lr_upsilon": 1e-3},
 }
-"""What differs from FedASMU as the tables have it: E17, E01, E06, A07, E09, 2.8, A02, and the rates of the first
-column of Table 5 (E16)."""
+"""What differs from FedASMU as the tables have it: E17, E01, E06, A07, E09, weights that do not learn, A02, and the
+rates of the first column of Table 5 (E16)."""
 TUNED: dict[str, tuple[str, tuple[float, ...]]] = {
     "FedProx": ("mu", (0.001, 0.1)),
     "MOON": ("mu", (0.1, 5.0)),

@@ -60,7 +60,7 @@ PRINTED = Printed(__file__)
 tables, the setting if it is not the tables', the method, what it is compared with, the quantity. Accuracies, gains
 and savings are fractions; times have no unit in print, and one that is infinite is printed as "/": not reached."""
 IMPLIED = "implied"
-"""Setting of the values of Figure 2 that the text's ranges fix (7.2); they are printed nowhere."""
+"""Setting of the values of Figure 2 that the text's ranges fix; they are printed nowhere."""
 ONE_DIGIT = 0.675
 """The one saving whose percentage has one decimal in print, not two."""
 
@@ -133,7 +133,7 @@ def comparison_table(study: Study) -> pd.DataFrame:
 
 
 def ablation_table(study: Study) -> pd.DataFrame:
-    """Return Figure 2's methods; the printed side is what the text's ranges imply (7.2)."""
+    """Return Figure 2's methods; the printed side is what the text's ranges imply."""
     return _measured(study, ("FedASMU", *ABLATIONS, "FedAvg"), settings(study, ABLATIONS[0]), setting=IMPLIED)
 
 
@@ -467,7 +467,7 @@ def paper_setting(chosen: FedASMUExperiment) -> pd.DataFrame:
 def column_settings(profile: str) -> pd.DataFrame:
     """Return what a profile makes of every column of Tables 1 and 2; where the paper has another value, that too.
 
-    Tables 5 and 6 print the step sizes; sizes of networks are those of the specification, as the paper describes one.
+    Tables 5 and 6 print the step sizes; sizes of networks are of our reading (A25), as the paper describes one.
     """
 
     def beside(here: float, paper: float) -> str:

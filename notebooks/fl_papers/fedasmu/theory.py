@@ -390,7 +390,7 @@ def corrected_theorem(seeds: Sequence[int], rounds: int = 300) -> pd.DataFrame:
 
 
 def one_reporter(epochs: Sequence[int], curvature: float = 0.1, centre: float = 1.0) -> pd.DataFrame:
-    """Two devices, of which only the one reports whose minimum is where the run begins (E13a): nothing ever moves.
+    """Two devices, of which only the one reports whose minimum is where the run begins (E13, a): nothing ever moves.
 
     A row for each number of local steps: |grad F|^2, the printed bound, and the corrected one for the same run.
     """
@@ -411,7 +411,7 @@ def one_reporter(epochs: Sequence[int], curvature: float = 0.1, centre: float = 
 
 
 def tug(alpha: float, staleness_bound: int = 10) -> pd.DataFrame:
-    """One device pulls to the right tau - 1 times, then another one's old uploads pull to the left (E13b).
+    """One device pulls to the right tau - 1 times, then another one's old uploads pull to the left (E13, b).
 
     Gradients are +-G, and eta l G = 1, so that an upload is the model it started from, plus or minus 1. A row for
     each version after the turn: its distance from the model at the turn, and the printed bound for it.
