@@ -7,7 +7,7 @@ methods begin with the same model in the same world and get as many uploads: 500
 The smaller profiles have fewer uploads and use a part of each device's samples; the virtual time of a local epoch,
 and with it the order of events, stays. Large networks are narrower there, and the ResNet's images smaller, on a link
 as much slower, so that a transfer takes the same time. Step sizes are larger, as so few uploads would not leave the
-beginning otherwise: 0.03 on Fashion-MNIST instead of 0.005 (A02), and about 3.5 times the paper's on images in colour.
+beginning otherwise: 0.03 on Fashion-MNIST instead of 0.005 (A02), about 3.5 times the paper's on images in colour.
 """
 
 from __future__ import annotations
