@@ -15,7 +15,7 @@ from fl_core.algorithms.fedluck import FedLuck
 from fl_core.algorithms.fedper import FedPer, PeriodicAggregation
 from fl_core.algorithms.fedprox import FedProx
 from fl_core.algorithms.fedsa import FedSA
-from fl_core.algorithms.kasync import GSGM, SASGD, TWAFL, KAsync, KAsynchronous
+from fl_core.algorithms.kasync import GSGM, SASGD, TWAFL, KAsync, KAsynchronous, SoftsyncSASGD
 from fl_core.algorithms.moon import MOON
 from fl_core.algorithms.port import PORT
 from fl_core.algorithms.sdfeel import AsyncSDFeel, HierarchicalFedAvg, SyncSDFeel
@@ -28,6 +28,6 @@ __all__ = [
     "ALGORITHMS", "GSGM", "MOON", "PORT", "SASGD", "SGD", "TWAFL", "WKAFL", "ASOFed", "Algorithm", "AsyncPart",
     "AsyncSDFeel", "FedASMU", "FedASMU0", "FedASMUDA", "FedASMUFA", "FedASMUH1", "FedASMUH2", "FedASMUH3",
     "FedAsync", "FedAvg", "FedAvgTopK", "FedBuff", "FedDelay", "FedDyn", "FedLuck", "FedPer", "FedProx", "FedSA",
-    "HierarchicalFedAvg", "KAsync", "KAsynchronous", "PeriodicAggregation", "SyncDrop", "SyncSDFeel", "ZenoPP",
-    "make_algorithm", "register",
+    "HierarchicalFedAvg", "KAsync", "KAsynchronous", "PeriodicAggregation", "SoftsyncSASGD", "SyncDrop", "SyncSDFeel",
+    "ZenoPP", "make_algorithm", "register",
 ]  # fmt: skip

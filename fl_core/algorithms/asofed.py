@@ -1,10 +1,17 @@
-"""ASO-Fed: asynchronous online learning with a decayed memory of gradients on each device (Chen et al., 2020)."""
+"""ASO-Fed: asynchronous online learning with a decayed memory of gradients on each device, and attention to features.
+
+Source: Chen, Ning, Slawski & Rangwala, "Asynchronous Online Federated Learning for Edge Devices with Non-IID Data"
+(IEEE Big Data 2020). BL-n are the equations of this project's specification of the baselines, which restate the
+paper's from memory; their order agrees with the comments in two public codes. Vectors are ``[p]``: grad s
+`gradient`, that of F_k plus lambda (x - w_b); v `previous`, the grad s of the device's step before, which may belong
+to an earlier task; h `memory`.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
@@ -12,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from fl_core.algorithms.base import Algorithm, mean_step, register, running_mean
+from fl_core.algorithms.base import ContinuousAlgorithm, Step, mean_step, register, running_mean
 from fl_core.formulas.checks import require
 from fl_core.tasks import Objective, Proximal
 
@@ -23,51 +30,46 @@ M = TypeVar("M", float, NDArray[Any], torch.Tensor)
 
 
 @register
-class ASOFed(Algorithm):
+class ASOFed(ContinuousAlgorithm):
     """Add each arriving update by its share of the data; devices step along gradients with a memory (BL-3.6 to 3.10).
 
     A device keeps two vectors, the gradient of its last step and the decayed memory, and the mean duration of its
     tasks; with `start` ``"own"`` its model as well.
-
-    Attributes
-    ----------
-    rho : float
-        Weight lambda of the pull towards the received model: rho / 2 times the squared distance.
-    beta : float
-        Part of the memory that a step keeps.
-    start : str
-        Local training goes on from the ``"global"`` model, or from the device's ``"own"`` last one, only attracted by
-        the global one; then the global model is the mean of the devices' models, weighted by samples, as long as no
-        upload gets lost. That a new device has the initial model, too, is not counted in bytes.
-    feature_learning : str
-        What the server does to the first layer after each update (BL-3.10): nothing, ``"off"``; ``"paper"``, which
-        shrinks a layer with many inputs to nothing; or ``"rescaled"`` by the number of inputs.
-    concurrency : int
-        Devices in flight.
     """
 
     name: ClassVar[str] = "asofed"
 
     rho: float = Field(0.01, ge=0, allow_inf_nan=False)
+    """Weight lambda of the pull towards the received model: rho / 2 times the squared distance."""
     beta: float = Field(0.5, ge=0, le=1)
+    """Part of the memory that a step keeps."""
     start: Literal["global", "own"] = "global"
+    """Local training goes on from the ``"global"`` model, or from the device's ``"own"`` last one, only attracted by
+    the global one; then the global model is the mean of the devices' models, weighted by samples, as long as no
+    upload gets lost. That a new device has the initial model, too, is not counted in bytes.
+    """
     feature_learning: Literal["off", "paper", "rescaled"] = "off"
-    concurrency: int = Field(10, ge=1)
-
-    async def scheduler(self, server: ServerHandle) -> None:
-        """Trigger idle devices so that `concurrency` of them work."""
-        await server.keep_busy(self.concurrency)
+    """What the server does to the first layer after each update (BL-3.10): nothing, ``"off"``; ``"paper"``, which
+    shrinks a layer with many inputs to nothing; or ``"rescaled"`` by the number of inputs.
+    """
 
     async def updater(self, server: ServerHandle) -> None:
         """Add p_k times the update of each arrival (BL-3.9)."""
         [upload] = await server.receive()
         if self.start == "own":
             server.state.setdefault("initial", server.model)
-        share = server.share(upload.device)
-        model = mean_step(server.model, upload.delta[None], share)
+        made = self.combine(server.model, upload.delta, server.share(upload.device), server.shapes)
+        server.commit(made.model, weight=made.weight)
+
+    def combine(self, model: Tensor, delta: Tensor, share: float, shapes: Sequence[tuple[int, ...]]) -> Step:
+        """Return w + p_k Delta_k (BL-3.9), with the feature step on the first of its tensors (BL-3.10)."""
+        model = mean_step(model, delta[None], share)
         if self.feature_learning != "off":
-            model = self._attend(server.shapes[0], model)
-        server.commit(model, weight=share)
+            rows = shapes[0][0] if len(shapes[0]) > 1 else 1
+            first, others = model.tensor_split([math.prod(shapes[0])])
+            weighed = attended(first.view(rows, -1), rescaled=self.feature_learning == "rescaled")
+            model = torch.cat([weighed.flatten(), others])
+        return Step(model, share)
 
     async def device(self, device: DeviceHandle) -> None:
         """Train with memory and longer steps (BL-3.6 to 3.8), and upload the difference."""
@@ -101,28 +103,10 @@ class ASOFed(Algorithm):
         initial: Tensor = server.state.get("initial", server.model)
         return initial
 
-    def most_in_flight(self) -> int:
-        """Return the concurrency."""
-        return self.concurrency
-
-    def _attend(self, shape: tuple[int, ...], model: Tensor) -> Tensor:
-        """Return `model` after the feature step on its first tensor, a row for each of its units."""
-        rows = shape[0] if len(shape) > 1 else 1
-        first, others = model.tensor_split([prod(shape)])
-        weighed = attended(first.view(rows, -1), rescaled=self.feature_learning == "rescaled")
-        return torch.cat([weighed.flatten(), others])
-
 
 @dataclass(frozen=True, eq=False)
 class Towards:
-    """A pull towards a model that is not the one from which training begins.
-
-    Attributes
-    ----------
-    rho : float
-    anchor : Tensor
-        ``[p]``.
-    """
+    """A pull towards a model that is not the one from which training begins."""
 
     rho: float
     anchor: Tensor
@@ -134,14 +118,7 @@ class Towards:
 
 @dataclass(frozen=True, eq=False)
 class DecayedMemory:
-    """The correction of BL-3.6 and BL-3.7.
-
-    Attributes
-    ----------
-    beta : float
-    kept : tuple of Tensor
-        v and h ``[p]`` of the device's last task; empty: zeros.
-    """
+    """The correction of BL-3.6 and BL-3.7; it goes on with `kept`, v and h of the last task (none: zeros)."""
 
     beta: float
     kept: tuple[Tensor, ...]
@@ -162,46 +139,20 @@ class DecayedMemory:
 
 
 def corrected_gradient(gradient: M, previous: M, memory: M) -> M:
-    """Return zeta = grad s - v + h, BL-3.6: the way of a local step.
-
-    Parameters
-    ----------
-    gradient : float, ndarray or Tensor
-        grad s ``[p]``, that of F_k plus lambda (x - w_b).
-    previous : float, ndarray or Tensor
-        v ``[p]``, the grad s of the device's step before, which may belong to an earlier task.
-    memory : float, ndarray or Tensor
-        h ``[p]``.
-    """
+    """Return zeta = grad s - v + h, BL-3.6: the way of a local step."""
     return gradient - previous + memory
 
 
 def next_memory(memory: M, previous: M, beta: float) -> M:
-    """Return beta h + (1 - beta) v, BL-3.7, with the v that `direction` was given; after that v becomes grad s.
-
-    Raises
-    ------
-    ValueError
-        `beta` is not in [0, 1].
-    """
+    """Return beta h + (1 - beta) v, BL-3.7, with the v of `corrected_gradient`; after that v becomes grad s."""
     require(0 <= beta <= 1, "beta", beta, "in [0, 1]")
     return beta * memory + (1 - beta) * previous
 
 
 def lr_factor(mean_seconds: float | None) -> float:
-    """Return r_k = max(1, log(mean duration)), BL-3.8, by which a device multiplies its step size.
+    """Return r_k = max(1, log(mean duration of past tasks)), BL-3.8, by which a device multiplies its step size.
 
-    It depends on the unit of time, here seconds.
-
-    Parameters
-    ----------
-    mean_seconds : float or None
-        Mean duration of the device's past tasks, >= 0; None: it has none yet, and the factor is 1.
-
-    Raises
-    ------
-    ValueError
-        `mean_seconds` is negative.
+    It depends on the unit of time, here seconds, and is 1 before the first task.
     """
     if mean_seconds is None:
         return 1.0
@@ -210,16 +161,10 @@ def lr_factor(mean_seconds: float | None) -> float:
 
 
 def attended(layer: Tensor, rescaled: bool = False) -> Tensor:
-    """Return a_ij W_ij with a the softmax of the |W_ij| of a row, BL-3.10.
+    """Return a_ij W_ij of W ``[rows, columns]``, with a the softmax of the |W_ij| of a row, BL-3.10.
 
     The a_ij of a row add up to 1, so that a layer with many inputs shrinks to nothing if this is done after every
     update; `rescaled` multiplies by the length of the row, which leaves a row of equal weights alone.
-
-    Parameters
-    ----------
-    layer : Tensor
-        W ``[rows, columns]``.
-    rescaled : bool
     """
     weighed = torch.softmax(layer.abs(), 1) * layer
     return weighed * layer.shape[1] if rescaled else weighed

@@ -1,12 +1,19 @@
-"""AsyncPart (Wang, Zhang & Wang, 2021), reconstructed: every device counts by its data, however fast it is."""
+"""AsyncPart, reconstructed: fresh uploads count more, and no device more than its data in the long run (BL-3.28).
+
+The method is Wang, Zhang & Wang, "Asynchronous Federated Learning over Wireless Communication Networks" (ICC 2021;
+IEEE Transactions on Wireless Communications 21(9), 2022). Its weights are in no source that could be read. These are
+this project's, with the property that its abstract names: in the long run the summed weights of a device are
+proportional to its samples, however fast it is (but for the bound of 1, which slow devices with many samples meet).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pydantic import Field
+from torch import Tensor
 
-from fl_core.algorithms.base import Algorithm, register
+from fl_core.algorithms.base import ContinuousAlgorithm, Step, register
 from fl_core.formulas.checks import require
 from fl_core.formulas.fedasync import mix
 from fl_core.formulas.staleness import Polynomial, StalenessWeight
@@ -16,31 +23,18 @@ if TYPE_CHECKING:
 
 
 @register
-class AsyncPart(Algorithm):
+class AsyncPart(ContinuousAlgorithm):
     """Mix each arrival with a weight by its freshness, and by how much its device has counted so far (BL-3.28).
 
     A reconstruction: no source gives the paper's formulas.
-
-    Attributes
-    ----------
-    alpha : float
-        Mixing weight of a fresh model from a device that has counted as much as it should.
-    weight : StalenessWeight
-        Factor s(staleness).
-    pseudo_uploads : float or None
-        kappa: so many uploads at the right shares are thought to have come before. None: one for each device.
-    concurrency : int
-        Devices in flight.
     """
 
     alpha: float = Field(0.6, gt=0, le=1)
+    """Mixing weight of a fresh model from a device that has counted as much as it should."""
     weight: StalenessWeight = Polynomial(a=0.5)
+    """Factor s(staleness)."""
     pseudo_uploads: float | None = Field(None, gt=0, allow_inf_nan=False)
-    concurrency: int = Field(10, ge=1)
-
-    async def scheduler(self, server: ServerHandle) -> None:
-        """Trigger idle devices so that `concurrency` of them work."""
-        await server.keep_busy(self.concurrency)
+    """kappa: so many uploads at the right shares are thought to have come before. None: one for each device."""
 
     async def updater(self, server: ServerHandle) -> None:
         """Count the arrival first, and then mix it in."""
@@ -50,30 +44,20 @@ class AsyncPart(Algorithm):
         freshness[upload.device] = freshness.get(upload.device, 0.0) + factor
         total = server.state["total"] = server.state.get("total", 0.0) + factor
         counted = influence(freshness[upload.device], total, share, self.pseudo_uploads or len(server.devices))
-        weight = fair_weight(self.alpha, factor, share, counted)
-        server.commit(mix(server.model, upload.model, weight), weight=weight)
+        made = self.combine(server.model, upload.model, factor, share, counted)
+        server.commit(made.model, weight=made.weight)
 
-    def most_in_flight(self) -> int:
-        """Return the concurrency."""
-        return self.concurrency
+    def combine(self, model: Tensor, uploaded: Tensor, factor: float, share: float, counted: float) -> Step:
+        """Return the mixture where the device has had the part `counted` of all influence."""
+        weight = fair_weight(self.alpha, factor, share, counted)
+        return Step(mix(model, uploaded, weight), weight)
 
 
 def influence(freshness: float, total_freshness: float, share: float, pseudo_uploads: float) -> float:
     """Return q_k = (C_k + kappa p_k) / (sum_j C_j + kappa): the device's part of all influence so far, BL-3.28.
 
-    Parameters
-    ----------
-    freshness, total_freshness : float
-        C_k and the sum of all C_j: the staleness factors s of the uploads so far, the present one included.
-    share : float
-        p_k in (0, 1], the device's part of all samples.
-    pseudo_uploads : float
-        kappa > 0: uploads at the right shares that are thought to have come before.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    C_k is the sum of the staleness factors of its uploads so far, the present one included; p_k its share of all
+    samples; kappa `pseudo_uploads` at the right shares that are thought to have come before.
     """
     require(0 <= freshness <= total_freshness * (1 + 1e-9), "freshness", freshness, f"in 0..{total_freshness}")
     require(0 < share <= 1, "share", share, "in (0, 1]")
@@ -82,22 +66,7 @@ def influence(freshness: float, total_freshness: float, share: float, pseudo_upl
 
 
 def fair_weight(alpha: float, factor: float, share: float, influence: float) -> float:
-    """Return alpha_t = min(1, alpha s p_k / q_k), the mixing weight of BL-3.28.
-
-    Parameters
-    ----------
-    alpha : float
-        Weight of a fresh upload of a device with the influence that it should have, in (0, 1].
-    factor : float
-        s in [0, 1], the upload's staleness factor.
-    share, influence : float
-        p_k and q_k, see `influence`.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
-    """
+    """Return alpha_t = min(1, alpha s p_k / q_k), BL-3.28, for an upload with the staleness factor s."""
     require(0 < alpha <= 1, "alpha", alpha, "in (0, 1]")
     require(0 <= factor <= 1, "factor", factor, "in [0, 1]")
     require(influence > 0, "influence", influence, "> 0")

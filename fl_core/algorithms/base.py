@@ -1,13 +1,17 @@
-"""What an algorithm is: typed hyper-parameters and three coroutines, found by name."""
+"""What an algorithm is, and what several have in common.
+
+Typed hyper-parameters, three coroutines, found by name; and `combine`, what the server computes in one step: a pure
+function that can be called, tested and shown without a run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from fl_core.errors import SpecError, unknown
@@ -16,7 +20,7 @@ from fl_core.formulas.compression import Compressor
 from fl_core.formulas.compression import error_feedback as feed_back
 
 if TYPE_CHECKING:
-    from fl_core.runtime import DeviceHandle, ServerHandle, Snapshot, Trained, Upload
+    from fl_core.runtime import DeviceHandle, ServerHandle, Snapshot, Trained
     from fl_core.world import Devices
 
 ALGORITHMS: dict[str, type[Algorithm]] = {}
@@ -30,15 +34,11 @@ class Algorithm(BaseModel):
     Subclasses declare hyper-parameters as typed fields with a sentence each, and override the three coroutines. The
     object itself never changes: what a run must remember is kept in ``server.state`` and ``device.state``. Scheduler
     and updater are written as one turn: wait for an occasion, act on it, return; the runtime repeats them.
-
-    Attributes
-    ----------
-    name : str
-        Registered name: the class name in lower case, unless the class sets it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     name: ClassVar[str] = ""
+    """Registered name: the class name in lower case, unless the class sets it."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger devices, one turn of it; by default nobody (the updater may do it)."""
@@ -69,6 +69,30 @@ class Algorithm(BaseModel):
         return SpecError(f"algorithm {type(self).__name__} must define {method}: {why}")
 
 
+class ContinuousAlgorithm(Algorithm):
+    """Base of those that keep so many devices at work, whatever arrives when."""
+
+    concurrency: int = Field(10, ge=1)
+    """Devices in flight."""
+
+    async def scheduler(self, server: ServerHandle) -> None:
+        """Trigger idle devices so that `concurrency` of them work."""
+        await server.keep_busy(self.concurrency)
+
+    def most_in_flight(self) -> int:
+        """Return the concurrency."""
+        return self.concurrency
+
+
+class Step(NamedTuple):
+    """What a server makes of uploads."""
+
+    model: Tensor
+    """The next global model, ``[d]``."""
+    weight: float | list[float]
+    """How much each upload counts in it, for the record."""
+
+
 A = TypeVar("A", bound=type[Algorithm])
 
 
@@ -83,15 +107,7 @@ def register(cls: A) -> A:
 
 
 def make_algorithm(name: str, **parameters: Any) -> Algorithm:
-    """Build the algorithm called `name`.
-
-    Raises
-    ------
-    SpecError
-        If no algorithm has that name.
-    pydantic.ValidationError
-        If a parameter is unknown or out of range.
-    """
+    """Build the algorithm called `name`."""
     if name not in ALGORITHMS:
         raise unknown("algorithm", name, ALGORITHMS)
     return ALGORITHMS[name](**parameters)
@@ -124,39 +140,24 @@ async def upload_update(
     await device.upload(delta=torch.cat([parameters, statistics]), based_on=start, bytes_up=size)
 
 
-def commit_mean(server: ServerHandle, uploads: list[Upload], global_lr: float, weighting: Weighting) -> None:
-    """Commit w - eta_g mean of the uploaded updates, FedLuck's Eq. 6; without uploads the model stays (E2)."""
-    if not uploads:
-        server.commit(server.model)
-        return
-    counts = [1 if weighting == "uniform" else upload.num_samples for upload in uploads]
-    deltas = torch.stack([upload.delta for upload in uploads])
-    model = mean_step(server.model, deltas, global_lr, None if weighting == "uniform" else counts)
-    server.commit(model, weight=[global_lr * count / sum(counts) for count in counts])
+def weighted_step(
+    model: Tensor, deltas: Sequence[Tensor], num_samples: Sequence[int], global_lr: float, weighting: Weighting
+) -> Step:
+    """Return the step along the mean of the uploaded updates, FedLuck's Eq. 6; without any the model stays (E2)."""
+    if not deltas:
+        return Step(model, [])
+    counts = [1] * len(deltas) if weighting == "uniform" else list(num_samples)
+    stepped = mean_step(model, torch.stack(list(deltas)), global_lr, None if weighting == "uniform" else counts)
+    return Step(stepped, [global_lr * count / sum(counts) for count in counts])
 
 
 def mean_step(
     weights: V, compressed_deltas: V, global_lr: float = 1.0, sample_counts: Sequence[float] | None = None
 ) -> V:
-    """Return w - eta_g mean of the uploads, Eq. 6; w itself where none arrived (E2).
+    """Return w - eta_g mean of the uploads ``[n, d]``, each a start model minus a trained one; w itself where n = 0.
 
-    Also the step of FedPer, of FedBuff (its K uploads) and of FedAvg+Topk (eta_g = 1, weighted by samples).
-
-    Parameters
-    ----------
-    weights : ndarray or Tensor
-        w, ``[d]``.
-    compressed_deltas : ndarray or Tensor
-        Uploaded start model minus trained model of each participant, ``[n, d]``.
-    global_lr : float, optional
-        eta_g > 0.
-    sample_counts : sequence of float, optional
-        Weights, one > 0 for each upload; uniform by default, as printed (A5).
-
-    Raises
-    ------
-    ValueError
-        `global_lr` is not positive or `sample_counts` does not fit.
+    The mean is weighted by `sample_counts`, or uniform. FedLuck's Eq. 6 (A5, E2); also the step of FedPer, FedBuff,
+    PORT and FedAvg+Topk.
     """
     require(global_lr > 0, "global_lr", global_lr, "> 0")
     n = len(compressed_deltas)
@@ -170,12 +171,6 @@ def mean_step(
 
 
 def running_mean(mean: float, value: float, count: int) -> float:
-    """Return the mean of `count` numbers, the last of which is `value` and the others of which have `mean`, BL-3.12.
-
-    Raises
-    ------
-    ValueError
-        `count` is below 1.
-    """
+    """Return the mean of `count` numbers, the last of them `value` and the others of mean `mean`, BL-3.12."""
     require(count >= 1, "count", count, ">= 1")
     return mean + (value - mean) / count

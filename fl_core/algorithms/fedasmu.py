@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -47,6 +47,21 @@ LOGGED = (
 Backend = Literal["ram", "memmap", "float16", "sketch"]
 
 
+class Mixture(NamedTuple):
+    """What the server makes of an upload."""
+
+    model: Tensor
+    """``[d]``."""
+    weight: float
+    """alpha."""
+    controls: Controls = Controls(nan, nan, nan)
+    """Those of the device, after their step."""
+    score: float = nan
+    """xi."""
+    projected: float = nan
+    """How many controls were moved to stay in their range; NaN: there was no step."""
+
+
 @register
 class FedASMU(FreshMerge):
     """Algorithms 1 and 2. An upload is mixed in on arrival; each device has its own parameters of the mixing weight.
@@ -54,64 +69,60 @@ class FedASMU(FreshMerge):
     What a device does is in :class:`~fl_core.algorithms.fresh_merge.FreshMerge`, with the fields that belong to it.
     The server keeps ``server.state["devices"]``: for each device its control parameters, when and how its last upload
     was mixed in, and the direction of that, until the next one of the same device.
-
-    Attributes
-    ----------
-    server_weight : str
-        ``"dynamic"``: Eq. 2 with Eq. 3; ``"frozen_xi"``: Eq. 2 with the initial parameters; ``"fedasync_poly"``: that
-        of FedAsync, alpha s^-a, with `static_alpha` and `static_weight`.
-    staleness_bound : int
-        tau: an upload whose staleness (1 if it is fresh) is above it is dropped and changes nothing.
-    lambda_0, sigma_0, iota_0 : float
-        Initial control parameters. lambda_0 by default matches FedAsync's mean weight over 5,000 versions with 10
-        devices in flight (A02); :func:`fl_core.formulas.fedasmu.matched_lambda` gives it for other runs.
-    lr_lambda, lr_sigma, lr_iota : float
-        Their learning rates.
-    mu_alpha : float
-        Scale of alpha.
-    static_alpha, static_weight : float, StalenessWeight
-        The parameters of ``"fedasync_poly"``.
-    server_grad : str
-        ``"derived"``, or ``"printed"`` with the paper's signs and logarithm (E01, E02).
-    grad_divisor : str
-        What the update of a device is divided by to get a gradient: its ``"steps"``, or its ``"epochs"`` (E08).
-    history : str
-        Which aggregation the gradient goes through: ``"own_last"``, the device's last one, or ``"producer"``, the one
-        that made the version it started from (A07).
-    propagation : str
-        ``"none"``, as printed, or ``"exact"``: times what later aggregations have left of it (E06).
-    sqrt_offset_server : int
-        What is added to t under the root: 1 counts rounds from 1; 0 as printed (E04).
-    directions : str
-        How they are kept: in main memory, ``"ram"``; on disk, ``"memmap"``; in half precision, ``"float16"``; or as a
-        ``"sketch"`` of `sketch_size` numbers. An update of the server passes four times over vectors with ``"ram"``,
-        once more with `merge_correction`, and more often with the other forms. After a run is resumed, directions
-        that were on disk are in main memory until they are replaced.
-    trigger_period, trigger_size, concurrency : float, int, int
-        Unless the world declares a trigger: so many devices every so many seconds, and at most so many in flight.
     """
 
     server_weight: ServerWeight = "dynamic"
+    """``"dynamic"``: Eq. 2 with Eq. 3; ``"frozen_xi"``: Eq. 2 with the initial parameters; ``"fedasync_poly"``: that
+    of FedAsync, alpha s^-a, with `static_alpha` and `static_weight`.
+    """
     staleness_bound: int = Field(99, ge=1)
+    """tau: an upload whose staleness (1 if it is fresh) is above it is dropped and changes nothing."""
     lambda_0: float = Field(29.66013673, ge=0, allow_inf_nan=False)
+    """Initial lambda; the default matches FedAsync's mean weight over 5,000 versions with 10 devices in flight (A02),
+    `fl_core.formulas.fedasmu.matched_lambda` gives it for other runs.
+    """
     sigma_0: float = Field(0.5, ge=0, allow_inf_nan=False)
+    """Initial sigma."""
     iota_0: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Initial iota."""
     lr_lambda: float = Rate
+    """Learning rate of lambda."""
     lr_sigma: float = Rate
+    """Learning rate of sigma."""
     lr_iota: float = Rate
+    """Learning rate of iota."""
     mu_alpha: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """Scale of alpha."""
     static_alpha: float = Field(0.6, gt=0, le=1)
+    """alpha of ``"fedasync_poly"``."""
     static_weight: StalenessWeight = Polynomial(a=0.5)
+    """s of ``"fedasync_poly"``."""
     server_grad: Literal["derived", "printed"] = "derived"
+    """``"derived"``, or ``"printed"`` with the paper's signs and logarithm (E01, E02)."""
     grad_divisor: Literal["steps", "epochs"] = "steps"
+    """What the update of a device is divided by to get a gradient: its ``"steps"``, or its ``"epochs"`` (E08)."""
     history: Literal["own_last", "producer"] = "own_last"
+    """Which aggregation the gradient goes through: ``"own_last"``, the device's last one, or ``"producer"``, the one
+    that made the version it started from (A07).
+    """
     propagation: Literal["none", "exact"] = "none"
+    """``"none"``, as printed, or ``"exact"``: times what later aggregations have left of it (E06)."""
     sqrt_offset_server: Literal[0, 1] = 1
+    """What is added to t under the root: 1 counts rounds from 1; 0 as printed (E04)."""
     directions: Backend = "ram"
+    """How they are kept: in main memory, ``"ram"``; on disk, ``"memmap"``; in half precision, ``"float16"``; or as a
+    ``"sketch"`` of `sketch_size` numbers. An update of the server passes four times over vectors with ``"ram"``, once
+    more with `merge_correction`, and more often with the other forms. After a run is resumed, directions that were on
+    disk are in main memory until they are replaced.
+    """
     sketch_size: int = Field(1024, ge=1)
+    """Numbers of a sketch."""
     trigger_period: Seconds = 10.0
+    """Time between two ticks, unless the world declares a trigger."""
     trigger_size: int = Field(10, ge=1)
+    """Devices triggered at a tick."""
     concurrency: int = Field(10, ge=1)
+    """Devices in flight, at most."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger idle devices at every tick."""
@@ -125,54 +136,71 @@ class FedASMU(FreshMerge):
         if not self.keeps(upload.staleness):
             server.discard(upload)
             return
-        weight = self.weigh(server, upload)
+        made = self.weigh(server, upload)
         self.learn_meta(server, upload)
-        server.commit(blend(server.model, upload.model, weight), weight=weight)
+        server.commit(made.model, weight=made.weight)
+
+    def combine(
+        self,
+        model: Tensor,
+        uploaded: Tensor,
+        version: int,
+        staleness: int,
+        controls: Controls,
+        past: PastAggregation | None = None,
+        q: float = 0.0,
+        left: float = 1.0,
+    ) -> Mixture:
+        """Return the mixture (1) with the weight (2), after a step of the controls (3) through a `past` aggregation.
+
+        `version` is t, `staleness` the paper's t - o + 1; `q` is <g_i, d_i>, and `left` the part that later
+        aggregations have left of the past one.
+        """
+        if self.server_weight == "fedasync_poly":
+            weight = alpha_t(self.static_alpha, version + 1, staleness - 1, self.static_weight)
+            return Mixture(blend(model, uploaded, weight), weight)
+        projected = nan
+        if past is not None:
+            slopes = control_gradient(
+                q, past, self.mu_alpha, sqrt_offset=self.sqrt_offset_server, form=self.server_grad
+            )
+            gradient = Controls(*(left * slope for slope in slopes))
+            moved = descend_controls(controls, gradient, Controls(self.lr_lambda, self.lr_sigma, self.lr_iota))
+            controls = project_controls(moved, self.server_grad) if self.project else moved
+            projected = sum(a != b for a, b in zip(moved, controls, strict=True))
+        score = weight_score(version, staleness, controls, sqrt_offset=self.sqrt_offset_server)
+        weight = squash(score, self.mu_alpha)
+        return Mixture(blend(model, uploaded, weight), weight, controls, score, projected)
 
     def keeps(self, missed: int) -> bool:
         """Return whether an upload that missed so many updates, and so has staleness `missed` + 1, is used."""
         return missed < self.staleness_bound
 
-    def weigh(self, server: ServerHandle, upload: Upload) -> float:
-        """Return alpha of `upload`, having updated the control parameters of its device (section 2.3)."""
-        staleness = upload.staleness + 1  # the paper's t - o + 1
-        if self.server_weight == "fedasync_poly":
-            weight = alpha_t(self.static_alpha, server.version + 1, upload.staleness, self.static_weight)
-            _log(server, device=upload.device, **_report(upload))
-            return weight
-        own = server.state.setdefault("devices", {}).setdefault(upload.device, {})
+    def weigh(self, server: ServerHandle, upload: Upload) -> Mixture:
+        """Return what becomes of `upload`, having updated the control parameters of its device (section 2.3)."""
+        t, staleness = server.iteration, upload.staleness + 1  # the paper's t - o + 1
+        static = self.server_weight == "fedasync_poly"
+        own = {} if static else server.state.setdefault("devices", {}).setdefault(upload.device, {})
         controls = Controls(*own.get("controls", (self.lambda_0, self.sigma_0, self.iota_0)))
-        found: dict[str, Any] = {}
-        if self.server_weight == "dynamic":
-            before = self._past(server, upload, own)
-            if before is not None:
-                aggregation, direction = before
-                q = self._inner_product(server, upload, direction)
-                if isfinite(q):  # it may overflow when training diverges
-                    controls, found = self._descend(server, upload, controls, aggregation, q)
-        score = weight_score(server.iteration, staleness, controls, sqrt_offset=self.sqrt_offset_server)
-        weight = squash(score, self.mu_alpha)
-        own["controls"] = tuple(controls)
-        if self.server_weight == "dynamic":
-            self._remember(server, upload, own, (server.iteration, staleness, tuple(controls)), weight)
-        _log(server, device=upload.device, score=score, **controls._asdict(), **found, **_report(upload))
-        return weight
-
-    def _descend(
-        self, server: ServerHandle, upload: Upload, controls: Controls, past: PastAggregation, q: float
-    ) -> tuple[Controls, dict[str, Any]]:
-        """Return the updated parameters (3), and what is to be logged about that."""
-        gradient = control_gradient(
-            q, past, self.mu_alpha, sqrt_offset=self.sqrt_offset_server, form=self.server_grad
-        )
-        if self.propagation == "exact":
+        past, direction = self._past(server, upload, own) if self.server_weight == "dynamic" else (None, None)
+        q = nan if past is None else self._inner_product(server, upload, direction)
+        if not isfinite(q):  # it may overflow when training diverges
+            past = None
+        left = 1.0
+        if past is not None and self.propagation == "exact":
             kept, origin = _kept(server), upload.base_version
             # What was mixed in no earlier than the device's start, as where staleness is drawn, is not in its model.
             left = propagation(kept, past.version, origin) if past.version < origin else 0.0
-            gradient = Controls(*(left * slope for slope in gradient))
-        moved = descend_controls(controls, gradient, Controls(self.lr_lambda, self.lr_sigma, self.lr_iota))
-        controls = project_controls(moved, self.server_grad) if self.project else moved
-        return controls, {"inner_product": q, "projected": sum(a != b for a, b in zip(moved, controls, strict=True))}
+        made = self.combine(server.model, upload.model, t, staleness, controls, past, q, left)
+        row = {"device": upload.device, **_report(upload)}
+        if not static:
+            own["controls"] = tuple(made.controls)
+            row |= {"score": made.score, **made.controls._asdict()}
+        if self.server_weight == "dynamic":
+            self._remember(server, upload, own, (t, staleness, tuple(made.controls)), made.weight)
+            row |= {"inner_product": q if past is not None else nan, "projected": made.projected}
+        _log(server, **row)
+        return made
 
     def _inner_product(self, server: ServerHandle, upload: Upload, direction: Any) -> float:
         """Return q, in two passes over vectors (three with the jump of a merge)."""
@@ -187,16 +215,16 @@ class FedASMU(FreshMerge):
             upload.lr * divisor
         )
 
-    def _past(self, server: ServerHandle, upload: Upload, own: dict[str, Any]) -> tuple[PastAggregation, Any] | None:
+    def _past(self, server: ServerHandle, upload: Upload, own: dict[str, Any]) -> tuple[PastAggregation | None, Any]:
         """Return the aggregation that the gradient goes through, with its direction; None: there is none yet."""
         if self.history == "own_last":
             if "past" not in own:
-                return None
+                return None, None
             record, direction = own.pop("past"), own.pop("direction")
         else:
             made = server.state.get("made", {})
             if upload.base_version not in made:
-                return None
+                return None, None
             record, direction = made[upload.base_version]
         version, staleness, controls = record
         return PastAggregation(version, staleness, Controls(*controls)), direction

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from fl_core.algorithms.base import Algorithm, Weighting, commit_mean, register, upload_update
+from fl_core.algorithms.base import Algorithm, Step, Weighting, register, upload_update, weighted_step
 from fl_core.formulas.compression import Compressor, TopK
 from fl_core.world.triggers import Rounds
 
@@ -15,24 +17,27 @@ if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle, ServerHandle
 
 
-@register
-class FedAvg(Algorithm):
-    """Each round waits for all of its devices and replaces the global model by the mean of theirs.
-
-    Attributes
-    ----------
-    clients_per_round : int
-        Devices per round, drawn uniformly without replacement.
-    weighting : str
-        ``"uniform"``: plain mean (FedAsync's Algorithm 2); ``"samples"``: weighted by data size.
-    """
+class SynchronousRounds(Algorithm):
+    """Base of those in which each round waits for all of its devices."""
 
     clients_per_round: int = Field(10, ge=1)
-    weighting: Literal["uniform", "samples"] = "uniform"
+    """Devices per round, drawn uniformly without replacement."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Begin a round whenever there is a new version."""
         await Rounds(devices=self.clients_per_round).turn(server)
+
+    def most_in_flight(self) -> int:
+        """Return the size of a round."""
+        return self.clients_per_round
+
+
+@register
+class FedAvg(SynchronousRounds):
+    """Replace the global model by the mean of those of the round."""
+
+    weighting: Weighting = "uniform"
+    """``"uniform"``: plain mean (FedAsync's Algorithm 2); ``"samples"``: weighted by data size."""
 
     async def updater(self, server: ServerHandle) -> None:
         """Replace the model by the mean of those that have come back; if none has, it stays."""
@@ -41,41 +46,39 @@ class FedAvg(Algorithm):
             server.commit(server.model)
             return
         models = torch.stack([upload.model for upload in uploads])
-        sizes = [1 if self.weighting == "uniform" else upload.num_samples for upload in uploads]
-        weights = torch.tensor(sizes, dtype=models.dtype) / sum(sizes)
-        server.commit((weights[:, None] * models).sum(0))
+        server.commit(self.combine(models, [upload.num_samples for upload in uploads]))
 
-    def most_in_flight(self) -> int:
-        """Return the size of a round."""
-        return self.clients_per_round
+    def combine(self, models: Tensor, num_samples: Sequence[int]) -> Tensor:
+        """Return the mean of `models` ``[n, d]``, plain or weighted."""
+        sizes = [1] * len(models) if self.weighting == "uniform" else list(num_samples)
+        weights = torch.tensor(sizes, dtype=models.dtype) / sum(sizes)
+        return (weights[:, None] * models).sum(0)
 
 
 @register
-class FedAvgTopK(FedAvg):
-    """Synchronous rounds whose devices send compressed differences instead of models (BL-2.11).
-
-    Attributes
-    ----------
-    weighting : str
-        By ``"samples"``, or ``"uniform"``.
-    global_lr : float
-        Step size eta_g of the server; 1 in FedLuck's comparison.
-    compressor : Compressor
-        How uploads are compressed.
-    error_feedback : bool
-        Whether a device adds to its next update what the last one lost: as in the original, not in FedLuck's code.
-    """
+class FedAvgTopK(SynchronousRounds):
+    """Synchronous rounds whose devices send compressed differences instead of models (BL-2.11)."""
 
     name: ClassVar[str] = "fedavg_topk"
 
     weighting: Weighting = "samples"
+    """By ``"samples"``, or ``"uniform"``."""
     global_lr: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """Step size eta_g of the server; 1 in FedLuck's comparison."""
     compressor: Compressor = TopK(delta=0.5, wire="ideal_fraction")
+    """How uploads are compressed."""
     error_feedback: bool = False
+    """Whether a device adds to its next update what the last one lost: as in the original, not in FedLuck's code."""
 
     async def updater(self, server: ServerHandle) -> None:
         """Apply the mean of the updates that have come back; if none has, the model stays."""
-        commit_mean(server, await server.receive_round(), self.global_lr, self.weighting)
+        uploads = await server.receive_round()
+        made = self.combine(server.model, [u.delta for u in uploads], [u.num_samples for u in uploads])
+        server.commit(made.model, weight=made.weight)
+
+    def combine(self, model: Tensor, deltas: Sequence[Tensor], num_samples: Sequence[int]) -> Step:
+        """Return the step along the mean of `deltas`."""
+        return weighted_step(model, deltas, num_samples, self.global_lr, self.weighting)
 
     async def device(self, device: DeviceHandle) -> None:
         """Train, and upload the compressed difference."""

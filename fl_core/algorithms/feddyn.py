@@ -1,4 +1,12 @@
-"""FedDyn: rounds with a dynamic regulariser that takes the devices' drift away (Acar et al., 2021)."""
+"""FedDyn: rounds with a dynamic regulariser, so that all devices agree on one stationary point (BL-2.8 to BL-2.10).
+
+Source: Acar, Zhao, Matas Navarro, Mattina, Whatmough & Saligrama, "Federated Learning Based on Dynamic
+Regularization" (ICLR 2021). BL-n are the equations of this project's specification of the baselines.
+
+Symbols: w_t the round's global model, x_k what device k has made of it, g_k `correction` of device k, h `state` of
+the server, N `num_devices`. Arguments are parameters only, no running statistics: numbers, arrays ``[p]`` or tensors
+``[p]``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +19,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fl_core.algorithms.base import register
-from fl_core.algorithms.fedavg import FedAvg
+from fl_core.algorithms.fedavg import SynchronousRounds
 from fl_core.formulas.checks import require
 
 if TYPE_CHECKING:
@@ -21,7 +29,7 @@ M = TypeVar("M", float, NDArray[Any], torch.Tensor)
 
 
 @register
-class FedDyn(FedAvg):
+class FedDyn(SynchronousRounds):
     """Synchronous rounds in which device and server keep a correction each (BL-2.8 to BL-2.10).
 
     Each device that has taken part keeps a vector for ever, and the server one more. The server's is the mean of the
@@ -29,21 +37,16 @@ class FedDyn(FedAvg):
 
     The limit for small alpha is not FedAvg. Devices then train as there, but the server adds to the mean of their
     models the sum of all mean moves so far: in a first round with everybody it goes twice as far.
-
-    Attributes
-    ----------
-    weighting : str
-        ``"uniform"``: the mean of the models has no weights.
-    alpha : float
-        Regularisation. Small values trust the devices' corrections, which are divided by it, too much.
-    scale_alpha_by_share : bool
-        Whether a device regularises by alpha / (N p_k), as in the authors' code. Then the mean of the losses that is
-        minimised is weighted by samples; else it is not.
     """
 
     weighting: Literal["uniform"] = "uniform"
+    """``"uniform"``: the mean of the models has no weights."""
     alpha: float = Field(0.01, gt=0, allow_inf_nan=False)
+    """Regularisation. Small values trust the devices' corrections, which are divided by it, too much."""
     scale_alpha_by_share: bool = False
+    """Whether a device regularises by alpha / (N p_k), as in the authors' code. Then the mean of the losses that is
+    minimised is weighted by samples; else it is not.
+    """
 
     async def updater(self, server: ServerHandle) -> None:
         """Update h and then the model (BL-2.10); if nobody has come back, both stay."""
@@ -51,13 +54,20 @@ class FedDyn(FedAvg):
         if not uploads:
             server.commit(server.model)
             return
-        models = torch.stack([upload.model for upload in uploads])
-        mean, moved = models.mean(0), (models - server.model).sum(0)
-        trained = slice(server.num_parameters)
-        state = next_state(server.state.get("h", 0.0), moved[trained], self.alpha, len(server.devices))
-        server.state["h"] = state
-        mean[trained] = next_model(mean[trained], state, self.alpha)
-        server.commit(mean)
+        models, state = torch.stack([upload.model for upload in uploads]), server.state.get("h", 0.0)
+        model, server.state["h"] = self.combine(
+            server.model, models, state, len(server.devices), server.num_parameters
+        )
+        server.commit(model)
+
+    def combine(
+        self, model: Tensor, models: Tensor, state: Tensor | float, num_devices: int, num_parameters: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the next model and h, given those of the round, ``[n, d]``; statistics are averaged."""
+        mean, moved = models.mean(0), (models - model).sum(0)[:num_parameters]
+        state = next_state(state, moved, self.alpha, num_devices)
+        mean[:num_parameters] = next_model(mean[:num_parameters], state, self.alpha)
+        return mean, state
 
     async def device(self, device: DeviceHandle) -> None:
         """Train with the dynamic regulariser (BL-2.8) and update the correction (BL-2.9)."""
@@ -77,14 +87,7 @@ class FedDyn(FedAvg):
 
 @dataclass(frozen=True, eq=False)
 class DynamicRegulariser:
-    """The terms of BL-2.8 beside F_k.
-
-    Attributes
-    ----------
-    alpha : float
-    correction : Tensor
-        g_k ``[p]``, or a single 0.
-    """
+    """The terms of BL-2.8 beside F_k; the correction g_k is ``[p]``, or a single 0."""
 
     alpha: float
     correction: Tensor
@@ -95,43 +98,13 @@ class DynamicRegulariser:
 
 
 def added_gradient(x: M, anchor: M, correction: M | float, alpha: float) -> M:
-    """Return -g_k + alpha (x - w_t): what a local step adds to the gradient of F_k, BL-2.8.
-
-    Parameters
-    ----------
-    x, anchor : float, ndarray or Tensor
-        The local model and w_t, ``[p]``.
-    correction : float, ndarray or Tensor
-        g_k ``[p]``; 0 before the device's first round.
-    alpha : float
-        Regularisation, > 0.
-
-    Raises
-    ------
-    ValueError
-        `alpha` is not positive.
-    """
+    """Return -g_k + alpha (x - w_t): what a local step adds to the gradient of F_k, BL-2.8."""
     require(alpha > 0, "alpha", alpha, "> 0")
     return alpha * (x - anchor) - correction
 
 
 def next_correction(correction: M | float, moved: M, alpha: float) -> M:
-    """Return g_k - alpha (x_k - w_t), BL-2.9: the gradient of F_k at x_k if x_k minimises the local problem.
-
-    Parameters
-    ----------
-    correction : float, ndarray or Tensor
-        g_k before the round; 0 before the first.
-    moved : float, ndarray or Tensor
-        x_k - w_t, ``[p]``.
-    alpha : float
-        As in `added_gradient`.
-
-    Raises
-    ------
-    ValueError
-        `alpha` is not positive.
-    """
+    """Return g_k - alpha (x_k - w_t), BL-2.9: the gradient of F_k at x_k if x_k minimises the local problem."""
     require(alpha > 0, "alpha", alpha, "> 0")
     return correction - alpha * moved
 
@@ -139,21 +112,7 @@ def next_correction(correction: M | float, moved: M, alpha: float) -> M:
 def next_state(state: M | float, moved: M, alpha: float, num_devices: int) -> M:
     """Return h - (alpha / N) sum_k (x_k - w_t), BL-2.10: the mean of the g_k over all devices, at all times.
 
-    Parameters
-    ----------
-    state : float, ndarray or Tensor
-        h before the round; 0 before the first.
-    moved : float, ndarray or Tensor
-        The sum of x_k - w_t over the devices of the round, ``[p]``.
-    alpha : float
-        > 0.
-    num_devices : int
-        N, all devices and not those of the round.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    `moved` is the sum over the devices of the round, N counts all devices.
     """
     require(alpha > 0, "alpha", alpha, "> 0")
     require(num_devices >= 1, "num_devices", num_devices, ">= 1")
@@ -161,13 +120,7 @@ def next_state(state: M | float, moved: M, alpha: float, num_devices: int) -> M:
 
 
 def next_model(mean: M, state: M, alpha: float) -> M:
-    """Return the mean of the x_k minus h / alpha, BL-2.10, with the h of after the round.
-
-    Raises
-    ------
-    ValueError
-        `alpha` is not positive.
-    """
+    """Return the mean of the x_k minus h / alpha, BL-2.10, with the h of after the round."""
     require(alpha > 0, "alpha", alpha, "> 0")
     return mean - state / alpha
 
@@ -176,11 +129,6 @@ def alpha_of_share(alpha: float, share: float, num_devices: int) -> float:
     """Return alpha / (N p_k), with which the authors' code regularises a device that holds the part p_k of the data.
 
     The g_k then balance where sum_k p_k F_k is stationary, not where the unweighted mean of the F_k is.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
     """
     require(alpha > 0, "alpha", alpha, "> 0")
     require(0 < share <= 1, "share", share, "in (0, 1]")

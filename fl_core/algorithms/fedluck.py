@@ -32,41 +32,32 @@ class FedLuck(PeriodicAggregation):
     """Algorithm 1 with the plan of Eq. 15: made once for each device, from its alpha_i and beta_i, and kept.
 
     With both `fixed_steps` and `fixed_compression` it is FedPer; with one of them it is one of Table 2's methods.
-
-    Attributes
-    ----------
-    solver : str
-        ``"official_grid"``, ``"exact"`` or ``"exact_ceil"``; see :mod:`fl_core.formulas.fedluck_planner`.
-    k_min, k_max : int
-        Bounds of the local steps k_i.
-    delta_min, delta_max : float
-        Bounds of the fraction delta_i that is kept.
-    fixed_steps : int or None
-        Everybody's k: only delta_i is optimised ("Opt. LF" by the paper's text, E12).
-    fixed_compression : float or None
-        Everybody's delta: only k_i is optimised ("Opt. CR" by the paper's text, E12).
-    per_tensor : bool
-        Whether top-k keeps its part of each parameter tensor, as the authors' code does, or of all at once (A6).
-    wire : str
-        How uploads are counted: ``"ideal_fraction"`` of the model (A9), ``"values+indices"`` or ``"bitmask"``.
-    measure : bool
-        Whether alpha_i and beta_i are measured before the run (section 2.2), for worlds where speeds vary with the
-        task; if not, they are those that the world declares.
-    with_latency : bool
-        Whether the plan counts the latency of an upload on its own, not as a part of beta_i.
     """
 
     solver: Literal["official_grid", "exact", "exact_ceil"] = "official_grid"
+    """``"official_grid"``, ``"exact"`` or ``"exact_ceil"``; see `fl_core.formulas.fedluck`."""
     k_min: int = 2
+    """Least local steps k_i."""
     k_max: int = 60
+    """Most local steps."""
     delta_min: float = 0.01
+    """Least fraction delta_i that is kept."""
     delta_max: float = 1.0
+    """Largest fraction."""
     fixed_steps: int | None = Field(None, ge=1)
+    """Everybody's k: only delta_i is optimised ("Opt. LF" by the paper's text, E12)."""
     fixed_compression: float | None = Field(None, gt=0, le=1)
+    """Everybody's delta: only k_i is optimised ("Opt. CR" by the paper's text, E12)."""
     per_tensor: bool = False
+    """Whether top-k keeps its part of each parameter tensor, as the authors' code does, or of all at once (A6)."""
     wire: Literal["values+indices", "bitmask", "ideal_fraction"] = "ideal_fraction"
+    """How uploads are counted: ``"ideal_fraction"`` of the model (A9), ``"values+indices"`` or ``"bitmask"``."""
     measure: bool = False
+    """Whether alpha_i and beta_i are measured before the run (section 2.2), for worlds where speeds vary with the
+    task; if not, they are those that the world declares.
+    """
     with_latency: bool = False
+    """Whether the plan counts the latency of an upload on its own, not as a part of beta_i."""
 
     @model_validator(mode="after")
     def _box_is_not_empty(self) -> FedLuck:

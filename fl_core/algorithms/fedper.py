@@ -5,11 +5,13 @@ FedPer is what FedLuck (Song et al., 2024) calls it; the name has nothing to do 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import Field
+from torch import Tensor
 
-from fl_core.algorithms.base import Algorithm, Weighting, commit_mean, register, upload_update
+from fl_core.algorithms.base import Algorithm, Step, Weighting, register, upload_update, weighted_step
 from fl_core.config import Seconds
 from fl_core.formulas.compression import Compressor, TopK
 from fl_core.formulas.fedluck import TIE
@@ -24,23 +26,16 @@ class PeriodicAggregation(Algorithm):
 
     Each tick makes a version, also one at which nothing has arrived: the version is FedLuck's round t, the staleness
     counts rounds, and the paper's (Eq. 7) is one more (E1).
-
-    Attributes
-    ----------
-    period_seconds : float
-        Time T~ between two aggregations.
-    global_lr : float
-        Step size eta_g of the server.
-    weighting : str
-        Of the uploads of a round: ``"uniform"`` (Eq. 6), or by ``"samples"`` (A5).
-    error_feedback : bool
-        Whether a device adds to its next update what the last one lost in compression (A8).
     """
 
     period_seconds: Seconds = 1.5
+    """Time T~ between two aggregations."""
     global_lr: float = Field(0.7, gt=0, allow_inf_nan=False)
+    """Step size eta_g of the server."""
     weighting: Weighting = "uniform"
+    """Of the uploads of a round: ``"uniform"`` (Eq. 6), or by ``"samples"`` (A5)."""
     error_feedback: bool = False
+    """Whether a device adds to its next update what the last one lost in compression (A8)."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger all devices at first, then at each tick those whose uploads it has used."""
@@ -50,7 +45,12 @@ class PeriodicAggregation(Algorithm):
         """Aggregate at the next tick; what arrives at that very time belongs to it."""
         tick = (server.version + 1) * self.period_seconds
         uploads = await server.receive(until=tick, tolerance=TIE * self.period_seconds)
-        commit_mean(server, uploads, self.global_lr, self.weighting)
+        made = self.combine(server.model, [u.delta for u in uploads], [u.num_samples for u in uploads])
+        server.commit(made.model, weight=made.weight)
+
+    def combine(self, model: Tensor, deltas: Sequence[Tensor], num_samples: Sequence[int]) -> Step:
+        """Return the step along the mean of `deltas`, FedLuck's Eq. 6; the model itself where there are none (E2)."""
+        return weighted_step(model, deltas, num_samples, self.global_lr, self.weighting)
 
     async def device(self, device: DeviceHandle) -> None:
         """Train k steps and upload the compressed difference (Eqs. 3, 4 and L-a)."""
@@ -66,19 +66,14 @@ class PeriodicAggregation(Algorithm):
 
 @register
 class FedPer(PeriodicAggregation):
-    """Periodic aggregation with the same work for everybody.
-
-    Attributes
-    ----------
-    steps : int or None
-        Local steps k; None: as the run's settings say.
-    compressor : Compressor
-        How uploads are compressed; ``"topk(delta=0.3)"`` counts the positions of what is kept, and the default, like
-        FedLuck's tables, does not.
-    """
+    """Periodic aggregation with the same work for everybody."""
 
     steps: int | None = Field(None, ge=1)
+    """Local steps k; None: as the run's settings say."""
     compressor: Compressor = TopK(delta=0.3, wire="ideal_fraction")
+    """How uploads are compressed; ``"topk(delta=0.3)"`` counts the positions of what is kept, and the default, like
+    FedLuck's tables, does not.
+    """
 
     def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int | None, Compressor]:
         """Return `steps` and `compressor`."""

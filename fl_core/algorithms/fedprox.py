@@ -22,24 +22,18 @@ class FedProx(FedAvg):
     """Synchronous rounds in which devices are held back to the model that they received (BL-2.4).
 
     With mu = 0 and no deadline it is FedAvg, bit for bit.
-
-    Attributes
-    ----------
-    weighting : str
-        By ``"samples"``; or ``"uniform"``, with `sampling` ``"by_share"`` the paper's scheme (BL-2.5).
-    sampling : str
-        Devices of a round are drawn ``"uniform"``, or ``"by_share"`` of the data.
-    mu : float
-        Weight of the pull: mu / 2 times the squared distance.
-    deadline_seconds : float or None
-        A device does as many local steps as it can in this time of computing, at least one, and uploads that (the
-        paper's partial work). None: all of them, whatever the time.
     """
 
     weighting: Weighting = "samples"
+    """By ``"samples"``; or ``"uniform"``, with `sampling` ``"by_share"`` the paper's scheme (BL-2.5)."""
     sampling: Literal["uniform", "by_share"] = "uniform"
+    """Devices of a round are drawn ``"uniform"``, or ``"by_share"`` of the data."""
     mu: float = Field(0.01, ge=0, allow_inf_nan=False)
+    """Weight of the pull: mu / 2 times the squared distance."""
     deadline_seconds: Seconds | None = None
+    """A device does as many local steps as it can in this time of computing, at least one, and uploads that (the
+    paper's partial work). None: all of them, whatever the time.
+    """
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Begin a round whenever there is a new version."""

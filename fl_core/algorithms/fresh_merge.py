@@ -48,56 +48,45 @@ class Choice(NamedTuple):
 
 
 class FreshMerge(Algorithm):
-    """Algorithm 2: train, ask once for the newest model, blend it in, train on.
-
-    Attributes
-    ----------
-    slot : str or int
-        After how many local epochs a device asks: ``"learned"``, until its first merge by the server's meta-model and
-        then by its own Q-table; ``"uniform"``, drawn; ``"first"``, ``"middle"``, ``"last"``: 1, floor(E / 2), E - 1;
-        a number; or ``"none"``: never. With a single epoch nobody asks.
-    slot_semantics : str
-        ``"after_epoch"``: slot k is after epoch k; ``"before_epoch"``: before it, as Algorithm 2 is printed (E12).
-    gamma_0, upsilon_0 : float
-        Initial control parameters (A04): gamma_0 like the server's lambda_0; with upsilon 1 a model that is not
-        newer would have no weight (D10).
-    lr_gamma, lr_upsilon : float
-        Their learning rates.
-    mu_beta : float
-        Scale of beta.
-    sqrt_offset_device : int
-        What is added to g under the root; 0 as printed, or 1.
-    project : bool
-        Whether control parameters are kept in the range in which weights are in [0, 1) (A08).
-    epsilon : float
-        Part of the choices that are made at random.
-    q_lr, q_discount : float
-        Step size and discount of the Q-table.
-    lr_rl, baseline_rate : float
-        Learning rate of the meta-model, and rate of its moving baseline.
-    meta_records : tuple of (int, float)
-        Slots and rewards of an earlier run, on which the meta-model is trained beforehand (A10).
-    merge_correction : bool
-        Whether a device also sends w^a - w^b, so that the server can take the merge out of the update (E09). That
-        doubles the bytes of an upload with a merge.
-    """
+    """Algorithm 2: train, ask once for the newest model, blend it in, train on."""
 
     slot: Slot = "learned"
+    """After how many local epochs a device asks: ``"learned"``, until its first merge by the server's meta-model and
+    then by its own Q-table; ``"uniform"``, drawn; ``"first"``, ``"middle"``, ``"last"``: 1, floor(E / 2), E - 1; a
+    number; or ``"none"``: never. With a single epoch nobody asks.
+    """
     slot_semantics: Literal["after_epoch", "before_epoch"] = "after_epoch"
+    """``"after_epoch"``: slot k is after epoch k; ``"before_epoch"``: before it, as Algorithm 2 is printed (E12)."""
     gamma_0: float = Field(29.66013673, ge=0, allow_inf_nan=False)
+    """Initial gamma, like the server's lambda_0 (A04)."""
     upsilon_0: float = Field(1.0, ge=0, le=2**0.5)
+    """Initial upsilon (A04); with 1 a model that is not newer would have no weight (D10)."""
     lr_gamma: float = Rate
+    """Learning rate of gamma."""
     lr_upsilon: float = Rate
+    """Learning rate of upsilon."""
     mu_beta: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """Scale of beta."""
     sqrt_offset_device: Literal[0, 1] = 0
+    """What is added to g under the root; 0 as printed, or 1."""
     project: bool = True
+    """Whether control parameters are kept in the range in which weights are in [0, 1) (A08)."""
     epsilon: float = Field(0.1, ge=0, le=1)
+    """Part of the choices that are made at random."""
     q_lr: float = Field(0.1, ge=0, le=1)
+    """Step size of the Q-table."""
     q_discount: float = Field(0.9, ge=0, le=1)
+    """Its discount."""
     lr_rl: float = Field(0.001, ge=0, allow_inf_nan=False)
+    """Learning rate of the meta-model."""
     baseline_rate: float = Field(0.1, ge=0, le=1)
+    """Rate of its moving baseline."""
     meta_records: tuple[tuple[int, float], ...] = ()
+    """Slots and rewards of an earlier run, on which the meta-model is trained beforehand (A10)."""
     merge_correction: bool = False
+    """Whether a device also sends w^a - w^b, so that the server can take the merge out of the update (E09). That
+    doubles the bytes of an upload with a merge.
+    """
 
     async def device(self, device: DeviceHandle) -> None:
         """Train with at most one merge, and upload the model with what the server has to know about it."""
@@ -154,18 +143,14 @@ class FreshMerge(Algorithm):
         """Return the merged model w^a ``[d]`` (7), and learn from the next mini-batch (6, 9); fill in `report`."""
         state, versions = device.state, (fresh.version, start.version)
         controls = FreshControls(*state.get("controls", (self.gamma_0, self.upsilon_0)))
-        offset = {"sqrt_offset": self.sqrt_offset_device}
-        weight = fresh_weight(*versions, controls, self.mu_beta, **offset)
-        after = blend(before, fresh.model, weight)
+        after, weight = self.blended(before, fresh.model, *versions, controls)
         seen = await device.peek(after, others=(before,))
         gained = reward(seen.losses[1], seen.losses[0])
         trained = slice(device.num_parameters)
         slope = fresh_slope(seen.gradient, fresh.model[trained], before[trained], after[trained])
         if not isfinite(gained + slope):  # training diverges: there is nothing to learn from that
             return after
-        by_controls = fresh_weight_gradient(*versions, controls, self.mu_beta, **offset)
-        controls = fresh_descend(controls, by_controls, FreshControls(self.lr_gamma, self.lr_upsilon), slope)
-        state["controls"] = tuple(fresh_project(controls) if self.project else controls)
+        state["controls"] = tuple(self.learned(controls, *versions, slope))
         report |= {"slot": choice.slot, "fresh_weight": weight, "reward": gained}
         report |= dict(zip(FreshControls._fields, state["controls"], strict=True))
         if self.merge_correction:
@@ -173,6 +158,25 @@ class FreshMerge(Algorithm):
         if self.slot == "learned":
             self._learn_slot(state, choice, gained, report, self.num_slots(device.training.epochs))
         return after
+
+    def blended(
+        self, before: Tensor, fresh: Tensor, fresh_version: int, origin_version: int, controls: FreshControls
+    ) -> tuple[Tensor, float]:
+        """Return w^a ``[d]`` and the weight beta of the fresh model in it (7, 8)."""
+        weight = fresh_weight(
+            fresh_version, origin_version, controls, self.mu_beta, sqrt_offset=self.sqrt_offset_device
+        )
+        return blend(before, fresh, weight), weight
+
+    def learned(
+        self, controls: FreshControls, fresh_version: int, origin_version: int, slope: float
+    ) -> FreshControls:
+        """Return the controls after one step (9), where the loss has the derivative `slope` by beta."""
+        gradient = fresh_weight_gradient(
+            fresh_version, origin_version, controls, self.mu_beta, sqrt_offset=self.sqrt_offset_device
+        )
+        moved = fresh_descend(controls, gradient, FreshControls(self.lr_gamma, self.lr_upsilon), slope)
+        return fresh_project(moved) if self.project else moved
 
     def _learn_slot(
         self, state: dict[str, Any], choice: Choice, gained: float, report: dict[str, Any], count: int

@@ -1,9 +1,14 @@
-"""The K-asynchronous server of WKAFL's comparison, and the methods that only weight its gradients differently."""
+"""The K-asynchronous server of WKAFL's comparison, and what differs only in how its gradients are weighted (2.5).
+
+Plain K-asynchronous SGD, TWAFL, SASGD and GSGM in the forms of Zhou et al., "Towards Efficient and Stable
+K-Asynchronous Federated Learning ..." (IEEE TPDS, 2022), Eq. 2 and Section 6. (W-x) and E-n are those of the
+project's specification of WKAFL, (BL-x) those of its specification of baselines.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -24,22 +29,17 @@ class KAsynchronous(Algorithm):
     """All devices always compute one mini-batch gradient; the first K that arrive make a version (Algorithm 1).
 
     Their devices get the new model and go on; the others go on with what they have, however old it is.
-
-    Attributes
-    ----------
-    num_aggregated : int
-        Gradients K that make a version; those beyond wait for the next one.
-    lr : float
-        Learning rate eta_0 of the server.
-    client_snapshot : str
-        ``"copy"``: a device computes on the model that it was sent. ``"aliased"``: as in the authors' programs, a
-        device shares the server's memory once it has been sent a model a second time, so that it always computes on
-        the newest one; its staleness is counted as before, and only devices that were never used are stale (E30).
     """
 
     num_aggregated: int = Field(10, ge=1)
+    """Gradients K that make a version; those beyond wait for the next one."""
     lr: float = Field(0.005, gt=0, allow_inf_nan=False)
+    """Learning rate eta_0 of the server."""
     client_snapshot: Literal["copy", "aliased"] = "copy"
+    """``"copy"``: a device computes on the model that it was sent. ``"aliased"``: as in the authors' programs, a
+    device shares the server's memory once it has been sent a model a second time, so that it always computes on the
+    newest one; its staleness is counted as before, and only devices that were never used are stale (E30).
+    """
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger all devices at first, then those whose gradients were used, in order of arrival."""
@@ -63,10 +63,18 @@ class WeightedKAsynchronous(KAsynchronous):
     async def updater(self, server: ServerHandle) -> None:
         """Use the first K gradients."""
         uploads = await server.receive(self.num_aggregated)
-        weights, gradients = self.weights(uploads), stacked(uploads)
-        descend(server, weights.to(gradients.dtype) @ gradients, self.lr, weights)
+        staleness, sizes = [u.staleness for u in uploads], [u.batch_size for u in uploads]
+        direction, weights = self.combine(stacked(uploads), staleness, sizes)
+        descend(server, direction, self.lr, weights)
 
-    def weights(self, uploads: list[Upload]) -> Tensor:
+    def combine(
+        self, gradients: Tensor, staleness: Sequence[int], batch_sizes: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weighted sum of `gradients` ``[K, p]``, and the weights."""
+        weights = self.weights(staleness, batch_sizes)
+        return weights.to(gradients.dtype) @ gradients, weights
+
+    def weights(self, staleness: Sequence[int], batch_sizes: Sequence[int]) -> Tensor:
         """Return the weights ``[K]``, float64."""
         raise NotImplementedError
 
@@ -75,48 +83,52 @@ class WeightedKAsynchronous(KAsynchronous):
 class KAsync(WeightedKAsynchronous):
     """Plain K-asynchronous SGD: the mean of the first K gradients, Eq. 2."""
 
-    def weights(self, uploads: list[Upload]) -> Tensor:
+    def weights(self, staleness: Sequence[int], batch_sizes: Sequence[int]) -> Tensor:
         """Return 1 / K for each."""
-        return kasync_weights(len(uploads))
+        return kasync_weights(len(staleness))
 
 
 @register
 class TWAFL(WeightedKAsynchronous):
-    """Weights (e / 2)^(-staleness), as WKAFL's authors modified TWAFL (Chen, Sun & Jin, 2020; W-d).
-
-    Attributes
-    ----------
-    weighting : str
-        ``"normalised"`` to the sum 1, as in the authors' programs, or ``"printed"``: then the step shrinks with
-        staleness, to 1 % of it at P / K = 300 (E8).
-    staleness_offset : int
-        1: a fresh gradient counts as one update old.
-    """
+    """Weights (e / 2)^(-staleness), as WKAFL's authors modified TWAFL (Chen, Sun & Jin, 2020; W-d)."""
 
     weighting: TWAFLWeighting = "normalised"
+    """``"normalised"`` to the sum 1, as in the authors' programs, or ``"printed"``: then the step shrinks with
+    staleness, to 1 % of it at P / K = 300 (E8).
+    """
     staleness_offset: Literal[0, 1] = 0
+    """1: a fresh gradient counts as one update old."""
 
-    def weights(self, uploads: list[Upload]) -> Tensor:
+    def weights(self, staleness: Sequence[int], batch_sizes: Sequence[int]) -> Tensor:
         """Return the weights by staleness and size of the mini-batch."""
-        staleness, sizes = [u.staleness for u in uploads], [u.batch_size for u in uploads]
-        return twafl_weights(staleness, sizes, self.weighting, self.staleness_offset)
+        return twafl_weights(staleness, batch_sizes, self.weighting, self.staleness_offset)
 
 
 @register
 class SASGD(WeightedKAsynchronous):
-    """Each gradient's learning rate is divided by its staleness, counted from 1 (Zhang et al., 2016; W-e, E7).
-
-    Attributes
-    ----------
-    divide : bool
-        Whether the sum is divided by K; in three of the authors' four programs it is not (E35).
-    """
+    """Each gradient's learning rate is divided by its staleness, counted from 1, as WKAFL compares it (W-e, E7)."""
 
     divide: bool = True
+    """Whether the sum is divided by K; in three of the authors' four programs it is not (E35)."""
 
-    def weights(self, uploads: list[Upload]) -> Tensor:
+    def weights(self, staleness: Sequence[int], batch_sizes: Sequence[int]) -> Tensor:
         """Return the weights by staleness."""
-        return sasgd_weights([upload.staleness for upload in uploads], self.divide)
+        return sasgd_weights(staleness, self.divide)
+
+
+@register
+class SoftsyncSASGD(WeightedKAsynchronous):
+    """SASGD as its authors print it: a gradient that has missed one update counts as much as a fresh one (BL-3.15).
+
+    Zhang, Gupta, Lian & Liu, "Staleness-aware Async-SGD for Distributed Deep Learning" (IJCAI 2016): n-softsync with
+    P devices uses K = floor(P / n) gradients.
+    """
+
+    name: ClassVar[str] = "sasgd_softsync"
+
+    def weights(self, staleness: Sequence[int], batch_sizes: Sequence[int]) -> Tensor:
+        """Return the weights by staleness."""
+        return softsync_weights(staleness)
 
 
 def stacked(uploads: list[Upload]) -> Tensor:
@@ -138,23 +150,18 @@ class GSGM(KAsynchronous):
     The next task of a device that was used begins with the next round, together with all others. With equal devices
     and exponential times the next K are then a uniform draw from those not yet used, as in the authors' programs; a
     round lasts as long as its slowest device.
-
-    Attributes
-    ----------
-    momentum_alpha : float
-        Weight alpha of the last round's mean direction; 0 leaves the rounds alone, which is what the authors'
-        programs apply (E9).
-    restart : str
-        What a device computes on in the next round: the model made from its last gradient (``"use"``; staleness has
-        the mean P / K - 1, as without rounds), or the newest when the round begins (``"round"``, BL-3.17; half of
-        that).
-    momentum_scale : str
-        ``"mean"`` of the round's directions (BL-3.18), or ``"code"``: K times less (E9).
     """
 
     momentum_alpha: float = Field(0.1, ge=0, lt=1)
+    """Weight alpha of the last round's mean direction; 0 leaves the rounds alone, which is what the authors' programs
+    apply (E9).
+    """
     restart: Literal["use", "round"] = "use"
+    """What a device computes on in the next round: the model made from its last gradient (``"use"``; staleness has
+    the mean P / K - 1, as without rounds), or the newest when the round begins (``"round"``, BL-3.17; half of that).
+    """
     momentum_scale: Literal["mean", "code"] = "mean"
+    """``"mean"`` of the round's directions (BL-3.18), or ``"code"``: K times less (E9)."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Begin a round when everybody has contributed."""
@@ -176,22 +183,22 @@ class GSGM(KAsynchronous):
         momentum, partial = server.state.get("momentum", zero), server.state.get("partial", zero)
         over = not server.in_flight and len(server.waiting) == len(uploads)
         if uploads:
-            direction = gsgm_direction(stacked(uploads).mean(0), momentum, self.momentum_alpha)
-            by_commit = self.momentum_scale == "code"
-            partial = gsgm_accumulate(partial, direction, len(uploads), len(server.devices), by_commit=by_commit)
+            direction, partial = self.combine(stacked(uploads), momentum, partial, len(server.devices))
         server.state["momentum"], server.state["partial"] = (partial, zero) if over else (momentum, partial)
         if uploads:
             descend(server, direction, self.lr, kasync_weights(len(uploads)))
 
+    def combine(
+        self, gradients: Tensor, momentum: Tensor, partial: Tensor, num_clients: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the direction of `gradients` ``[K, p]`` and the next momentum as far as the round has gone."""
+        direction = gsgm_direction(gradients.mean(0), momentum, self.momentum_alpha)
+        by_commit = self.momentum_scale == "code"
+        return direction, gsgm_accumulate(partial, direction, len(gradients), num_clients, by_commit=by_commit)
+
 
 def kasync_weights(count: int) -> Tensor:
-    """Return 1 / K for each of `count` gradients: plain K-asynchronous SGD, Eq. 2.
-
-    Raises
-    ------
-    ValueError
-        There is no gradient.
-    """
+    """Return 1 / K for each of `count` gradients: plain K-asynchronous SGD, Eq. 2."""
     require(count >= 1, "count", count, ">= 1")
     return torch.full((count,), 1 / count, dtype=torch.float64)
 
@@ -202,25 +209,10 @@ def twafl_weights(
     weighting: TWAFLWeighting = "normalised",
     staleness_offset: int = 0,
 ) -> Tensor:
-    """Return TWAFL's weights (m_i / m) (e / 2)^(-tau_i), W-d (BL-3.14).
+    """Return TWAFL's weights (m_i / m) (e / 2)^(-tau_i), W-d (BL-3.14), of mini-batches of m_i samples.
 
     As printed they add up to less than 1 unless all gradients are fresh: the step shrinks with staleness (E8).
-
-    Parameters
-    ----------
-    staleness : sequence of float
-        tau_i >= 0, fresh = 0.
-    batch_sizes : sequence of float
-        m_i > 0, the samples behind each gradient.
-    weighting : {"normalised", "printed"}, optional
-        Whether the weights are divided by their sum, as the authors' programs do.
-    staleness_offset : int, optional
-        Added to the staleness; of no effect on normalised weights.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    "normalised" divides by their sum, as the authors' programs do, so that `staleness_offset` has no effect.
     """
     require(weighting in ("normalised", "printed"), "weighting", weighting, "'normalised' or 'printed'")
     sizes = torch.as_tensor(batch_sizes, dtype=torch.float64)
@@ -235,31 +227,22 @@ def twafl_weights(
 def sasgd_weights(staleness: Sequence[float], divide: bool = True) -> Tensor:
     """Return SASGD's weights 1 / (K (tau_i + 1)), W-e (BL-3.16); the printed 1 / tau is infinite if fresh (E7).
 
-    Parameters
-    ----------
-    staleness : sequence of float
-        tau_i >= 0, fresh = 0.
-    divide : bool, optional
-        By K; three of the authors' four programs do not (E35).
-
-    Raises
-    ------
-    ValueError
-        A staleness is negative.
+    Three of the authors' four programs do not divide by K (E35).
     """
     tau = torch.as_tensor(staleness, dtype=torch.float64)
     require(tau >= 0, "staleness", staleness, ">= 0 (missed updates)")
     return 1 / ((tau + 1) * (len(tau) if divide else 1))
 
 
-def gsgm_direction(mean_grad: Tensor, round_momentum: Tensor, momentum_alpha: float) -> Tensor:
-    """Return u = mean gradient + alpha M, GSGM's corrected gradient (BL-3.17).
+def softsync_weights(staleness: Sequence[float]) -> Tensor:
+    """Return the original SASGD's weights 1 / (K max(tau_i, 1)), BL-3.15."""
+    tau = torch.as_tensor(staleness, dtype=torch.float64)
+    require(tau >= 0, "staleness", staleness, ">= 0 (missed updates)")
+    return 1 / (tau.clamp(min=1) * len(tau))
 
-    Raises
-    ------
-    ValueError
-        alpha is negative.
-    """
+
+def gsgm_direction(mean_grad: Tensor, round_momentum: Tensor, momentum_alpha: float) -> Tensor:
+    """Return u = mean gradient + alpha M, GSGM's corrected gradient (BL-3.17)."""
     require(momentum_alpha >= 0, "momentum_alpha", momentum_alpha, ">= 0")
     return mean_grad + momentum_alpha * round_momentum
 
@@ -269,19 +252,7 @@ def gsgm_accumulate(
 ) -> Tensor:
     """Return A + (K / P) u, which at the end of a round is the next M, the mean of the round's u (BL-3.18).
 
-    Parameters
-    ----------
-    partial, direction : Tensor
-        A and u, ``[p]``.
-    count, num_clients : int
-        Gradients behind u, and P.
-    by_commit : bool, optional
-        Add u / P, as the authors' programs do: M is then K times smaller (E9).
-
-    Raises
-    ------
-    ValueError
-        `count` is not in 1 .. P.
+    `by_commit` adds u / P, as the authors' programs do: M is then K times smaller (E9).
     """
     require(1 <= count <= num_clients, "count", count, f"in 1..{num_clients}")
     return partial + (1 if by_commit else count) / num_clients * direction

@@ -1,4 +1,8 @@
-"""MOON: FedAvg with a contrast between representations (Li, He & Song, 2021)."""
+"""MOON: FedAvg with a contrast between representations (BL-2.6, BL-2.7).
+
+Source: Li, He & Song, "Model-Contrastive Federated Learning" (CVPR 2021). BL-n are the equations of this project's
+specification of the baselines.
+"""
 
 from __future__ import annotations
 
@@ -26,24 +30,18 @@ class MOON(FedAvg):
     The representation is what the network's last dense layer reads. Each device that has taken part keeps the model
     that it uploaded last: with N devices N models at most, 25 MB for LeNet-5 on 100 devices, 3.7 GB for VGG-11. The
     first time it has none and trains as in FedAvg; so it does always with mu = 0, and then keeps nothing.
-
-    Attributes
-    ----------
-    weighting : str
-        By ``"samples"``, or ``"uniform"``.
-    mu : float
-        Weight of the contrastive loss (BL-2.7).
-    temperature : float
-        T of the contrastive loss (BL-2.6).
-    step_cost : float
-        Virtual time of a step with the contrast, in steps of plain training. With 5/3 the two further forward passes
-        are counted; FedASMU's printed times show that they are not there.
     """
 
     weighting: Weighting = "samples"
+    """By ``"samples"``, or ``"uniform"``."""
     mu: float = Field(1.0, ge=0, allow_inf_nan=False)
+    """Weight of the contrastive loss (BL-2.7)."""
     temperature: float = Field(0.5, gt=0, allow_inf_nan=False)
+    """T of the contrastive loss (BL-2.6)."""
     step_cost: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """Virtual time of a step with the contrast, in steps of plain training. With 5/3 the two further forward passes
+    are counted; FedASMU's printed times show that they are not there.
+    """
 
     async def device(self, device: DeviceHandle) -> None:
         """Train with the contrast (BL-2.7), and keep the result for the next time."""
@@ -65,24 +63,11 @@ class MOON(FedAvg):
 
 
 def contrastive_loss(ours: Tensor, ours_global: Tensor, ours_previous: Tensor, temperature: float = 0.5) -> Tensor:
-    r"""Return the mean of :math:`\log(1+e^{(\mathrm{sim}(z,z_{prev})-\mathrm{sim}(z,z_{glob}))/T})`, BL-2.6.
+    """Return the mean of log(1 + e^((sim(z, z_prev) - sim(z, z_glob)) / T)), BL-2.6, over a mini-batch.
 
-    The stable form of minus the logarithm of a softmax over two cosine similarities. It is ln 2 where the two
-    references agree.
-
-    Parameters
-    ----------
-    ours : Tensor
-        z, the representations ``[n, k]`` of a mini-batch under the model that is trained.
-    ours_global, ours_previous : Tensor
-        z_glob and z_prev of the same inputs, under the received model and the device's previous one.
-    temperature : float
-        T > 0.
-
-    Raises
-    ------
-    ValueError
-        `temperature` is not positive.
+    z ``[n, k]`` are representations under the model that is trained, z_glob and z_prev of the same inputs under the
+    received model and the device's previous one. The stable form of minus the logarithm of a softmax over two cosine
+    similarities. It is ln 2 where the two references agree.
     """
     require(temperature > 0, "temperature", temperature, "> 0")
     closer = torch.cosine_similarity(ours, ours_previous, -1) - torch.cosine_similarity(ours, ours_global, -1)

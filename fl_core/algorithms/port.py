@@ -1,8 +1,14 @@
-"""PORT: semi-asynchronous aggregation by age and direction, with notices to stragglers (Su & Li, 2022)."""
+"""PORT: semi-asynchronous aggregation by data, age and direction, with notices to stragglers (BL-3.4, BL-3.5).
+
+Source: Su & Li, "How Asynchronous can Federated Learning Be?" (IWQoS 2022), in the form of the code of the authors'
+group with one change: the similarity is that to the way the global model has gone since the update's own base. BL-n
+are the equations of this project's specification of the baselines.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,12 +16,12 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fl_core.algorithms.base import Algorithm, mean_step, register
+from fl_core.algorithms.base import Algorithm, Step, mean_step, register
 from fl_core.formulas.checks import require
 from fl_core.world.triggers import Hold
 
 if TYPE_CHECKING:
-    from fl_core.runtime import DeviceHandle, ServerHandle, Upload
+    from fl_core.runtime import DeviceHandle, ServerHandle
 
 
 @register
@@ -23,31 +29,26 @@ class PORT(Algorithm):
     """Aggregate when enough devices have reported and nobody is too late; weigh by data, age and direction (BL-3.4).
 
     Those who have reported wait; then as many idle devices take their places, unless the world declares a trigger.
-
-    Attributes
-    ----------
-    min_uploads : int
-        Uploads K_min that are waited for.
-    staleness_bound : int
-        B: while a task in flight has missed more versions, nothing is aggregated. So no upload has missed more than
-        B + 1.
-    staleness_factor, similarity_factor : float
-        lambda_s and lambda_d: how much age counts, and how much the direction.
-    urgent : bool
-        Whether a task that the next version would put beyond the bound is told so: it uploads at the end of its
-        epoch. The notice takes the latency of a transfer, and no bytes are counted for it.
-    concurrency : int
-        Tasks in flight and uploads that wait, together.
     """
 
     name: ClassVar[str] = "port"
 
     min_uploads: int = Field(5, ge=1)
+    """Uploads K_min that are waited for."""
     staleness_bound: int = Field(10, ge=1)
+    """B: while a task in flight has missed more versions, nothing is aggregated. So no upload has missed more than B
+    + 1.
+    """
     staleness_factor: float = Field(3.0, gt=0, allow_inf_nan=False)
+    """lambda_s: how much age counts."""
     similarity_factor: float = Field(1.0, ge=0, allow_inf_nan=False)
+    """lambda_d: how much the direction counts."""
     urgent: bool = True
+    """Whether a task that the next version would put beyond the bound is told so: it uploads at the end of its epoch.
+    The notice takes the latency of a transfer, and no bytes are counted for it.
+    """
     concurrency: int = Field(10, ge=1)
+    """Tasks in flight and uploads that wait, together."""
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> PORT:
@@ -67,9 +68,13 @@ class PORT(Algorithm):
         uploads = await server.receive(self.min_uploads)
         while any(missed > self.staleness_bound for missed in _missed(server).values()):
             uploads += await server.receive()
-        weights = [self.weigh(server, upload) for upload in uploads]
-        model = mean_step(server.model, torch.stack([upload.delta for upload in uploads]), 1.0, weights)
-        server.commit(model, weight=[weight / sum(weights) for weight in weights])
+        trained = slice(server.num_parameters)
+        weights = [
+            self.weigh(server.model[trained] - u.start.model[trained], -u.delta[trained], u.num_samples, u.staleness)
+            for u in uploads
+        ]
+        made = self.combine(server.model, [upload.delta for upload in uploads], weights)
+        server.commit(made.model, weight=made.weight)
         if self.urgent:
             told, server.state["told"] = server.state.get("told", {}), {}
             for device, missed in _missed(server).items():
@@ -96,18 +101,17 @@ class PORT(Algorithm):
         base, sent = server.state.get("told", {}).get(device.id, (None, inf))
         return base == question and device.now >= sent + device.profile.latency_seconds
 
-    def weigh(self, server: ServerHandle, upload: Upload) -> float:
-        """Return gamma_k (BL-3.4), not normalised."""
-        trained = slice(server.num_parameters)
-        moved = server.model[trained] - upload.start.model[trained]
+    def weigh(self, moved: Tensor, progress: Tensor, num_samples: int, staleness: int) -> float:
+        """Return gamma_k (BL-3.4), not normalised, of an update whose base has since `moved` to the present model."""
         return update_weight(
-            upload.num_samples,
-            upload.staleness,
-            agreement(-upload.delta[trained], moved),
-            staleness_factor=self.staleness_factor,
-            similarity_factor=self.similarity_factor,
-            staleness_bound=self.staleness_bound,
-        )
+            num_samples, staleness, agreement(progress, moved), staleness_factor=self.staleness_factor,
+            similarity_factor=self.similarity_factor, staleness_bound=self.staleness_bound,
+        )  # fmt: skip
+
+    def combine(self, model: Tensor, deltas: Sequence[Tensor], weights: Sequence[float]) -> Step:
+        """Return the step along the mean of `deltas`, weighted by the gamma_k (BL-3.5)."""
+        total = sum(weights)
+        return Step(mean_step(model, torch.stack(list(deltas)), 1.0, weights), [weight / total for weight in weights])
 
     def most_in_flight(self) -> int:
         """Return the concurrency."""
@@ -122,12 +126,8 @@ def _missed(server: ServerHandle) -> dict[int, int]:
 def agreement(progress: Tensor, moved: Tensor) -> float:
     """Return cos(Delta_k, w_t - w_b), the similarity of BL-3.4; 1 where one of the two is zero (a fresh update).
 
-    Parameters
-    ----------
-    progress : Tensor
-        Delta_k ``[p]``: the trained model minus the received one, parameters only.
-    moved : Tensor
-        w_t - w_b ``[p]``: what the global model has become minus what the device had received.
+    `progress` ``[p]`` is the trained model minus the received one, parameters only; `moved` ``[p]`` what the global
+    model has become minus what the device had received.
     """
     if not progress.any() or not moved.any():
         return 1.0
@@ -145,26 +145,7 @@ def update_weight(
     similarity_factor: float = 1.0,
     staleness_bound: float = 10.0,
 ) -> float:
-    """Return gamma_k = n_k (lambda_s B / (tau_k + B) + lambda_d (cos + 1) / 2), BL-3.4; not normalised.
-
-    Parameters
-    ----------
-    num_samples : float
-        n_k > 0.
-    staleness : float
-        tau_k >= 0, versions missed.
-    agreement : float
-        Cosine in [-1, 1], see `agreement`.
-    staleness_factor, similarity_factor : float
-        lambda_s, lambda_d >= 0.
-    staleness_bound : float
-        B > 0.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
-    """
+    """Return gamma_k = n_k (lambda_s B / (tau_k + B) + lambda_d (cos + 1) / 2), BL-3.4; not normalised."""
     require(num_samples > 0, "num_samples", num_samples, "> 0")
     require(staleness >= 0, "staleness", staleness, ">= 0 (missed updates)")
     require(abs(agreement) <= 1 + 1e-6, "agreement", agreement, "in [-1, 1]")

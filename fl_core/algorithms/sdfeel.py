@@ -1,6 +1,8 @@
-"""Asynchronous SD-FEEL: clusters with deadlines of their own, normalised updates, staleness-aware mixing.
+"""SD-FEEL: edge servers that train their clusters and gossip; asynchronous, in lockstep, and with a cloud.
 
-Sun, Shao, Mao & Zhang (IEEE ICC 2022); section, E and A numbers are those of the project's specification.
+Sun, Shao, Mao & Zhang (IEEE ICC 2022), Sun et al. (arXiv 2104.12678), whose matrix and periods are reconstructed in
+section 2.5 of the project's specification, and Liu, Zhang, Song & Letaief (2020); section, E and A numbers are those
+of the specification.
 """
 
 from __future__ import annotations
@@ -52,41 +54,33 @@ class AsyncSDFeel(Algorithm):
 
     Every iteration of a cluster makes a version: the version of all servers together is the paper's k. What is
     measured is the mean of the servers' models, weighted by their data (A-12).
-
-    Attributes
-    ----------
-    min_batches : int
-        n_min, the mini-batches that the slowest device of a cluster does in an iteration (A-05).
-    deadline : str
-        ``"slowest_min_batches"``; ``"mean_min_batches"``: a device of the cluster's mean speed does n_min;
-        ``"fixed"``: `deadline_seconds`. A device that cannot do a single step until then takes no part.
-    deadline_seconds : float or None
-        Time for training, for ``"fixed"``.
-    discount : StalenessWeight
-        psi; the paper's 1 / (2 (delta + 1)) is ``"polynomial(a=1)"``, as the 1/2 has no effect (E-04).
-    mixing : str
-        ``"derived"``: Eq. 5 corrected; ``"printed"``: as printed, with which models grow or vanish (E-01);
-        ``"data_weighted"``: keeps the data-weighted mean of the models (E-05).
-    self_staleness : str
-        ``"gap"``: a cluster counts its own staleness too; ``"fresh"``: it counts itself as fresh (A-02).
-    staleness_origin : int
-        Staleness of a fresh model: 0, or 1 (E-03).
-    simultaneous : str
-        What happens where all clusters have the same iteration time: ``"in_order"``: they end one after the other,
-        in the order of their numbers (2.2); ``"together"``: all aggregate, then all mix at once, which is
-        synchronous SD-FEEL (E-17).
     """
 
     name: ClassVar[str] = "async_sdfeel"
 
     min_batches: int = Field(100, ge=1)
+    """n_min, the mini-batches that the slowest device of a cluster does in an iteration (A-05)."""
     deadline: DeadlineRule = "slowest_min_batches"
+    """``"slowest_min_batches"``; ``"mean_min_batches"``: a device of the cluster's mean speed does n_min;
+    ``"fixed"``: `deadline_seconds`. A device that cannot do a single step until then takes no part.
+    """
     deadline_seconds: Seconds | None = None
+    """Time for training, for ``"fixed"``."""
     discount: StalenessWeight = Polynomial(a=1.0)
+    """psi; the paper's 1 / (2 (delta + 1)) is ``"polynomial(a=1)"``, as the 1/2 has no effect (E-04)."""
     mixing: Mixing = "derived"
+    """``"derived"``: Eq. 5 corrected; ``"printed"``: as printed, with which models grow or vanish (E-01);
+    ``"data_weighted"``: keeps the data-weighted mean of the models (E-05).
+    """
     self_staleness: SelfStaleness = "gap"
+    """``"gap"``: a cluster counts its own staleness too; ``"fresh"``: it counts itself as fresh (A-02)."""
     staleness_origin: Literal[0, 1] = 0
+    """Staleness of a fresh model: 0, or 1 (E-03)."""
     simultaneous: Literal["in_order", "together"] = "in_order"
+    """What happens where all clusters have the same iteration time: ``"in_order"``: they end one after the other, in
+    the order of their numbers (2.2); ``"together"``: all aggregate, then all mix at once, which is synchronous
+    SD-FEEL (E-17).
+    """
 
     @model_validator(mode="after")
     def _consistent(self) -> AsyncSDFeel:
@@ -153,18 +147,25 @@ class AsyncSDFeel(Algorithm):
     async def _alone(self, server: ServerHandle, own: Tensor) -> tuple[Tensor, dict[int, Tensor]]:
         """Return what `server` and its neighbours hold after this cluster's event."""
         snapshots = await server.exchange()
-        weights = gossip_weights(
-            server.number,
-            self._staleness(server, snapshots),
-            self.discount,
-            rule=self.mixing,
-            self_staleness=self.self_staleness,
-            cluster_weight=cluster_weights(server.clusters) if self.mixing == "data_weighted" else None,
-        )
         models = {number: snapshot.model for number, snapshot in snapshots.items()} | {server.number: own}
-        return gossip_average(models, weights.column), {
-            j: gossip_towards(models[j], own, p) for j, p in weights.given.items()
-        }
+        shares_of_data = cluster_weights(server.clusters) if self.mixing == "data_weighted" else None
+        return self.combine(server.number, models, self._staleness(server, snapshots), shares_of_data)
+
+    def combine(
+        self,
+        trigger: int,
+        models: dict[int, Tensor],
+        staleness: dict[int, int],
+        cluster_weight: Sequence[float] | None = None,
+    ) -> tuple[Tensor, dict[int, Tensor]]:
+        """Return what the trigger and its neighbours hold after its event (Eqs. 4, 5), given the models of both."""
+        weights = gossip_weights(
+            trigger, staleness, self.discount, rule=self.mixing, self_staleness=self.self_staleness,
+            cluster_weight=cluster_weight,
+        )  # fmt: skip
+        own = models[trigger]
+        neighbours = {j: gossip_towards(models[j], own, part) for j, part in weights.given.items()}
+        return gossip_average(models, weights.column), neighbours
 
     async def _together(self, server: ServerHandle, own: Tensor) -> Tensor:
         """Return what `server` holds after an event of all clusters."""
@@ -185,15 +186,10 @@ class AsyncSDFeel(Algorithm):
 
 
 class Lockstep(Algorithm):
-    """Edge servers that work in step: nobody aggregates before the slowest device of all clusters has finished.
-
-    Attributes
-    ----------
-    local_steps : int
-        Mini-batches that every device does between two aggregations of its cluster.
-    """
+    """Edge servers that work in step: nobody aggregates before the slowest device of all clusters has finished."""
 
     local_steps: int = Field(100, ge=1)
+    """Mini-batches that every device does between two aggregations of its cluster."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger all devices whenever there is a new version."""
@@ -207,7 +203,7 @@ class Lockstep(Algorithm):
         if exchange and seconds:
             await server.sleep(seconds)
         models = await server.meet(aggregated(server, uploads))
-        model = self.mixed(server, models) if exchange else models[server.number]
+        model = self.combine(server.number, models, server.clusters) if exchange else models[server.number]
         server.commit(model, weight=shares(uploads))
 
     async def device(self, device: DeviceHandle) -> None:
@@ -223,7 +219,7 @@ class Lockstep(Algorithm):
         """Return every how many aggregations servers exchange models, and the time that it takes."""
         raise NotImplementedError
 
-    def mixed(self, server: ServerHandle, models: list[Tensor]) -> Tensor:
+    def combine(self, server: int, models: Sequence[Tensor], clusters: Sequence[Cluster]) -> Tensor:
         """Return what `server` holds after an exchange of `models`, those of all servers."""
         raise NotImplementedError
 
@@ -233,36 +229,30 @@ class SyncSDFeel(Lockstep):
     """Rounds of `intra_rounds` aggregations and an exchange of `gossip_rounds` steps with a constant matrix (2.5).
 
     Every aggregation of a cluster makes a version, so a round of D clusters makes D times `intra_rounds`.
-
-    Attributes
-    ----------
-    local_steps : int
-        tau_1; as many as the slowest device does in the asynchronous method (A-15).
-    intra_rounds : int
-        tau_2, aggregations inside the clusters for each exchange.
-    gossip_rounds : int
-        alpha, repetitions of the exchange; each takes the world's server-to-server time.
-    mixing : str
-        Matrix P: ``"laplacian_safe"``, ``"laplacian"``, ``"uniform"`` or ``"metropolis"``; see
-        :func:`fl_core.formulas.sdfeel_graphs.synchronous_mixing_matrix`. The first two keep the data-weighted mean.
+    `local_steps` is tau_1, as many as the slowest device does in the asynchronous method (A-15).
     """
 
     name: ClassVar[str] = "sync_sdfeel"
 
     intra_rounds: int = Field(1, ge=1)
+    """tau_2, aggregations inside the clusters for each exchange."""
     gossip_rounds: int = Field(1, ge=1)
+    """alpha, repetitions of the exchange; each takes the world's server-to-server time."""
     mixing: ConstantMixing = "laplacian_safe"
+    """Matrix P: ``"laplacian_safe"``, ``"laplacian"``, ``"uniform"`` or ``"metropolis"``; see
+    `fl_core.formulas.sdfeel.synchronous_mixing_matrix`. The first two keep the data-weighted mean.
+    """
 
     def cycle(self, server: ServerHandle) -> tuple[int, float]:
         """Return tau_2 and alpha T_sr-sr."""
         return self.intra_rounds, self.gossip_rounds * server.backhaul_seconds
 
-    def mixed(self, server: ServerHandle, models: list[Tensor]) -> Tensor:
+    def combine(self, server: int, models: Sequence[Tensor], clusters: Sequence[Cluster]) -> Tensor:
         """Return the server's column of Y P^alpha."""
-        column = self.matrix(server.clusters)[:, server.number]
+        column = self.matrix(clusters)[:, server]
         return gossip_average(dict(enumerate(models)), dict(enumerate(column.tolist())))
 
-    def matrix(self, clusters: tuple[Cluster, ...]) -> np.ndarray:
+    def matrix(self, clusters: Sequence[Cluster]) -> np.ndarray:
         """Return P^alpha ``[D, D]``."""
         neighbours = tuple(cluster.neighbours for cluster in clusters)
         return _power(neighbours, tuple(cluster_weights(clusters)), self.mixing, self.gossip_rounds)
@@ -280,30 +270,23 @@ class HierarchicalFedAvg(Lockstep):
     """What synchronous SD-FEEL approximates without a cloud: exact averaging of all edge models.
 
     With one edge round it is FedAvg of all devices, weighted by their data. Every aggregation of a cluster makes a
-    version.
-
-    Attributes
-    ----------
-    local_steps : int
-        kappa_1, mini-batches between two aggregations at the edge.
-    edge_rounds : int
-        kappa_2, aggregations at the edge for each at the cloud.
-    cloud_seconds : float or None
-        Time that models take to the cloud; None: as from one edge server to another.
+    version. `local_steps` is kappa_1.
     """
 
     name: ClassVar[str] = "hierarchical_fedavg"
 
     edge_rounds: int = Field(1, ge=1)
+    """kappa_2, aggregations at the edge for each at the cloud."""
     cloud_seconds: Duration | None = None
+    """Time that models take to the cloud; None: as from one edge server to another."""
 
     def cycle(self, server: ServerHandle) -> tuple[int, float]:
         """Return kappa_2 and the time to the cloud."""
         return self.edge_rounds, server.backhaul_seconds if self.cloud_seconds is None else self.cloud_seconds
 
-    def mixed(self, server: ServerHandle, models: list[Tensor]) -> Tensor:
+    def combine(self, server: int, models: Sequence[Tensor], clusters: Sequence[Cluster]) -> Tensor:
         """Return the mean of all edge models, weighted by the data of their clusters."""
-        return gossip_average(dict(enumerate(models)), dict(enumerate(cluster_weights(server.clusters))))
+        return gossip_average(dict(enumerate(models)), dict(enumerate(cluster_weights(clusters))))
 
 
 async def upload_normalized(device: DeviceHandle, start: Snapshot, trained: Trained) -> None:
@@ -326,14 +309,20 @@ def aggregated(server: ServerHandle, uploads: Sequence[Upload]) -> Tensor:
     if not uploads:
         return server.model
     ordered = sorted(uploads, key=lambda upload: upload.device)
-    count, weights = server.num_parameters, shares(ordered)
-    model = intra_cluster_aggregate(
-        server.model[:count], [u.delta[:count] for u in ordered], weights, [u.steps for u in ordered]
-    )
-    if len(server.model) == count:
-        return model
-    statistics = [weight * upload.delta[count:] for weight, upload in zip(weights, ordered, strict=True)]
-    return torch.cat([model, sum(statistics[1:], statistics[0])])
+    deltas, steps = [upload.delta for upload in ordered], [upload.steps for upload in ordered]
+    return aggregate(server.model, deltas, shares(ordered), steps, server.num_parameters)
+
+
+def aggregate(
+    model: Tensor, deltas: Sequence[Tensor], weights: Sequence[float], steps: Sequence[int], num_parameters: int
+) -> Tensor:
+    """Return `model` ``[d]`` after the normalised updates of parameters (Eq. 3); statistics are averaged (A-06)."""
+    parameters = [delta[:num_parameters] for delta in deltas]
+    updated = intra_cluster_aggregate(model[:num_parameters], parameters, weights, steps)
+    if len(model) == num_parameters:
+        return updated
+    statistics = [weight * delta[num_parameters:] for weight, delta in zip(weights, deltas, strict=True)]
+    return torch.cat([updated, sum(statistics[1:], statistics[0])])
 
 
 def shares(uploads: Sequence[Upload]) -> list[float]:
@@ -368,23 +357,8 @@ def gossip_consensus(
     """Let the servers of a finished run exchange models until no two are further apart than `tolerance` (2.3).
 
     What a run measures and returns, ``history.model``, is the exact data-weighted mean; this is how servers come to
-    it without a cloud. Other matrices than the Laplacian ones lead to the plain mean instead (E-06).
-
-    Parameters
-    ----------
-    simulation : Simulation
-        After its run; its servers' models stay as they are.
-    tolerance : float, optional
-        Largest Euclidean distance of two models, > 0.
-    relative : bool, optional
-        Whether `tolerance` is a part of the distance at the end of the run.
-    mixing : str, optional
-        Constant matrix, as in :class:`fl_core.algorithms.SyncSDFeel`.
-
-    Raises
-    ------
-    ValueError
-        `tolerance` is not positive.
+    it without a cloud. Other matrices than the Laplacian ones lead to the plain mean instead (E-06). With `relative`
+    the tolerance is a part of the distance at the end of the run; the servers' models stay as they are.
     """
     servers = simulation.servers
     matrix = synchronous_mixing_matrix(

@@ -15,16 +15,12 @@ if TYPE_CHECKING:
 
 @register
 class SGD(Algorithm):
-    """One imaginary machine holds all data; every iteration applies one mini-batch gradient.
-
-    Attributes
-    ----------
-    block : int
-        Iterations between two versions. It sets how often the model can be measured and nothing else that the paper
-        knows; with the paper's value a version costs as many gradients as a global epoch of FedAsync.
-    """
+    """One imaginary machine holds all data; every iteration applies one mini-batch gradient."""
 
     block: int = Field(10, ge=1)
+    """Iterations between two versions. It sets how often the model can be measured and nothing else that the paper
+    knows; with the paper's value a version costs as many gradients as a global epoch of FedAsync.
+    """
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Let the machine go on from the newest version."""

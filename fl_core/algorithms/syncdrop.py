@@ -1,4 +1,9 @@
-"""SyncDrop: asynchronous distributed dropout, every device trains some of the hidden units (Dun et al., 2023)."""
+"""SyncDrop: asynchronous distributed dropout, every device trains some of the hidden units (BL-3.26, BL-3.27).
+
+FedASMU's name for AsyncDrop: Dun, Hipolito, Jermaine, Dimitriadis & Kyrillidis, "Efficient and Light-Weight Federated
+Learning via Asynchronous Distributed Dropout" (AISTATS 2023). BL-n are the equations of this project's specification
+of the baselines.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fl_core.algorithms.base import Algorithm, register
+from fl_core.algorithms.base import ContinuousAlgorithm, register
 from fl_core.formulas.checks import require
 from fl_core.formulas.fedasync import mix
 
@@ -21,46 +26,36 @@ if TYPE_CHECKING:
 
 
 @register
-class SyncDrop(Algorithm):
+class SyncDrop(ContinuousAlgorithm):
     """Send each device a part of the hidden units, and mix what it has learned into that part (BL-3.26).
 
     Units of all layers but the first and the last are left out; a network that has no others is sent whole. Only what
     a device has of the model is sent, either way, and counted; its computing takes the same part of the time.
-
-    Attributes
-    ----------
-    alpha : float
-        Mixing weight of what was trained, however stale.
-    keep : float
-        Part kappa of each layer's hidden units that a device gets.
-    assignment : str
-        Which units: ``"random"``, drawn for each task; or ``"hetero"``: those that have moved most go to the fastest
-        devices (BL-3.27).
-    reference : str
-        For ``"hetero"``, since when they have moved: since the ``"initial"`` model or the ``"last"`` one.
-    ranks : int
-        For ``"hetero"``, groups of devices by speed.
-    concurrency : int
-        Devices in flight.
     """
 
     alpha: float = Field(0.5, gt=0, le=1)
+    """Mixing weight of what was trained, however stale."""
     keep: float = Field(0.25, gt=0, le=1)
+    """Part kappa of each layer's hidden units that a device gets."""
     assignment: Literal["random", "hetero"] = "random"
+    """Which units: ``"random"``, drawn for each task; or ``"hetero"``: those that have moved most go to the fastest
+    devices (BL-3.27).
+    """
     reference: Literal["initial", "last"] = "initial"
+    """For ``"hetero"``, since when they have moved: since the ``"initial"`` model or the ``"last"`` one."""
     ranks: int = Field(8, ge=1)
-    concurrency: int = Field(10, ge=1)
-
-    async def scheduler(self, server: ServerHandle) -> None:
-        """Trigger idle devices so that `concurrency` of them work."""
-        await server.keep_busy(self.concurrency)
+    """For ``"hetero"``, groups of devices by speed."""
 
     async def updater(self, server: ServerHandle) -> None:
         """Mix each arrival where the device had the model."""
         [upload] = await server.receive()
         if self.reference == "last" or "reference" not in server.state:
             server.state["reference"] = server.model
-        server.commit(mix_kept(server.model, upload.model, upload.kept, self.alpha), weight=self.alpha)
+        server.commit(self.combine(server.model, upload.model, upload.kept), weight=self.alpha)
+
+    def combine(self, model: Tensor, uploaded: Tensor, kept: Tensor) -> Tensor:
+        """Return the mixture where `kept` ``[d]`` is true (BL-3.26)."""
+        return mix_kept(model, uploaded, kept, self.alpha)
 
     async def device(self, device: DeviceHandle) -> None:
         """Train the smaller network."""
@@ -94,20 +89,10 @@ class SyncDrop(Algorithm):
         start = window_start(place * ranks // len(server.devices), ranks, units.count, self.keep)
         return order[start : start + count]
 
-    def most_in_flight(self) -> int:
-        """Return the concurrency."""
-        return self.concurrency
-
 
 @dataclass(frozen=True, eq=False)
 class Masked:
-    """The correction that keeps what a device has not got at zero.
-
-    Attributes
-    ----------
-    mask : Tensor
-        Booleans ``[p]``: what it has got.
-    """
+    """The correction that keeps what a device has not got, where `mask` ``[p]`` is false, at zero."""
 
     mask: Tensor
 
@@ -123,32 +108,14 @@ class Masked:
 def mix_kept(w: Tensor, w_new: Tensor, kept: Tensor, alpha: float) -> Tensor:
     """Return (1 - alpha) w + alpha x_k where the device had the entry, and w elsewhere, BL-3.26.
 
-    Parameters
-    ----------
-    w, w_new : Tensor
-        Global and uploaded model ``[d]``; what the second holds where nothing was kept does not matter.
-    kept : Tensor
-        Booleans ``[d]``: the mask m_k.
-    alpha : float
-        Mixing weight in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        `alpha` is out of range, or the shapes differ.
+    `kept` ``[d]`` is the mask m_k; what `w_new` holds where nothing was kept does not matter.
     """
     require(kept.shape == w.shape, "kept.shape", tuple(kept.shape), f"{tuple(w.shape)}, the shape of w")
     return torch.where(kept, mix(w, w_new, alpha), w)
 
 
 def kept_units(units: int, keep: float) -> int:
-    """Return floor(kappa F), the hidden units that a device gets of a layer, but at least 1.
-
-    Raises
-    ------
-    ValueError
-        `units` is below 1 or `keep` is not in (0, 1].
-    """
+    """Return floor(kappa F), the hidden units that a device gets of a layer of F, but at least 1."""
     require(units >= 1, "units", units, ">= 1")
     require(0 < keep <= 1, "keep", keep, "in (0, 1]")
     return max(1, math.floor(keep * units))
@@ -157,21 +124,8 @@ def kept_units(units: int, keep: float) -> int:
 def window_start(rank: int, ranks: int, units: int, keep: float) -> int:
     """Return s_r = min(r floor(F / n), F - floor(kappa F)), BL-3.27: where the window of a device begins.
 
-    The window is in the list of a layer's units, sorted by how much they have moved, the most first.
-
-    Parameters
-    ----------
-    rank : int
-        r in 0 .. n - 1; 0 is the fastest.
-    ranks : int
-        n >= 1.
-    units, keep
-        F and kappa, see `kept_units`.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    The window is in the list of a layer's F units, sorted by how much they have moved, the most first; rank 0 is the
+    fastest of n.
     """
     require(ranks >= 1, "ranks", ranks, ">= 1")
     require(0 <= rank < ranks, "rank", rank, f"in 0..{ranks - 1}")

@@ -34,53 +34,40 @@ class WKAFL(KAsynchronous):
 
     ``without`` removes one of the three components (2.6). The authors' ablations also drop the first clipping, which
     ``clip_bound=None`` does here.
-
-    Attributes
-    ----------
-    momentum_alpha : float
-        Weight alpha of the last update's gradient, which is added to every new one (Eq. 4).
-    momentum_source : str
-        That gradient: the ``"estimated"`` one (printed), or the ``"aggregated"`` one, which is what the theorems and
-        the authors' programs use (E2).
-    clip_bound : float or None
-        Longest norm CB of a gradient with momentum; None: no limit.
-    sim_beta : float
-        How sharply the selection prefers gradients that agree with the estimate (Eq. 7).
-    sim_min : float
-        Cosine with the estimate below which a gradient is thrown away (Eq. 7).
-    selection_score : str
-        ``"similarity"`` (Eq. 7), or ``"similarity_times_staleness"``: two of the authors' programs (E33).
-    lr_staleness_factor : float
-        gamma: the learning rate is divided by 1 + gamma times the least staleness (Eq. 10).
-    staleness_offset : int
-        1: in Eq. 10 a fresh gradient counts as one update old, as in the authors' programs (E7).
-    stage2_clip_factor : float
-        In the second stage no gradient is longer than B times the estimate (Eq. 9).
-    stage_rule : str
-        The second stage begins, for good, when the ``"mean_loss"`` (text) or the ``"sum_loss"`` (listing, E4) of K
-        mini-batches has fallen to `stage_threshold`, or with that ``"iteration"`` (the authors' programs, E32).
-    stage_threshold : float or None
-        A loss, or the number of an update (from 1); None: there is no second stage (the paper gives no value, A3).
-    stage_loss_window : int
-        The loss is averaged over so many updates (A4).
-    without : str or None
-        ``"selection"``: the estimate is applied, in one stage; ``"staleness"``: no weights by staleness, and a
-        constant learning rate; ``"non_iidness"``: no momentum.
     """
 
     momentum_alpha: float = Field(0.1, ge=0, lt=1)
+    """Weight alpha of the last update's gradient, which is added to every new one (Eq. 4)."""
     momentum_source: Literal["estimated", "aggregated"] = "estimated"
+    """That gradient: the ``"estimated"`` one (printed), or the ``"aggregated"`` one, which is what the theorems and
+    the authors' programs use (E2).
+    """
     clip_bound: float | None = Field(100.0, gt=0, allow_inf_nan=False)
+    """Longest norm CB of a gradient with momentum; None: no limit."""
     sim_beta: float = Field(10.0, ge=0, allow_inf_nan=False)
+    """How sharply the selection prefers gradients that agree with the estimate (Eq. 7)."""
     sim_min: float = Field(0.3, ge=0, le=1)
+    """Cosine with the estimate below which a gradient is thrown away (Eq. 7)."""
     selection_score: Literal["similarity", "similarity_times_staleness"] = "similarity"
+    """``"similarity"`` (Eq. 7), or ``"similarity_times_staleness"``: two of the authors' programs (E33)."""
     lr_staleness_factor: float = Field(0.1, ge=0, lt=1)
+    """gamma: the learning rate is divided by 1 + gamma times the least staleness (Eq. 10)."""
     staleness_offset: Literal[0, 1] = 0
+    """1: in Eq. 10 a fresh gradient counts as one update old, as in the authors' programs (E7)."""
     stage2_clip_factor: float = Field(10.0, gt=0, allow_inf_nan=False)
+    """In the second stage no gradient is longer than B times the estimate (Eq. 9)."""
     stage_rule: Literal["mean_loss", "sum_loss", "iteration"] = "mean_loss"
+    """The second stage begins, for good, when the ``"mean_loss"`` (text) or the ``"sum_loss"`` (listing, E4) of K
+    mini-batches has fallen to `stage_threshold`, or with that ``"iteration"`` (the authors' programs, E32).
+    """
     stage_threshold: float | None = Field(None, ge=0, allow_inf_nan=False)
+    """A loss, or the number of an update (from 1); None: there is no second stage (the paper gives no value, A3)."""
     stage_loss_window: int = Field(1, ge=1)
+    """The loss is averaged over so many updates (A4)."""
     without: Literal["selection", "staleness", "non_iidness"] | None = None
+    """``"selection"``: the estimate is applied, in one stage; ``"staleness"``: no weights by staleness, and a
+    constant learning rate; ``"non_iidness"``: no momentum.
+    """
 
     @model_validator(mode="after")
     def _window_is_of_losses(self) -> WKAFL:

@@ -1,4 +1,4 @@
-"""Zeno++: the server judges every gradient with clean data of its own (Xie, Koyejo & Gupta, 2020)."""
+"""Zeno++: the server judges every gradient with clean data of its own (Xie, Koyejo & Gupta, 2020; BL-3.19 ff.)."""
 
 from __future__ import annotations
 
@@ -23,33 +23,23 @@ class ZenoPP(KAsynchronous):
     A version is an accepted gradient. Whoever sent it, accepted or not, gets the present model and goes on. If hardly
     any gradient is accepted, a budget of versions takes long to use up: give one of seconds as well. The defaults are
     those of WKAFL's supplement.
-
-    Attributes
-    ----------
-    num_aggregated : int
-        1: gradients are judged one by one.
-    rho : float
-        Weight of the squared length in the score.
-    epsilon : float
-        How much below 0 a score may be.
-    score_gamma : float
-        gamma of the score; that of the step is `lr` (BL, 3.9).
-    server_samples : int
-        The server's samples: drawn uniformly, once, from those of all devices.
-    validation_batch : int
-        How many of them, drawn anew, a validation gradient uses.
-    refresh_every : int
-        A new validation gradient is made at each arrival while the accepted gradients are a multiple of this.
     """
 
     num_aggregated: int = Field(1, ge=1, le=1)
+    """1: gradients are judged one by one."""
     lr: float = Field(5e-5, gt=0, allow_inf_nan=False)
     rho: float = Field(0.2, ge=0, allow_inf_nan=False)
+    """Weight of the squared length in the score."""
     epsilon: float = Field(0.1, ge=0, allow_inf_nan=False)
+    """How much below 0 a score may be."""
     score_gamma: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """gamma of the score; that of the step is `lr` (BL, 3.9)."""
     server_samples: int = Field(100, ge=1)
+    """The server's samples: drawn uniformly, once, from those of all devices."""
     validation_batch: int = Field(50, ge=1)
+    """How many of them, drawn anew, a validation gradient uses."""
     refresh_every: int = Field(5, ge=1)
+    """A new validation gradient is made at each arrival while the accepted gradients are a multiple of this."""
 
     @model_validator(mode="after")
     def _batch_fits(self) -> ZenoPP:
@@ -99,24 +89,11 @@ class Judgement(NamedTuple):
 def judge_gradient(
     grad: Tensor, validation_grad: Tensor, *, rho: float = 0.2, epsilon: float = 0.1, score_gamma: float = 1.0
 ) -> Judgement:
-    """Rescale a gradient to the length of the validation gradient and judge it: Zeno++ (BL-3.19, BL-3.20).
+    """Rescale g to the length of the validation gradient v ``[p]`` and judge it: Zeno++ (BL-3.19, BL-3.20).
 
     u = g ‖v‖ / ‖g‖ is accepted iff gamma <u, v> - rho ‖u‖^2 >= -gamma epsilon: its length never matters, as that is
-    cos(g, v) >= rho / gamma - epsilon / ‖v‖^2 (BL-3.21). A gradient of zeros is rejected.
-
-    Parameters
-    ----------
-    grad, validation_grad : Tensor
-        g of the device and v of the server, ``[p]``.
-    rho, epsilon : float, optional
-        >= 0; those of the authors' program.
-    score_gamma : float, optional
-        gamma > 0; 1 in that program.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
+    cos(g, v) >= rho / gamma - epsilon / ‖v‖^2 (BL-3.21). A gradient of zeros is rejected. The defaults are those of
+    the authors' program.
     """
     require(rho >= 0, "rho", rho, ">= 0")
     require(epsilon >= 0, "epsilon", epsilon, ">= 0")

@@ -82,8 +82,7 @@ def parameters(model: type[BaseModel], prefix: str = "", defaults: BaseModel | N
         if isinstance(default, BaseModel) and "kind" not in type(default).model_fields:
             rows += parameters(type(default), f"{prefix}{name}.", default)
         else:
-            stated = _plain(" ".join((info.description or "").split()))
-            words = stated or told.get(name) or expected(info.annotation, info.metadata)
+            words = _described(model, name) or told.get(name) or expected(info.annotation, info.metadata)
             rows.append((prefix + name, "required" if info.is_required() else _short(default), words))
     return tuple(rows)
 
@@ -117,6 +116,12 @@ def _short(value: Any) -> str:
 def _summary(thing: Any) -> str:
     """Return the first paragraph of a docstring, as one line."""
     return _plain(" ".join(inspect.cleandoc(thing.__doc__ or "").split("\n\n")[0].split()))
+
+
+def _described(model: type[BaseModel], name: str) -> str:
+    """Return what stands below the field, in the class or, where it only changes the default, in a base."""
+    fields = (getattr(base, "model_fields", {}).get(name) for base in model.__mro__)
+    return next((_plain(" ".join(field.description.split())) for field in fields if field and field.description), "")
 
 
 def _plain(text: str) -> str:

@@ -1,8 +1,9 @@
 """Compressors of updates: what they lose, and exactly how many bytes they send; BL-4.1 to BL-4.9, FedLuck (L-a).
 
 Each one is a frozen, validated object, built by name wherever a field is a `Compressor`: ``TopK(delta=0.1)``,
-``{"kind": "topk", "delta": 0.1}`` or ``"topk(delta=0.1)"``. ``COMPRESSORS`` holds all by their
-kind. What a message is, and how its bytes are counted, is in `messages`.
+``{"kind": "topk", "delta": 0.1}`` or ``"topk(delta=0.1)"``. ``COMPRESSORS`` holds all by their kind. What a message
+is, and how its bytes are counted, is in `messages`. Symbols: x `vector` ``[d]``, finite; δ `delta`, the fraction
+kept.
 """
 
 from __future__ import annotations
@@ -56,11 +57,6 @@ def kept_count(n: int, delta: float) -> int:
     """Return the number of entries that rate δ keeps of n: max(1, ⌈nδ⌉), and 0 of 0 (BL-4.2).
 
     Rounding errors of the product do not count: 25 · 0.28 is 7, not 8.
-
-    Raises
-    ------
-    ValueError
-        `n` is negative, or `delta` not in (0, 1].
     """
     require(n >= 0, "n", n, ">= 0")
     require(0 < delta <= 1, "delta", delta, "in (0, 1]")
@@ -74,11 +70,6 @@ def top_k_indices(vector: Tensor, k: int) -> Tensor:
 
     The exact threshold is found in one pass: a regular sample gives two values that very probably lie on either side
     of it, and only the entries above the lower one are looked at again. If the guess was wrong, all of them are.
-
-    Raises
-    ------
-    ValueError
-        `k` is not in 0..d.
     """
     require(0 <= k <= len(vector), "k", k, f"in 0..{len(vector)}")
     if k == 0 or k == len(vector):
@@ -97,13 +88,7 @@ def top_k_indices(vector: Tensor, k: int) -> Tensor:
 
 
 def random_k_indices(d: int, k: int, seed: int) -> Tensor:
-    """Return k of the positions 0..d-1, ascending: every subset of k is as likely as any other over `seed`.
-
-    Raises
-    ------
-    ValueError
-        `k` is not in 0..d.
-    """
+    """Return k of the positions 0..d-1, ascending: every subset of k is as likely as any other over `seed`."""
     require(0 <= k <= d, "k", k, f"in 0..{d}")
     chosen = np.random.Generator(np.random.Philox(seed)).choice(d, k, replace=False, shuffle=False)
     return torch.from_numpy(np.sort(chosen))
@@ -130,20 +115,9 @@ def _at_least(x: NDArray[np.floating], low: float, k: int) -> tuple[NDArray[np.i
 
 
 def top_k(vector: Tensor, delta: float, segments: Sequence[int] | None = None) -> Tensor:
-    """Return `vector` ``[d]`` with all but its ⌈δd⌉ largest entries set to zero, FedLuck (L-a), BL-4.2.
+    """Return `vector` with all but its ⌈δd⌉ largest entries set to zero, FedLuck (L-a), BL-4.2.
 
-    Parameters
-    ----------
-    vector : Tensor
-    delta : float
-        Fraction kept, in (0, 1].
-    segments : sequence of int, optional
-        Sizes of the parameter tensors: ⌈δn⌉ entries of each are kept, instead of ⌈δd⌉ of the whole.
-
-    Raises
-    ------
-    ValueError
-        `vector` is not finite, or an argument is out of range.
+    With `segments`, the sizes of the parameter tensors, ⌈δn⌉ entries of each are kept.
     """
     require(0 < delta <= 1, "delta", delta, "in (0, 1]")
     return TopK(delta=delta, per_tensor=segments is not None).compress(vector, segments=segments)
@@ -166,18 +140,13 @@ class TopK(PerTensor):
     Where C(x) in full, 32 d bits, is no longer than that, it is sent instead.
 
     Aji & Heafield (2017); Stich, Cordonnier & Jaggi (2018); FedLuck's Eq. (L-a).
-
-    Attributes
-    ----------
-    delta : float
-        Fraction of the entries that is kept, in (0, 1].
-    wire : str
-        How positions are sent and counted: ``"values+indices"``, ``"bitmask"`` or ``"ideal_fraction"``.
     """
 
     kind: Literal["topk"] = "topk"
     delta: float = Field(gt=0, le=1, allow_inf_nan=False)
+    """Fraction of the entries that is kept, in (0, 1]."""
     wire: Literal["values+indices", "bitmask", "ideal_fraction"] = "values+indices"
+    """How positions are sent and counted: ``"values+indices"``, ``"bitmask"`` or ``"ideal_fraction"``."""
 
     def counted_bytes(
         self, d: int, dtype: torch.dtype = torch.float32, segments: Sequence[int] | None = None
@@ -231,21 +200,15 @@ class RandomK(Compressor):
     Where C(x) in full, 32 d bits, is no longer than that, it is sent instead.
 
     Stich, Cordonnier & Jaggi (2018).
-
-    Attributes
-    ----------
-    delta : float
-        Fraction of the entries that is kept, in (0, 1].
-    scaled : bool
-        Whether kept entries are multiplied by d/k, which makes C unbiased.
-    wire : str
-        How positions are sent: ``"seed"``, ``"values+indices"`` or ``"bitmask"``.
     """
 
     kind: Literal["randomk"] = "randomk"
     delta: float = Field(gt=0, le=1, allow_inf_nan=False)
+    """Fraction of the entries that is kept, in (0, 1]."""
     scaled: bool = False
+    """Whether kept entries are multiplied by d/k, which makes C unbiased."""
     wire: Literal["seed", "values+indices", "bitmask"] = "seed"
+    """How positions are sent: ``"seed"``, ``"values+indices"`` or ``"bitmask"``."""
 
     def ideal_bits(self, d: int, dtype: torch.dtype = torch.float32, segments: Sequence[int] | None = None) -> float:
         """Return 32 k + log2 (d choose k), or 32 k + 64 with a seed if that is less."""
@@ -334,19 +297,7 @@ def _placed(values: Tensor, codes: Codes, d: int, mask: bool) -> Tensor:
 def qsgd(vector: Tensor, levels: int, u: Tensor) -> Tensor:
     """Return ‖x‖ sign(x_j) ξ_j, with ξ_j one of the two multiples of 1/s next to |x_j|/‖x‖ (BL-4.5).
 
-    Parameters
-    ----------
-    vector : Tensor
-        x, ``[d]``.
-    levels : int
-        s >= 1.
-    u : Tensor
-        Numbers in [0, 1), ``[d]``: entry j is rounded up where u_j is below the fraction that is lost.
-
-    Raises
-    ------
-    ValueError
-        `levels` < 1, or `vector` is not finite or has another shape than `u`.
+    Entry j is rounded up where u_j in [0, 1) is below the fraction that is lost.
     """
     norm = euclidean_norm(checked(vector))
     return _rebuilt(norm, stochastic_levels(vector, norm, levels, u), levels)
@@ -355,19 +306,7 @@ def qsgd(vector: Tensor, levels: int, u: Tensor) -> Tensor:
 def terngrad(vector: Tensor, u: Tensor, clip: float | None = None) -> Tensor:
     """Return σ sign(x_j) 1[u_j < |x_j|/σ], with σ = max |x_j| (BL-4.6); this is QSGD's rounding with s = 1 and σ.
 
-    Parameters
-    ----------
-    vector : Tensor
-        x, ``[d]``.
-    u : Tensor
-        Numbers in [0, 1), ``[d]``.
-    clip : float, optional
-        Entries are first limited to `clip` times the standard deviation of `vector`.
-
-    Raises
-    ------
-    ValueError
-        `clip` <= 0, or `vector` is not finite or has another shape than `u`.
+    Entries are first limited to `clip` times the standard deviation of x.
     """
     vector = clipped(checked(vector), clip)
     largest = _largest(vector)
@@ -375,13 +314,7 @@ def terngrad(vector: Tensor, u: Tensor, clip: float | None = None) -> Tensor:
 
 
 def stochastic_levels(vector: Tensor, scale: Tensor, levels: int, u: Tensor) -> Tensor:
-    """Return whole numbers ``[d]`` in -s..s whose mean over u is s x / scale; all 0 if the scale is.
-
-    Raises
-    ------
-    ValueError
-        `levels` < 1, or `u` has another shape than `vector`.
-    """
+    """Return whole numbers ``[d]`` in -s..s whose mean over u is s x / scale; all 0 if the scale is."""
     require(levels >= 1, "levels", levels, ">= 1")
     require(u.shape == vector.shape, "u.shape", list(u.shape), f"{list(vector.shape)}, the shape of the vector")
     if not scale:
@@ -407,13 +340,7 @@ def euclidean_norm(vector: Tensor) -> Tensor:
 
 
 def clipped(vector: Tensor, clip: float | None) -> Tensor:
-    """Return `vector` with its entries limited to `clip` standard deviations of them; unchanged if `clip` is None.
-
-    Raises
-    ------
-    ValueError
-        `clip` <= 0.
-    """
+    """Return `vector` with its entries limited to `clip` standard deviations of them; unchanged if `clip` is None."""
     if clip is None or not len(vector):
         return vector
     require(clip > 0, "clip", clip, "> 0")
@@ -481,15 +408,11 @@ class QSGD(Quantiser):
     authors' Elias code is shorter for few levels, but its length depends on x; it is not offered.
 
     Alistarh, Grubic, Li, Tomioka & Vojnovic (2017).
-
-    Attributes
-    ----------
-    levels : int
-        Levels s above zero; fewer than 2^30, so that an entry is shorter than a float32.
     """
 
     kind: Literal["qsgd"] = "qsgd"
     levels: int = Field(4, ge=1, lt=2**30)
+    """Levels s above zero; fewer than 2^30, so that an entry is shorter than a float32."""
 
     def variance(self, d: int, segments: Sequence[int] | None = None) -> float:
         """Return min(d/s², √d/s), for the largest tensor if each has its own norm."""
@@ -514,15 +437,11 @@ class TernGrad(Quantiser):
     A message has σ and two bits per entry: 32 + 2 d bits.
 
     Wen, Xu, Yan, Wu, Wang, Chen & Li (2017), who clip at 2.5.
-
-    Attributes
-    ----------
-    clip : float or None
-        Entries are first limited to this many standard deviations; None: they are not.
     """
 
     kind: Literal["terngrad"] = "terngrad"
     clip: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Entries are first limited to this many standard deviations; None: they are not."""
 
     def variance(self, d: int, segments: Sequence[int] | None = None) -> float | None:
         """Return (√d - 1)/2, for the largest tensor if each has its own σ; None with clipping."""
@@ -548,13 +467,7 @@ def _rebuilt(scale: Tensor, levels: Tensor, count: int) -> Tensor:
 
 
 def majority_vote(signs: Tensor) -> Tensor:
-    """Return sign(Σ_i sign(x_i)) of the rows of `signs` ``[n, d]``, with 0 for a tie (BL-4.7).
-
-    Raises
-    ------
-    ValueError
-        `signs` is not a matrix.
-    """
+    """Return sign(Σ_i sign(x_i)) of the rows of `signs` ``[n, d]``, with 0 for a tie (BL-4.7)."""
     require(signs.dim() == 2, "signs", list(signs.shape), "a matrix [n, d]")
     return signs.sign().sum(0).sign()
 
@@ -635,27 +548,12 @@ def error_feedback(
     generator: Random | None = None,
     segments: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what is sent, c = C(x + e), and the residual that is kept, x + e - c (BL-4.9).
+    """Return what is sent, c = C(x + e), and the residual that is kept, x + e - c (BL-4.9); e is at first 0.
 
     Nothing is lost for good: after any number of steps what was sent plus the residual is the sum of all x. It is
     meant for contractions (top-k, random-k unscaled, scaled sign): there the residual stays below
     :func:`residual_bound`. An unbiased compressor does not need it, and with scaled random-k the residual can grow
     without limit. The message of a step is ``compressor.encode(vector + residual)``.
-
-    Parameters
-    ----------
-    compressor : Compressor
-    vector : Tensor
-        x, ``[d]``.
-    residual : Tensor, optional
-        e, ``[d]``, from the step before; at first 0.
-    generator, segments
-        As for :meth:`Compressor.compress`.
-
-    Raises
-    ------
-    ValueError
-        The residual has another shape than `vector`, or the compressor refuses their sum.
     """
     if residual is not None:
         shape = list(residual.shape)
@@ -668,19 +566,7 @@ def error_feedback(
 def residual_bound(delta: float, largest: float) -> float:
     """Return 4 (1 - δ)/δ² max‖x_t‖², which ‖e‖² never exceeds with a deterministic contraction (section 4).
 
-    For a random contraction it bounds the mean of ‖e‖².
-
-    Parameters
-    ----------
-    delta : float
-        Of the contraction, in (0, 1]: ``compressor.contraction(d)``.
-    largest : float
-        max‖x_t‖², >= 0.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    δ is ``compressor.contraction(d)``. For a random contraction it bounds the mean of ‖e‖².
     """
     require(0 < delta <= 1, "delta", delta, "in (0, 1]")
     require(largest >= 0, "largest", largest, ">= 0")

@@ -42,21 +42,14 @@ PROBE_RATES, PROBE_REPEATS = (0.05, 0.1, 0.25, 0.5, 1.0), 3
 
 @dataclass(frozen=True)
 class Variant:
-    """The constants of the key convergence factor (c tau^2 (2 - delta) + 1) / (k delta^p) that are choices.
-
-    Attributes
-    ----------
-    staleness_coefficient : float
-        c > 0: 1 in (13) and (14), 2 in the theorem (12) from which they are said to follow (E8).
-    delta_power : float
-        p in (0, 1]: 1/2 in (14), 1 in the authors' supplement (E9).
-    contraction : {"printed", "tight"}
-        "tight" replaces 2 - delta by 1, which top-k's ‖C(x)‖ <= ‖x‖ gives (E10).
-    """
+    """The constants of the key convergence factor (c tau^2 (2 - delta) + 1) / (k delta^p) that are choices."""
 
     staleness_coefficient: Any = 1.0
+    """c > 0: 1 in (13) and (14), 2 in the theorem (12) from which they are said to follow (E8)."""
     delta_power: Any = 0.5
+    """p in (0, 1]: 1/2 in (14), 1 in the authors' supplement (E9)."""
     contraction: Literal["printed", "tight"] = "printed"
+    """"tight" replaces 2 - delta by 1, which top-k's ‖C(x)‖ <= ‖x‖ gives (E10)."""
 
     def __post_init__(self) -> None:
         require(self.staleness_coefficient > 0, "staleness_coefficient", self.staleness_coefficient, "> 0")
@@ -228,15 +221,7 @@ def rate_polynomial(kappa: Any, comm_ratio: Any, variant: Variant = PRINTED) -> 
 
 @dataclass(frozen=True)
 class Box:
-    """Where k and delta may lie.
-
-    Attributes
-    ----------
-    k_min, k_max : int
-        1 <= k_min <= k_max; whole numbers.
-    delta_min, delta_max : float
-        0 < delta_min <= delta_max <= 1.
-    """
+    """Where k (whole numbers) and delta may lie; the authors' box by default."""
 
     k_min: int = 2
     k_max: int = 60

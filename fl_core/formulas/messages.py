@@ -44,22 +44,14 @@ class Compressor(Family):
     A subclass says how long a message is (``_layout``), what goes into it (``_send``) and what it means
     (``_receive``); the vector that :meth:`compress` returns is by construction the one that :meth:`decode` reads.
 
-    Common parameters of the methods: `segments`, the sizes of the parameter tensors, in order, which matter only to a
-    compressor that is set to work per tensor; `generator`, a PyTorch or NumPy generator, which only random
-    compressors need, and which alone decides what they draw.
+    In all methods `segments` are the sizes of the parameter tensors, which matter only to a compressor that is set to
+    work per tensor; `generator` alone decides what a random compressor draws.
     """
 
     def compress(
         self, vector: Tensor, generator: Random | None = None, segments: Sequence[int] | None = None
     ) -> Tensor:
-        """Return C(x), what the receiver will read, for `vector` ``[d]``; the rows of ``[n, d]`` one after the other.
-
-        Raises
-        ------
-        ValueError
-            `vector` is not float32 or float64, has a NaN or an infinity, or does not fit `segments`; or its message
-            would hold a number too large for its format.
-        """
+        """Return C(x), what the receiver will read, for `vector` ``[d]``; rows of ``[n, d]`` one after the other."""
         if vector.dim() == 2 and len(vector):
             return torch.stack([self.compress(row, generator, segments) for row in vector])
         if vector.dim() == 2:
@@ -69,13 +61,7 @@ class Compressor(Family):
         return self._read(*self._send(vector, parts, generator), parts)
 
     def encode(self, vector: Tensor, generator: Random | None = None, segments: Sequence[int] | None = None) -> bytes:
-        """Return the message for `vector` ``[d]``: floats in little-endian order, then integers, high bit first.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`compress`.
-        """
+        """Return the message for `vector` ``[d]``: floats in little-endian order, then integers, high bit first."""
         vector = checked(vector)
         parts = self._parts(len(vector), segments)
         values, codes = self._send(vector, parts, generator)
@@ -89,13 +75,7 @@ class Compressor(Family):
         dtype: torch.dtype = torch.float32,
         segments: Sequence[int] | None = None,
     ) -> Tensor:
-        """Return the vector ``[d]`` of a message: bit for bit what :meth:`compress` gave for the same draws.
-
-        Raises
-        ------
-        ValueError
-            The message has the wrong length, or contents that no vector gives.
-        """
+        """Return the vector ``[d]`` of a message: bit for bit what :meth:`compress` gave for the same draws."""
         parts = self._parts(d, segments)
         layout = self._layout(parts, dtype)
         expected = -(-layout.bits(dtype) // 8)
@@ -173,15 +153,10 @@ class Compressor(Family):
 
 
 class PerTensor(Compressor):
-    """A compressor that can treat each parameter tensor on its own.
-
-    Attributes
-    ----------
-    per_tensor : bool
-        Whether each parameter tensor is compressed on its own, instead of the whole vector at once.
-    """
+    """A compressor that can treat each parameter tensor on its own."""
 
     per_tensor: bool = False
+    """Whether each parameter tensor is compressed on its own, instead of the whole vector at once."""
 
     def _parts(self, d: int, segments: Sequence[int] | None) -> list[int]:
         if not self.per_tensor:
@@ -228,13 +203,7 @@ def pack(codes: NDArray[np.uint64], width: int) -> bytes:
 
 
 def unpack(data: bytes, count: int, width: int) -> NDArray[np.uint64]:
-    """Return the `count` integers that :func:`pack` wrote.
-
-    Raises
-    ------
-    ValueError
-        The bits that fill the last byte are not zero.
-    """
+    """Return the `count` integers that :func:`pack` wrote."""
     if count * width % 8 and data[-1] << (count * width % 8) & 0xFF:
         raise ValueError("the bits after its end are not zero")
     if width == 1:

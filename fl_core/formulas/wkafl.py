@@ -52,25 +52,8 @@ def aggregate(
 ) -> Aggregation:
     """Estimate the global gradient, select the gradients that agree with it, and average them: Eqs. 5 to 9 and W-c.
 
-    Without a consistent gradient the estimate itself is used (A7), where Eq. 8 is 0 / 0 (E11).
-
-    Parameters
-    ----------
-    clipped : Tensor
-        ``[K, p]``, the gradients after momentum (Eq. 4) and clipping (W-b).
-    estimation_weights : Tensor
-        ``[K]``, adding up to 1: see `staleness_weights`.
-    sim_beta, sim_min : float
-        See `selection_weights`.
-    stage2_clip_factor : float, optional
-        B > 0, in the second stage; None: the first stage, without Eq. 9.
-    log_prior : Tensor, optional
-        See `selection_weights`.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    `clipped` are the gradients after momentum (Eq. 4) and clipping (W-b); the first stage has no
+    `stage2_clip_factor`. Without a consistent gradient the estimate itself is used (A7), where Eq. 8 is 0 / 0 (E11).
     """
     mean = estimate(clipped, estimation_weights)
     sims = similarities(clipped, mean)
@@ -85,19 +68,7 @@ def aggregate(
 def accumulate_momentum(grads: Tensor, previous: Tensor | None, momentum_alpha: float) -> Tensor:
     """Return g_i + alpha * previous for every row, Eq. 4.
 
-    Parameters
-    ----------
-    grads : Tensor
-        ``[K, p]``.
-    previous : Tensor or None
-        ``[p]``, the estimate (printed) or the aggregated gradient (Section 5, E2) of the last update; None: 0.
-    momentum_alpha : float
-        alpha >= 0.
-
-    Raises
-    ------
-    ValueError
-        `momentum_alpha` is negative.
+    `previous` ``[p]`` is the estimate (printed) or the aggregated gradient (Section 5, E2) of the last update.
     """
     require(momentum_alpha >= 0, "momentum_alpha", momentum_alpha, ">= 0")
     if previous is None or not momentum_alpha:
@@ -106,20 +77,7 @@ def accumulate_momentum(grads: Tensor, previous: Tensor | None, momentum_alpha: 
 
 
 def clip(grads: Tensor, bound: float | Tensor) -> Tensor:
-    """Return every row shortened to at most `bound`, the norm taken over all parameters together, W-b.
-
-    Parameters
-    ----------
-    grads : Tensor
-        ``[K, p]``.
-    bound : float
-        CB >= 0; infinity leaves all as they are.
-
-    Raises
-    ------
-    ValueError
-        `bound` is negative or not a number.
-    """
+    """Return every row shortened to at most `bound`, the norm taken over all parameters together, W-b."""
     require(bound >= 0, "bound", bound, ">= 0")
     norms = torch.linalg.vector_norm(grads, dim=1, keepdim=True)
     long = norms > bound
@@ -130,24 +88,13 @@ def stage2_clip(clipped: Tensor, estimate: Tensor, stage2_clip_factor: float) ->
     """Return every row projected on the ball of radius B times the norm of the estimate, Eq. 9.
 
     Directions stay, so that Eq. 6 gives the same before and after (D6).
-
-    Raises
-    ------
-    ValueError
-        B <= 0.
     """
     require(stage2_clip_factor > 0, "stage2_clip_factor", stage2_clip_factor, "> 0")
     return clip(clipped, stage2_clip_factor * torch.linalg.vector_norm(estimate))
 
 
 def temporal_weight(staleness: U) -> U:
-    """Return a = (e / 2)^(-tau), in Eq. 5 before it is normalised, and in TWAFL (W-d).
-
-    Raises
-    ------
-    ValueError
-        A staleness is negative.
-    """
+    """Return a = (e / 2)^(-tau), in Eq. 5 before it is normalised, and in TWAFL (W-d)."""
     require(staleness >= 0, "staleness", staleness, ">= 0 (missed updates)")
     return (2 / math.e) ** staleness
 
@@ -155,17 +102,7 @@ def temporal_weight(staleness: U) -> U:
 def estimation_weights(staleness: Tensor, decay: float = DECAY) -> Tensor:
     """Return a_i / sum a, the weights ``[K]`` of Eq. 5; the same if all gradients are equally much staler (D3).
 
-    Parameters
-    ----------
-    staleness : Tensor
-        tau_i >= 0, ``[K]``, floating point.
-    decay : float, optional
-        lambda >= 0 of weights e^(-lambda tau); 0 makes them equal ("No Staleness", 2.6).
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    They are e^(-decay tau); `decay` 0 makes them equal ("No Staleness", 2.6).
     """
     require(staleness >= 0, "staleness", staleness, ">= 0 (missed updates)")
     require(decay >= 0, "decay", decay, ">= 0")
@@ -188,22 +125,8 @@ def similarities(clipped: Tensor, estimate: Tensor) -> Tensor:
 def selection_weights(sims: Tensor, sim_beta: float, sim_min: float, log_prior: Tensor | None = None) -> Tensor:
     """Return p_i, a softmax over the consistent gradients, Eqs. 7 and 8; all 0 if there is none.
 
-    Parameters
-    ----------
-    sims : Tensor
-        ``[K]``, Eq. 6.
-    sim_beta : float
-        beta >= 0.
-    sim_min : float
-        Threshold in [0, 1]; a similarity equal to it is consistent.
-    log_prior : Tensor, optional
-        ``[K]``, logarithms of factors of the scores. The authors' EMNIST MNIST and CIFAR10 programs multiply them by
-        the weights of Eq. 5 (E33): ``-DECAY * staleness``.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    A similarity equal to `sim_min` is consistent. `log_prior` ``[K]`` are logarithms of factors of the scores: the
+    authors' EMNIST MNIST and CIFAR10 programs multiply them by the weights of Eq. 5 (E33), ``-DECAY * staleness``.
     """
     require(sim_beta >= 0, "sim_beta", sim_beta, ">= 0")
     require(0 <= sim_min <= 1, "sim_min", sim_min, "in [0, 1]")
@@ -217,21 +140,7 @@ def selection_weights(sims: Tensor, sim_beta: float, sim_min: float, log_prior: 
 def learning_rate(lr: float, min_staleness: float, lr_staleness_factor: float, staleness_offset: int = 0) -> float:
     """Return eta_j = eta_0 / (1 + gamma tau_min), Eq. 10.
 
-    Parameters
-    ----------
-    lr : float
-        eta_0 > 0.
-    min_staleness : float
-        The least staleness of the K gradients, >= 0.
-    lr_staleness_factor : float
-        gamma in [0, 1); 0 keeps eta_0.
-    staleness_offset : int, optional
-        Added to the staleness: 1 counts as the authors' programs do, where a fresh gradient has 1 (E7).
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    With `staleness_offset` 1 a fresh gradient counts as one update old, as in the authors' programs (E7).
     """
     require(lr > 0, "lr", lr, "> 0")
     require(min_staleness >= 0, "min_staleness", min_staleness, ">= 0 (missed updates)")
@@ -240,13 +149,7 @@ def learning_rate(lr: float, min_staleness: float, lr_staleness_factor: float, s
 
 
 def stage_loss(losses: Sequence[float], rule: StageRule = "mean_loss") -> float:
-    """Return what is compared with epsilon: the mean of the losses (text) or their sum (Algorithm 2, line 10; E4).
-
-    Raises
-    ------
-    ValueError
-        The rule is unknown or there is no loss.
-    """
+    """Return what is compared with epsilon: the mean of the losses (text) or their sum (Algorithm 2, line 10; E4)."""
     require(rule in ("mean_loss", "sum_loss"), "rule", rule, "'mean_loss' or 'sum_loss'")
     require(len(losses) > 0, "losses", losses, "at least one number")
     return sum(losses) / (len(losses) if rule == "mean_loss" else 1)

@@ -229,11 +229,11 @@ class Recorded(FedASMU):
 
     def weigh(self, server, upload):
         before = server.model
-        weight = super().weigh(server, upload)
-        past = server.state.setdefault("past", [])
-        past.append((upload.device, upload.base_version, upload.model, before, weight, upload.start.model, upload.lr))
+        made = super().weigh(server, upload)
+        entry = (upload.device, upload.base_version, upload.model, before, made.weight, upload.start.model, upload.lr)
+        server.state.setdefault("past", []).append(entry)
         server.state.setdefault("jumps", []).append(upload.payload.get("jump", torch.zeros(6, dtype=torch.float64)))
-        return weight
+        return made
 
 
 @pytest.mark.parametrize(("mu", "offset"), [(1.0, 1), (1.7, 1), (0.6, 0)])
@@ -273,9 +273,9 @@ def test_a_direction_is_gone_when_its_product_has_been_formed():
     class Looking(FedASMU):
         name = "looking"
 
-        def _descend(self, server, upload, controls, past, q):
+        def _inner_product(self, server, upload, direction):
             seen.append("direction" in server.state["devices"][upload.device])
-            return super()._descend(server, upload, controls, past, q)
+            return super()._inner_product(server, upload, direction)
 
     seen: list[bool] = []
     simulate(Looking(**LIVELY))
@@ -393,10 +393,9 @@ class Counted(FedASMU):
     async def updater(self, server):
         [upload] = await server.receive()
         with Passes(6) as passes:
-            weight = self.weigh(server, upload)
-            model = blend(server.model, upload.model, weight)
+            made = self.weigh(server, upload)
         server.state.setdefault("passes", []).append(passes.seen)
-        server.commit(model, weight=weight)
+        server.commit(made.model, weight=made.weight)
 
 
 def test_an_update_of_the_server_takes_at_most_four_passes_over_vectors():

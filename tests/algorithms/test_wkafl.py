@@ -11,7 +11,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, Algorithm, KAsync, ZenoPP
+from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, Algorithm, KAsync, SoftsyncSASGD, ZenoPP
 from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
@@ -233,6 +233,7 @@ def test_faults_strike_in_both_modes(mode):
         ),
         (TWAFL(num_aggregated=2, lr=0.1), 10, (0.318385749919, 0.389123916625)),
         (SASGD(num_aggregated=2, lr=0.2), 50, (0.25625, 0.3345)),
+        (SoftsyncSASGD(num_aggregated=2, lr=0.2), 50, (0.12, 0.317)),
     ],
 )
 def test_trace_h(algorithm, batch, expected):

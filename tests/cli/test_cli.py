@@ -174,7 +174,7 @@ def test_a_file_may_leave_the_algorithm_to_the_command_line():
         (["-a", "fedasinc"], f"unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: {ALGORITHMS})"),
         (
             ["-a", "fedasync", "-s", "alhpa=0.8"],
-            "unknown setting 'alhpa'; did you mean 'alpha'? (valid: alpha, weight",
+            "unknown setting 'alhpa'; did you mean 'alpha'? (valid: concurrency, alpha, weight",
         ),
         (["-a", "fedasync", "-s", "lr=1"], "did you mean 'training.lr' or 'warmup.lr'?"),
         (["-a", "fedasync", "-s", "devices=9"], "did you mean 'world.devices'?"),

@@ -52,6 +52,7 @@ from fl_core.world import World
 
 if TYPE_CHECKING:
     from fl_core.algorithms import Algorithm
+    from fl_core.algorithms.fedasmu import Mixture
     from fl_core.runtime import ServerHandle, Upload
 
 Vector = NDArray[np.float64]
@@ -637,8 +638,8 @@ class Recorded(FedASMU):
 
     name: ClassVar[str] = "fedasmu_recorded"
 
-    def weigh(self, server: ServerHandle, upload: Upload) -> float:
-        """Return alpha; keep the gradient estimate g_i and the direction of this aggregation."""
+    def weigh(self, server: ServerHandle, upload: Upload) -> Mixture:
+        """Return the mixture; keep the gradient estimate g_i and the direction of this aggregation."""
         gradient = grad_estimate(upload.start.model, upload.model, upload.lr, upload.steps)
         server.state.setdefault("vectors", []).append((upload.device, gradient, upload.model - server.model))
         return super().weigh(server, upload)
@@ -685,8 +686,8 @@ class Paired(FedASMU):
 
     name: ClassVar[str] = "fedasmu_paired"
 
-    def weigh(self, server: ServerHandle, upload: Upload) -> float:
-        """Return alpha; log the two distances of :func:`distances`."""
+    def weigh(self, server: ServerHandle, upload: Upload) -> Mixture:
+        """Return the mixture; log the two distances of :func:`distances`."""
         if "fresh_weight" in upload.payload:
             curvature, centre, _ = quadratics()
             c, start = centre[upload.device], upload.start.model.numpy()
