@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 
+from fl_core.config import Config
 from fl_core.errors import SpecError, unknown
 from fl_core.formulas.checks import require
 from fl_core.formulas.compression import Compressor
@@ -28,7 +29,7 @@ V = TypeVar("V", NDArray[Any], Tensor)
 Weighting = Literal["uniform", "samples"]
 
 
-class Algorithm(BaseModel):
+class Algorithm(Config):
     """Base of all algorithms.
 
     Subclasses declare hyper-parameters as typed fields with a sentence each, and override the three coroutines. The
@@ -36,7 +37,6 @@ class Algorithm(BaseModel):
     and updater are written as one turn: wait for an occasion, act on it, return; the runtime repeats them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     name: ClassVar[str] = ""
     """Registered name: the class name in lower case, unless the class sets it."""
 
