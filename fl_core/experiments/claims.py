@@ -29,19 +29,20 @@ CONFIDENCE = 0.95
 class Comparison:
     """One inequality, ``left <= bound * right`` or with `above` ``left >= bound * right``; `name` says which.
 
-    Left and right are values by seed; seeds that only one side has are not used.
+    Left and right are values by seed; right may be a number for every seed, and seeds that only one side has are not
+    used.
     """
 
     name: str
     left: Mapping[int, float]
-    right: Mapping[int, float]
+    right: Mapping[int, float] | float = 1.0
     bound: float = 1.0
     above: bool = False
 
     @property
     def seeds(self) -> list[int]:
         """Seeds that both sides have."""
-        return sorted(set(self.left) & set(self.right))
+        return sorted(set(self.left) & set(self.right) if isinstance(self.right, Mapping) else self.left)
 
     @property
     def ratio(self) -> float:
@@ -82,7 +83,8 @@ class Comparison:
         return effect, spread, f"{relation} {self.bound:g}"
 
     def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.array([self.left[s] for s in self.seeds]), np.array([self.right[s] for s in self.seeds])
+        right = self.right if isinstance(self.right, Mapping) else dict.fromkeys(self.left, self.right)
+        return np.array([self.left[s] for s in self.seeds]), np.array([right[s] for s in self.seeds])
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,364 @@
-"""WKAFL's figures: accuracy in panels, gradients in time, weights, clipped vectors, and the method as a diagram."""
+"""What WKAFL's figures and tables show: accuracy in panels, and print beside both modes of staleness.
+
+Then what is computed for Figures 1, 3 and 4, a run that compares every gradient with the true one (C32), and the
+drawings.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
+from torch import Tensor
 
+from fl_core.algorithms import WKAFL
+from fl_core.datasets import WKAFLPartition
+from fl_core.experiments.claims import judge
+from fl_core.experiments.measures import mean_curve, mean_text
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.study import Study
+from fl_core.formulas.wkafl import Aggregation, clip, similarities
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, style
+from fl_core.runtime import Budget, Evaluation, LocalTraining, ServerHandle
+from fl_core.world import World
+from fl_papers.wkafl.experiment import (
+    ABLATIONS,
+    COMPARED,
+    GSGM_FACTORS,
+    MODES,
+    PLACE,
+    PRINTED,
+    Cell,
+    Measure,
+    WKAFLExperiment,
+    final,
+    levels,
+    measured,
+    measurements,
+    name_of,
+    skews,
+    task_of,
+    unrest,
+)
+from fl_papers.wkafl.theory import k_asynchronous, predominated, stale_cloud
+
+IN_BOTH_MODES = tuple(f"WKAFL-C{n:02d}" for n in range(7, 19))
+"""Claims of Tables 2 and 3, judged with true and with aliased staleness."""
+SURVIVES = {
+    ("reproduced", "reproduced"): "yes",
+    ("not reproduced", "reproduced"): "no: only with aliasing",
+    ("inconclusive", "reproduced"): "not clear of the noise; clear with aliasing",
+    ("reproduced", "not reproduced"): "yes, and only with true staleness",
+    ("reproduced", "inconclusive"): "yes; not clear of the noise with aliasing",
+}
+DURATIONS = (1.0, 1.5, 2.5, 4.2)
+"""Seconds per gradient of the four clients of Figure 1."""
+CLIP_BOUND = 1.2
+"""CB in Figure 4, where the true gradient has length 1."""
+PROBE_CLIENTS, PROBE_UPDATES, PROBE_EVERY = 100, 150, 2
+"""P and J of a probe, and how often it computes the true gradient."""
+PROBE_SEEDS = (0, 1, 2)
+AGES = {"0 to 2": 2, "3 to 5": 5, "6 to 10": 10, "11 to 20": 20, "21 to 40": 40, "more": np.inf}
+
+Rows = list[dict[str, Any]]
 
 
-def panels(frame: pd.DataFrame) -> Figure:
-    """Draw accuracy over updates, the panels below one another; dashes tell modes apart.
+# Figures of runs
 
-    Parameters
-    ----------
-    frame : DataFrame
-        As :func:`fl_papers.wkafl.curves.panels` returns it.
+
+def panels(study: Study, cells: Iterable[Cell], methods: Iterable[str], snapshots: Sequence[str]) -> pd.DataFrame:
+    """Return the accuracy of each method in each cell: mean, standard deviation and number over seeds.
+
+    Columns: ``x`` (updates), ``test_accuracy``, ``test_accuracy_std``, ``n``, ``panel`` (the cell in words),
+    ``method``, ``mode`` (empty for one mode). Only measurements that all seeds have.
     """
-    names, methods, modes = (list(frame[column].unique()) for column in ("panel", "method", "mode"))
+    found = []
+    for cell in cells:
+        for method in methods:
+            for snapshot in snapshots:
+                if runs := study.select(method=method, lr_factor=1.0, **{**cell, "snapshot": snapshot}):
+                    points = pd.concat([measurements(result) for _, result in runs])
+                    table = mean_curve(points, "version", ["test_accuracy"]).rename(columns={"version": "x"})
+                    mode = MODES[snapshot] if len(snapshots) > 1 else ""
+                    table = table[table["n"] == table["n"].max()]
+                    found.append(table.assign(panel=name_of(cell), method=method, mode=mode))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def by_level(study: Study, snapshots: Sequence[str] = ("copy",)) -> pd.DataFrame:
+    """Return the curves of Figures 7 and 8, a panel for each level of staleness."""
+    return panels(study, levels(study, snapshots[0]), ("WKAFL", "TWAFL", "SASGD"), snapshots)
+
+
+def by_level_in_both_modes(study: Study) -> pd.DataFrame:
+    """Return the same with true and with aliased staleness."""
+    return by_level(study, tuple(MODES))
+
+
+def by_skew(study: Study) -> pd.DataFrame:
+    """Return the curves of Figures 9 and 10, a panel for each number of labels; of Figure 6 where there is none."""
+    return panels(study, skews(study, "copy"), COMPARED, ("copy",))
+
+
+def by_component(study: Study) -> pd.DataFrame:
+    """Return the curves of Figure 5, a panel for each mode of staleness."""
+    found = []
+    for snapshot, words in MODES.items():
+        cells = [cell for cell in levels(study, snapshot) if study.select(method="No Staleness", **cell)]
+        found.append(panels(study, cells, ("WKAFL", *ABLATIONS), (snapshot,)).assign(panel=words, mode=""))
+    return pd.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
+
+
+def shares(study: Study) -> list[Cell]:
+    """Return the cells of Appendix A: no Byzantine uploads, and with a share of them."""
+    found = sorted({entry.labels["byzantine"] for entry, _ in study.select(role="byzantine")})
+    return [{"role": "byzantine", "byzantine": share} for share in found]
+
+
+def byzantine(study: Study) -> pd.DataFrame:
+    """Return the curves of Appendix A, a panel for each share of Byzantine uploads."""
+    return panels(study, shares(study), ("WKAFL", "Zeno++"), ("copy",))
+
+
+def weights_of_updates(study: Study) -> dict[int, np.ndarray]:
+    """Return the weights ``[J, K]`` in the runs of Figure 2 a, by seed."""
+    runs = study.select(role="motivation")
+    return {e.labels["seed"]: np.reshape(r.history.updates["weight"], (-1, e.labels["aggregated"])) for e, r in runs}
+
+
+def predominating(study: Study) -> pd.DataFrame:
+    """Return Figure 2 a: how often so many gradients of an update weigh more than 0.1.
+
+    Columns: ``count`` from 0 to the largest found, ``share`` of the updates, ``share_std`` over seeds, ``n``.
+    """
+    found = weights_of_updates(study).values()
+    if not found:
+        return pd.DataFrame()
+    table = np.array([np.bincount(predominated(w), minlength=w.shape[1] + 1) / len(w) for w in found])
+    used = slice(0, int(np.flatnonzero(table.any(axis=0)).max()) + 1)
+    spread = table.std(axis=0, ddof=1) if len(table) > 1 else np.full(table.shape[1], np.nan)
+    columns = {"count": np.arange(table.shape[1]), "share": table.mean(axis=0), "share_std": spread, "n": len(table)}
+    return pd.DataFrame(columns)[used]
+
+
+# Tables of runs
+
+
+def staleness_table(study: Study) -> pd.DataFrame:
+    """Return Table 2: final accuracy by level of staleness, printed and in both modes, as text."""
+    return _beside_print(study, "table2", levels, ("WKAFL", "TWAFL", "SASGD"), {"accuracy": (final, 3)})
+
+
+def skew_table(study: Study) -> pd.DataFrame:
+    """Return Table 3: final accuracy and stability by label skew, printed and in both modes, as text."""
+    measures = {"accuracy": (final, 3), "stability": (unrest, 4)}
+    return _beside_print(study, "table3", skews, ("WKAFL", "TWAFL", "GSGM", "SASGD"), measures)
+
+
+def _beside_print(
+    study: Study,
+    source: str,
+    cells: Callable[[Study, str], list[Cell]],
+    methods: Sequence[str],
+    measures: Mapping[str, tuple[Measure, int]],
+) -> pd.DataFrame:
+    """Return measures, each with its digits, in the cells that either mode has; without a mode that has no runs."""
+    rows: Rows = []
+    for place in dict.fromkeys(tuple(cell[name] for name in PLACE) for mode in MODES for cell in cells(study, mode)):
+        cell: Cell = {**dict(zip(PLACE, place, strict=True)), "role": "curve"}
+        for method in methods:
+            row: dict[str, Any] = {"cell": name_of(cell), "method": method}
+            seeds = 0
+            for what, (measure, digits) in measures.items():
+                printed = {"source": source, "task": task_of(study.dataset), "method": method, "quantity": what}
+                value = PRINTED.number(**printed, **{name: cell[name] for name in PLACE})
+                row[f"{what}, printed"] = None if value is None else f"{value:.4f}"
+                for mode, words in MODES.items():
+                    found = measured(study, measure, method, {**cell, "snapshot": mode}).values()
+                    finite = [value for value in found if not np.isnan(value)]
+                    row[f"{what}, {words}"] = mean_text(finite, digits) if finite else None
+                    seeds = max(seeds, len(finite))
+            if seeds:
+                rows.append({**row, "seeds": seeds})
+    return pd.DataFrame(rows).dropna(axis=1, how="all")
+
+
+def survival_table(study: Study) -> pd.DataFrame:
+    """Return what the claims of Tables 2 and 3 come to with true and with aliased staleness."""
+    rows: Rows = []
+    for name in IN_BOTH_MODES:
+        true, aliased = judge([name, f"{name}-aliased"], study)
+        if true.parts and aliased.parts:
+            words = SURVIVES.get(
+                (true.verdict, aliased.verdict), "not clear" if true.verdict == "inconclusive" else "no"
+            )
+            rows.append(
+                {"claim": name.partition("-")[2], "the paper says": true.claim.statement,
+                 "true staleness": true.verdict, "aliased": aliased.verdict, "survives": words}
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def byzantine_table(study: Study) -> pd.DataFrame:
+    """Return what WKAFL and Zeno++ reach with and without Byzantine uploads, and how many gradients they take."""
+    rows: Rows = []
+    for cell in shares(study):
+        for method in ("WKAFL", "Zeno++"):
+            if runs := [result for _, result in study.select(method=method, **cell)]:
+                outcomes = [run.history.outcomes for run in runs]
+                rows.append(
+                    {"Byzantine uploads": f"{cell['byzantine']:.0%}", "method": method,
+                     "accuracy": mean_text([final(run) for run in runs]),
+                     "updates": f"{np.mean([run.history.evaluations['version'][-1] for run in runs]):,.0f}",
+                     "gradients used": f"{np.mean([each.get('applied', 0) for each in outcomes]):,.0f}",
+                     "refused": f"{np.mean([each.get('discarded', 0) for each in outcomes]):,.0f}",
+                     "seeds": len(runs)}
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def rates_table(study: Study) -> pd.DataFrame:
+    """Return GSGM's final accuracy and its last loss at each learning rate, as text."""
+    lr, rows = WKAFLExperiment.setup_of(study.dataset).others["GSGM"]["lr"], []
+    for cell in skews(study, "copy"):
+        for factor in GSGM_FACTORS:
+            if runs := [result for _, result in study.select(method="GSGM", lr_factor=factor, **cell)]:
+                losses = [result.history.evaluations["test_loss"][-1] for result in runs]
+                rows.append(
+                    {"cell": name_of(cell), "learning rate": f"{factor * lr:g}",
+                     "accuracy": mean_text([final(result) for result in runs]),
+                     "largest loss at the end": f"{max(losses):.3g}" if np.isfinite(losses).all() else "not finite",
+                     "seeds": len(runs)}
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+# What is computed
+
+
+def four_clients() -> pd.DataFrame:
+    """Return Figure 1: every gradient of four clients up to the sixth update, K = 2.
+
+    Columns: ``client``, ``start``, ``finished`` and ``used`` (seconds; NaN: still on its way at the end),
+    ``staleness``.
+    """
+    made = k_asynchronous(lambda client, job: DURATIONS[client], len(DURATIONS), 2, 6)
+    start, rows = [0.0] * len(DURATIONS), []
+    for clients, staleness, seconds in zip(made.clients, made.staleness, made.seconds, strict=True):
+        for client, missed in zip(clients, staleness, strict=True):
+            rows.append((int(client), start[client], start[client] + DURATIONS[client], seconds, float(missed)))
+            start[client] = float(seconds)
+    end = float(made.seconds[-1])
+    rows += [(i, s, min(end, s + DURATIONS[i]), np.nan, np.nan) for i, s in enumerate(start) if s < end]
+    return pd.DataFrame(rows, columns=["client", "start", "finished", "used", "staleness"])
+
+
+def steps() -> pd.DataFrame:
+    """Return Figure 3: the five steps of the method, with formula and place."""
+    rows = [
+        ("gradients of K mini-batches, of some age", r"$g(w_{j-\tau},\xi),\quad\tau=0,1,2,\dots$", "clients"),
+        ("add momentum, clip at CB", r"$\tilde g_i=g_i+\alpha\,\bar g(w_{j-1}),\quad"
+         r"\bar g_i=\tilde g_i\,\min(1,\,CB/\Vert\tilde g_i\Vert)$", "server"),
+        ("estimate the global gradient",
+         r"$\bar g(w_j)=\sum_i\,a_i\,\bar g_i\,/\,\sum_i\,a_i,\quad a_i=(e/2)^{-\tau_i}$", "server"),
+        ("select by cosine; in stage two clip again",
+         r"$p_i\propto\exp(\beta\,\cos_i)$ if $\cos_i\geq sim_{min}$, else $0$", "server"),
+        ("adapt the learning rate, descend",
+         r"$w_{j+1}=w_j-\eta_0/(1+\gamma\,\tau_{min})\;\sum_i\,p_i\,\bar g_i$", "server"),
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["step", "formula", "where"])
+
+
+def clipped_vectors() -> pd.DataFrame:
+    """Return Figure 4 in the plane: five gradients, the estimate, and both after clipping.
+
+    Columns: ``what`` ("true gradient", "gradient", "estimate"), ``clipped``, ``staleness`` (NaN if it has none),
+    ``x``, ``y``.
+    """
+    truth = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    spread = 0.3 / 2**0.5, 0.5 / 2**0.5  # of each of the two entries
+    cloud = stale_cloud(truth, 5, CLIP_BOUND, np.random.default_rng(45), spread)
+    rows: list[tuple[str, bool, float, float, float]] = [("true gradient", False, np.nan, 1.0, 0.0)]
+    shown = (cloud.gradients, cloud.estimate), (clip(cloud.gradients, CLIP_BOUND), cloud.clipped_estimate)
+    for clipped, (gradients, mean) in enumerate(shown):
+        rows += [("gradient", bool(clipped), float(age), *each.tolist()) for age, each in enumerate(gradients)]
+        rows.append(("estimate", bool(clipped), np.nan, *mean.tolist()))
+    return pd.DataFrame(rows, columns=["what", "clipped", "staleness", "x", "y"])
+
+
+@cache
+def probe(model: str = "linear", lr: float = 0.05, seed: int = 0) -> pd.DataFrame:
+    """Run WKAFL with K = 10 on Fashion-MNIST, and compare gradients with grad F at the model that they are used on.
+
+    One label per client, pixels in [0, 1]. A row for each gradient of every second update after the first P / K:
+    ``update``, ``staleness``, ``cosine`` with the true gradient, ``selected``.
+    """
+    rows: list[tuple[int, float, float, bool]] = []
+    servers: list[ServerHandle] = []
+
+    class Probe(WKAFL):
+        async def updater(self, server: ServerHandle) -> None:
+            servers[:] = [server]
+            await super().updater(server)
+
+        def combine(self, gradients: Tensor, staleness: Tensor, *state: Any) -> Aggregation:
+            [server], made = servers, super().combine(gradients, staleness, *state)
+            if server.version >= PROBE_CLIENTS // 10 and server.version % PROBE_EVERY == 0:
+                truth = server.gradient(np.arange(server.num_samples)).gradient
+                found = staleness.tolist(), similarities(gradients, truth).tolist(), (made.weights > 0).tolist()
+                rows.extend((server.version + 1, *each) for each in zip(*found, strict=True))
+            return made
+
+    spec = RunSpec(
+        dataset="fashion-mnist", partition=WKAFLPartition(labels_per_device=1), model=model,
+        world=World.named("wkafl", devices=PROBE_CLIENTS), algorithm=WKAFL(), training=LocalTraining(batch_size=4),
+        budget=Budget(updates=PROBE_UPDATES), evaluation=Evaluation(every_updates=None), seed=seed,
+    )  # fmt: skip
+    simulation = spec.simulation()
+    simulation.algorithm = Probe(lr=lr, clip_bound=10.0, sim_beta=10.0)
+    simulation.run("sequential")
+    return pd.DataFrame(rows, columns=["update", "staleness", "cosine", "selected"])
+
+
+def by_age() -> pd.DataFrame:
+    """Return mean cosine and share of selected gradients by staleness, over the probes' seeds, as text."""
+    frame = pd.concat([probe(seed=seed) for seed in PROBE_SEEDS])
+    ages = pd.cut(frame["staleness"], [-1, *AGES.values()], labels=list(AGES))
+    grouped = frame.groupby(ages, observed=True)
+    return pd.DataFrame(
+        {"staleness": list(grouped.groups), "gradients": grouped.size().to_numpy(),
+         "mean cosine with the true gradient": grouped["cosine"].mean().to_numpy(),
+         "selected": [f"{share:.0%}" for share in grouped["selected"].mean()]}
+    )  # fmt: skip
+
+
+# Drawings
+
+
+@contextmanager
+def _drawing(rows: int = 1, size: tuple[float, float] = (5.6, 3.2), **more: Any) -> Iterator[tuple[Figure, Any]]:
+    """Give a figure in the book's style and its axes, one below the other; it is shown by whoever draws it."""
     with style():
-        rows = 1 + -(-len(methods) * len(modes) // 2)
-        figure, axes = plt.subplots(
-            len(names), 1, figsize=(5.6, 2.5 * len(names) + 0.24 * rows), sharex=True, sharey=True, squeeze=False
-        )
+        figure, axes = plt.subplots(rows, 1, figsize=size, **more)
+        yield figure, axes
+        plt.close(figure)
+
+
+def draw_panels(frame: pd.DataFrame) -> Figure:
+    """Draw accuracy over updates (:func:`panels`), the panels below one another; dashes tell modes apart."""
+    names, methods, modes = (list(frame[column].unique()) for column in ("panel", "method", "mode"))
+    height = 2.5 * len(names) + 0.24 * (1 + -(-len(methods) * len(modes) // 2))
+    with _drawing(len(names), (5.6, height), sharex=True, sharey=True, squeeze=False) as (figure, axes):
         for axis, name in zip(axes[:, 0], names, strict=True):
             own = frame[frame["panel"] == name]
             for (method, mode), curve in own.groupby(["method", "mode"], sort=False):
@@ -40,166 +372,6 @@ def panels(frame: pd.DataFrame) -> Figure:
             for method, mode in frame[["method", "mode"]].drop_duplicates().itertuples(index=False, name=None)
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=2, handlelength=3.2)
-    plt.close(figure)
-    return figure
-
-
-def timeline(jobs: pd.DataFrame) -> Figure:
-    """Draw what each client computes, and which gradients make an update (Figure 1).
-
-    Parameters
-    ----------
-    jobs : DataFrame
-        As :func:`fl_papers.wkafl.curves.four_clients` returns it.
-    """
-    with style():
-        figure, axis = plt.subplots(figsize=(5.8, 3.7))
-        for job in jobs.to_dict("records"):
-            used = np.isfinite(job["used"])
-            axis.barh(job["client"], job["finished"] - job["start"], left=job["start"], height=0.5,
-                      color=SKY if used else "white", ec=BLUE if used else GREY, lw=0.8)  # fmt: skip
-            if used:
-                axis.barh(job["client"], job["used"] - job["finished"], left=job["finished"], height=0.5, fc="white",
-                          ec=GREY, lw=0.5, hatch="////")  # fmt: skip
-                axis.text(
-                    job["finished"] - 0.06,
-                    job["client"],
-                    f"{job['staleness']:.0f}",
-                    ha="right",
-                    va="center",
-                    fontsize=9,
-                )
-        for number, seconds in enumerate(sorted(jobs["used"].dropna().unique()), 1):
-            axis.axvline(seconds, color=VERMILION, lw=1, zorder=0)
-            axis.text(seconds, -0.62, f"{number}", ha="center", va="bottom", fontsize=9, color=VERMILION)
-        axis.set(yticks=range(4), ylim=(3.5, -0.6), xlabel="virtual time (s)", xlim=(0, jobs["used"].max() + 0.1))
-        axis.set_yticklabels([f"client {number}" for number in range(4)])
-        axis.grid(visible=False)
-        patches = [Patch(fc=SKY, ec=BLUE, label="gradient that is used"),
-                   Patch(fc="white", ec=GREY, label="under way"),
-                   Patch(fc="white", ec=GREY, hatch="////", label="waits for the update"),
-                   Line2D([], [], color=VERMILION, label="update, with its number")]  # fmt: skip
-        figure.legend(handles=patches, loc="outside lower center", ncols=2)
-    plt.close(figure)
-    return figure
-
-
-def histogram(frame: pd.DataFrame) -> Figure:
-    """Draw how often so many gradients predominate (Figure 2 a).
-
-    Parameters
-    ----------
-    frame : DataFrame
-        As :func:`fl_papers.wkafl.curves.predominating` returns it.
-    """
-    with style():
-        figure, axis = plt.subplots(figsize=(5.6, 3.2))
-        axis.bar(frame["count"], frame["share"], color=BLUE, width=0.7)
-        if frame["share_std"].notna().any():
-            axis.errorbar(frame["count"], frame["share"], frame["share_std"], fmt="none", ecolor=BLACK, capsize=3)
-        axis.set(xticks=frame["count"], xlabel="gradients that weigh more than 0.1", ylabel="share of the updates")
-        axis.grid(visible=False, axis="x")
-    plt.close(figure)
-    return figure
-
-
-def conflict(sweep: pd.DataFrame) -> Figure:
-    """Draw average staleness over the average number of gradients, with a line through the points (Figure 2 b).
-
-    Parameters
-    ----------
-    sweep : DataFrame
-        As :func:`fl_papers.wkafl.theory.conflict` returns it.
-    """
-    x, y = sweep["gradients"].to_numpy(), sweep["staleness"].to_numpy()
-    slope, start = np.polyfit(x, y, 1)
-    with style():
-        figure, axis = plt.subplots(figsize=(5.6, 3.6))
-        axis.plot(x, start + slope * x, "--", color=GREY, label=f"line through the points, slope {slope:.2f}")
-        axis.plot(x, y, "o", color=BLUE, mfc=BLUE, label="weights $e^{-\\lambda\\tau}$")
-        for decay, left, high in zip(sweep["decay"], x, y, strict=True):
-            if decay <= 0.1 or decay == sweep["decay"].max():
-                axis.annotate(f"λ = {decay:g}", (left, high), (6, -11), textcoords="offset points", fontsize=9)
-        axis.set(xlabel="average number of gradients that count", ylabel="average staleness")
-        axis.margins(x=0.12)
-        figure.legend(loc="outside lower center", ncols=2)
-    plt.close(figure)
-    return figure
-
-
-def vectors(frame: pd.DataFrame) -> Figure:
-    """Draw five gradients and the estimate before and after clipping (Figure 4).
-
-    Parameters
-    ----------
-    frame : DataFrame
-        As :func:`fl_papers.wkafl.curves.clipped_vectors` returns it.
-    """
-    truth = frame[frame["what"] == "true gradient"].iloc[0]
-    with style():
-        figure, axes = plt.subplots(2, 1, figsize=(5.6, 6.2))
-        for axis, clipped in zip(axes, (False, True), strict=True):
-            own = frame[(frame["clipped"] == clipped) & (frame["what"] != "true gradient")]
-            for row in own.to_dict("records"):
-                stale = row["what"] == "gradient"
-                colour = SKY if stale else VERMILION
-                _arrow(axis, (row["x"], row["y"]), colour, 1.3 if stale else 2.6)
-                if stale:
-                    axis.annotate(
-                        f"{row['staleness']:.0f}",
-                        (row["x"], row["y"]),
-                        (5, 5),
-                        textcoords="offset points",
-                        fontsize=9,
-                    )
-            _arrow(axis, (truth.x, truth.y), BLACK, 2.0)
-            points = np.vstack([own[["x", "y"]].to_numpy(), [[0, 0], [truth.x, truth.y]]])
-            low, high = points.min(axis=0), points.max(axis=0)
-            half = 1.2 * max((high - low)[0] / 2, (high - low)[1])
-            middle = (low + high) / 2
-            axis.set_xlim(middle[0] - half, middle[0] + half)
-            axis.set_ylim(middle[1] - half / 2, middle[1] + half / 2)
-            axis.set_box_aspect(0.5)
-            axis.set_title("(b) clipped at 1.2" if clipped else "(a) as they arrive; a number is staleness")
-        handles = [Line2D([], [], color=colour, lw=2, label=name)
-                   for colour, name in ((BLACK, "true gradient"), (SKY, "gradient"),
-                                        (VERMILION, "estimate"))]  # fmt: skip
-        figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    plt.close(figure)
-    return figure
-
-
-def workflow(steps: pd.DataFrame) -> Figure:
-    """Draw the five steps of the method (Figure 3).
-
-    Parameters
-    ----------
-    steps : DataFrame
-        ``step``, ``formula``, ``where`` ("clients" or "server"), in order.
-    """
-    with style():
-        figure, axis = plt.subplots(figsize=(5.6, 5.4))
-        count = len(steps)
-        axis.set(xlim=(1, 11), ylim=(-0.3, count))
-        axis.axis("off")
-        for place, row in enumerate(steps.to_dict("records")):
-            y = count - 1 - place
-            edge = GREEN if row["where"] == "clients" else BLUE
-            axis.add_patch(FancyBboxPatch((1.2, y + 0.1), 7.6, 0.66, "round,pad=0.05,rounding_size=0.1", ec=edge,
-                                          fc="white", lw=1.4))  # fmt: skip
-            axis.text(1.4, y + 0.43, f"{place + 1}", va="center", fontsize=12, color=edge)
-            axis.text(2.0, y + 0.57, row["step"], va="center", fontsize=10)
-            axis.text(2.0, y + 0.27, row["formula"], va="center", fontsize=10, color=BLACK)
-            if place:
-                axis.add_patch(FancyArrowPatch((5, y + 1.05), (5, y + 0.83), arrowstyle="-|>", mutation_scale=11,
-                                               color=GREY, lw=1.3))  # fmt: skip
-        axis.add_patch(FancyArrowPatch((8.9, 0.43), (8.9, count - 0.57), connectionstyle="arc3,rad=0.35",
-                                       arrowstyle="-|>", mutation_scale=12, color=ORANGE, lw=1.4))  # fmt: skip
-        axis.text(10.6, count / 2, "new model, to the K clients", rotation=90, va="center", ha="center", fontsize=9,
-                  color=ORANGE)  # fmt: skip
-        handles = [Patch(fc="white", ec=GREEN, label="clients"), Patch(fc="white", ec=BLUE, label="server")]
-        figure.legend(handles=handles, loc="outside lower center", ncols=2)
-    plt.close(figure)
     return figure
 
 
@@ -211,6 +383,105 @@ def _curve(axis: Axes, curve: pd.DataFrame, method: str, mode: int) -> None:
         axis.fill_between(x, mean - std, mean + std, color=look["color"], alpha=0.15, lw=0)
 
 
-def _arrow(axis: Axes, end: tuple[float, float], colour: str, width: float) -> None:
-    look = {"arrowstyle": "-|>", "color": colour, "lw": width, "shrinkA": 0, "shrinkB": 0}
-    axis.annotate("", end, (0, 0), arrowprops=look)
+def draw_timeline(jobs: pd.DataFrame) -> Figure:
+    """Draw what each client computes, and which gradients make an update (:func:`four_clients`)."""
+    with _drawing(size=(5.8, 3.7)) as (figure, axis):
+        waits: dict[str, Any] = {"fc": "white", "ec": GREY, "hatch": "////"}
+        for job in jobs.to_dict("records"):
+            used = np.isfinite(job["used"])
+            axis.barh(job["client"], job["finished"] - job["start"], left=job["start"], height=0.5,
+                      color=SKY if used else "white", ec=BLUE if used else GREY, lw=0.8)  # fmt: skip
+            if used:
+                axis.barh(job["client"], job["used"] - job["finished"], left=job["finished"], height=0.5, lw=0.5,
+                          **waits)  # fmt: skip
+                axis.text(job["finished"] - 0.06, job["client"], f"{job['staleness']:.0f}", ha="right", va="center",
+                          fontsize=9)  # fmt: skip
+        for number, seconds in enumerate(sorted(jobs["used"].dropna().unique()), 1):
+            axis.axvline(seconds, color=VERMILION, lw=1, zorder=0)
+            axis.text(seconds, -0.62, f"{number}", ha="center", va="bottom", fontsize=9, color=VERMILION)
+        axis.set(yticks=range(4), ylim=(3.5, -0.6), xlabel="virtual time (s)", xlim=(0, jobs["used"].max() + 0.1))
+        axis.set_yticklabels([f"client {number}" for number in range(4)])
+        axis.grid(visible=False)
+        patches = [Patch(fc=SKY, ec=BLUE, label="gradient that is used"),
+                   Patch(fc="white", ec=GREY, label="under way"),
+                   Patch(label="waits for the update", **waits),
+                   Line2D([], [], color=VERMILION, label="update, with its number")]  # fmt: skip
+        figure.legend(handles=patches, loc="outside lower center", ncols=2)
+    return figure
+
+
+def draw_histogram(frame: pd.DataFrame) -> Figure:
+    """Draw how often so many gradients predominate (:func:`predominating`)."""
+    with _drawing() as (figure, axis):
+        axis.bar(frame["count"], frame["share"], color=BLUE, width=0.7)
+        if frame["share_std"].notna().any():
+            axis.errorbar(frame["count"], frame["share"], frame["share_std"], fmt="none", ecolor=BLACK, capsize=3)
+        axis.set(xticks=frame["count"], xlabel="gradients that weigh more than 0.1", ylabel="share of the updates")
+        axis.grid(visible=False, axis="x")
+    return figure
+
+
+def draw_conflict(sweep: pd.DataFrame) -> Figure:
+    """Draw average staleness over the average number of gradients, with a line through the points (Figure 2 b)."""
+    x, y = sweep["gradients"].to_numpy(), sweep["staleness"].to_numpy()
+    slope, start = np.polyfit(x, y, 1)
+    with _drawing(size=(5.6, 3.6)) as (figure, axis):
+        axis.plot(x, start + slope * x, "--", color=GREY, label=f"line through the points, slope {slope:.2f}")
+        axis.plot(x, y, "o", color=BLUE, mfc=BLUE, label="weights $e^{-\\lambda\\tau}$")
+        for decay, left, high in zip(sweep["decay"], x, y, strict=True):
+            if decay <= 0.1 or decay == sweep["decay"].max():
+                axis.annotate(f"λ = {decay:g}", (left, high), (6, -11), textcoords="offset points", fontsize=9)
+        axis.set(xlabel="average number of gradients that count", ylabel="average staleness")
+        axis.margins(x=0.12)
+        figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+def draw_vectors(frame: pd.DataFrame) -> Figure:
+    """Draw five gradients and the estimate before and after clipping (:func:`clipped_vectors`)."""
+    looks = {"true gradient": (BLACK, 2.0), "gradient": (SKY, 1.3), "estimate": (VERMILION, 2.6)}
+    truth = frame[frame["what"] == "true gradient"]
+    with _drawing(2, (5.6, 6.2)) as (figure, axes):
+        for axis, clipped in zip(axes, (False, True), strict=True):
+            own = pd.concat([frame[(frame["clipped"] == clipped) & (frame["what"] != "true gradient")], truth])
+            for row in own.to_dict("records"):
+                (colour, width), end = looks[row["what"]], (row["x"], row["y"])
+                arrow = {"arrowstyle": "-|>", "color": colour, "lw": width, "shrinkA": 0, "shrinkB": 0}
+                axis.annotate("", end, (0, 0), arrowprops=arrow)
+                if row["what"] == "gradient":
+                    axis.annotate(f"{row['staleness']:.0f}", end, (5, 5), textcoords="offset points", fontsize=9)
+            points = np.vstack([own[["x", "y"]].to_numpy(), [[0, 0]]])
+            low, high = points.min(axis=0), points.max(axis=0)
+            half, middle = 1.2 * max((high - low)[0] / 2, (high - low)[1]), (low + high) / 2
+            axis.set_xlim(middle[0] - half, middle[0] + half)
+            axis.set_ylim(middle[1] - half / 2, middle[1] + half / 2)
+            axis.set_box_aspect(0.5)
+            axis.set_title("(b) clipped at 1.2" if clipped else "(a) as they arrive; a number is staleness")
+        handles = [Line2D([], [], color=colour, lw=2, label=name) for name, (colour, _) in looks.items()]
+        figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return figure
+
+
+def draw_steps(frame: pd.DataFrame) -> Figure:
+    """Draw the five steps of the method (:func:`steps`)."""
+    count, edges = len(frame), {"clients": GREEN, "server": BLUE}
+    with _drawing(size=(5.6, 5.4)) as (figure, axis):
+        axis.set(xlim=(1, 11), ylim=(-0.3, count))
+        axis.axis("off")
+        for place, row in enumerate(frame.to_dict("records")):
+            y, edge = count - 1 - place, edges[row["where"]]
+            box = "round,pad=0.05,rounding_size=0.1"
+            axis.add_patch(FancyBboxPatch((1.2, y + 0.1), 7.6, 0.66, box, ec=edge, fc="white", lw=1.4))
+            axis.text(1.4, y + 0.43, f"{place + 1}", va="center", fontsize=12, color=edge)
+            axis.text(2.0, y + 0.57, row["step"], va="center", fontsize=10)
+            axis.text(2.0, y + 0.27, row["formula"], va="center", fontsize=10, color=BLACK)
+            if place:
+                axis.add_patch(FancyArrowPatch((5, y + 1.05), (5, y + 0.83), arrowstyle="-|>", mutation_scale=11,
+                                               color=GREY, lw=1.3))  # fmt: skip
+        axis.add_patch(FancyArrowPatch((8.9, 0.43), (8.9, count - 0.57), connectionstyle="arc3,rad=0.35",
+                                       arrowstyle="-|>", mutation_scale=12, color=ORANGE, lw=1.4))  # fmt: skip
+        axis.text(10.6, count / 2, "new model, to the K clients", rotation=90, va="center", ha="center", fontsize=9,
+                  color=ORANGE)  # fmt: skip
+        handles = [Patch(fc="white", ec=edge, label=where) for where, edge in edges.items()]
+        figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    return figure

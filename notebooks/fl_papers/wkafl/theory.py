@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -556,101 +555,6 @@ def relative_non_iid_variance(variance: Any, num_previous: Any, momentum_alpha: 
     return (variance + momentum_alpha**2 * variance / num_previous) / (1 + momentum_alpha) ** 2
 
 
-@dataclass(frozen=True, eq=False)
-class StaleQuadratic:
-    """F_i(w) = w'Aw / 2 + c_i'w with A diagonal and sum c_i = 0, so that F = w'Aw / 2, F* = 0: problem T1 (D10)."""
-
-    curvatures: Floats
-    """Diagonal of A, ``[d]``, > 0; the largest is L."""
-    offsets: Floats
-    """c, ``[P, d]``, adding up to 0."""
-    start: Floats
-    """w_1, ``[d]``."""
-    noise: float = 0.0
-    """sigma_c^2 / m: the gradient noise is normal with this mean square."""
-
-    def __post_init__(self) -> None:
-        require(np.abs(self.offsets.sum(0)) < 1e-9, "offsets", self.offsets, "centred: their sum is 0")
-
-    @property
-    def smoothness(self) -> float:
-        """L."""
-        return float(self.curvatures.max())
-
-    @property
-    def dissimilarity_sq(self) -> float:
-        """G^2 = max_i ‖grad F_i - grad F‖², the same at every w."""
-        return float((self.offsets**2).sum(1).max())
-
-    @property
-    def gap(self) -> float:
-        """F(w_1) - F*."""
-        return float((self.curvatures * self.start**2).sum() / 2)
-
-    def run(
-        self, schedule: Schedule, lr: float, momentum_alpha: float, runs: int, rng: np.random.Generator
-    ) -> Floats:
-        """Return the mean over `runs` of ‖grad F(w_j)‖², ``[J]``, with equal weights and aggregated momentum.
-
-        Section 5's g_j = sum_{l <= j} alpha^(j-l) 1/K sum_i g_{l,i}: Eq. 4 with the aggregated gradient (E2).
-        """
-        models, momentum = [np.tile(self.start, (runs, 1))], np.zeros((runs, len(self.start)))
-        scale = np.sqrt(self.noise / len(self.start))
-        for clients, staleness in zip(schedule.clients, schedule.staleness, strict=True):
-            total = np.zeros_like(momentum)
-            for client, missed in zip(clients, staleness, strict=True):
-                noise = scale * rng.standard_normal(momentum.shape)
-                total += self.curvatures * models[-1 - missed] + self.offsets[client] + noise
-            momentum = total / len(clients) + momentum_alpha * momentum
-            models.append(models[-1] - lr * momentum)
-        return np.array([((self.curvatures * w) ** 2).sum(1).mean() for w in models[:-1]])
-
-
-class ClippedRun(NamedTuple):
-    """A path of the second stage, and the smallest constants for which (11), with M_e = 0, and (12) hold on it."""
-
-    gradient_norms_sq: Floats
-    """‖grad F(w_j)‖², ``[J]``."""
-    est_error_sq: float
-    """sigma_g^2: the largest ‖estimate - gradient‖²."""
-    spread_var: float
-    """sigma_e^2: the largest weighted mean of ‖estimate - clipped gradient‖²."""
-
-
-def clipped_path(
-    curvatures: Floats,
-    start: Floats,
-    *,
-    lr: float,
-    momentum_alpha: float,
-    stage2_clip_factor: float,
-    num_aggregated: int,
-    num_iterations: int,
-    est_std: float,
-    spread_std: float,
-    rng: np.random.Generator,
-) -> ClippedRun:
-    """Return a path on F = w'Aw / 2 whose estimates and gradients have known errors: problem T2 (D12).
-
-    The estimate is the gradient plus noise, a gradient is the estimate plus noise, clipped by Eq. 9; weights are
-    drawn from a Dirichlet distribution. Momentum is the aggregated one.
-    """
-    w, momentum = start.copy(), torch.zeros(len(start), dtype=torch.float64)
-    norms, errors, spreads = [], [], []
-    for _ in range(num_iterations):
-        gradient = curvatures * w
-        mean = gradient + est_std * rng.standard_normal(len(w))
-        grads = torch.from_numpy(mean + spread_std * rng.standard_normal((num_aggregated, len(w))))
-        clipped = stage2_clip(grads, torch.from_numpy(mean), stage2_clip_factor)
-        weights = rng.dirichlet(np.ones(num_aggregated))
-        norms.append(gradient @ gradient)
-        errors.append(((mean - gradient) ** 2).sum())
-        spreads.append(weights @ ((mean - clipped.numpy()) ** 2).sum(1))
-        momentum = accumulate_momentum(torch.from_numpy(weights) @ clipped, momentum, momentum_alpha)
-        w = w - lr * momentum.numpy()
-    return ClippedRun(np.array(norms), float(max(errors)), float(max(spreads)))
-
-
 # What chapters, figures and claims show
 
 
@@ -776,43 +680,69 @@ def turning(
 
 
 def theorem51_on_quadratics(runs: int, num_iterations: int = 60) -> pd.DataFrame:
-    """Return both sides of (13) on T1, round robin with P = 12 and K = 3; the left one is a mean over `runs`."""
-    rows, limits = [], {}
+    """Return both sides of (13) on T1 (D10), round robin with P = 12 and K = 3; the left one is a mean over `runs`.
+
+    F_i(w) = w'Aw / 2 + c_i'w with A diagonal, L = 1 and sum c_i = 0, so that F = w'Aw / 2, F* = 0, and G is the
+    longest c_i. Weights are equal, momentum is the aggregated one of Section 5 (E2), gradient noise is normal.
+    """
+    curvatures, schedule, rows = np.linspace(0.2, 1, 4), round_robin(12, 3, num_iterations), []
+    limits = {
+        alpha: min(lr_limit_noise(num_iterations, alpha, 1.0), lr_limit_staleness(num_iterations, alpha, 3))
+        for alpha in {row[3] for row in THEOREM_51}
+    }
     for name, noise, spread, alpha, lr in THEOREM_51:
         rng = np.random.default_rng(0)
         offsets = spread * rng.standard_normal((12, 4))
-        start = 2 * rng.standard_normal(4)
-        problem = StaleQuadratic(np.linspace(0.2, 1, 4), offsets - offsets.mean(0), start, noise)
-        if alpha not in limits:
-            c1 = lr_limit_noise(num_iterations, alpha, problem.smoothness)
-            limits[alpha] = min(c1, lr_limit_staleness(num_iterations, alpha, 3, problem.smoothness))
-        norms = problem.run(round_robin(12, 3, num_iterations), lr, alpha, runs, np.random.default_rng(1))
+        offsets -= offsets.mean(0)
+        start, scale, rng = 2 * rng.standard_normal(4), np.sqrt(noise / 4), np.random.default_rng(1)
+        models, momentum = [np.tile(start, (runs, 1))], np.zeros((runs, 4))
+        for clients, staleness in zip(schedule.clients, schedule.staleness, strict=True):
+            total = np.zeros_like(momentum)
+            for client, missed in zip(clients, staleness, strict=True):
+                disturbed = scale * rng.standard_normal(momentum.shape)
+                total += curvatures * models[-1 - missed] + offsets[client] + disturbed
+            momentum = total / len(clients) + alpha * momentum
+            models.append(models[-1] - lr * momentum)
+        norms = np.array([((curvatures * w) ** 2).sum(1).mean() for w in models[:-1]])
         eta = np.full(num_iterations, lr)
         right = theorem51_bound(
-            eta, np.full(num_iterations, 1 / 3), momentum_alpha=alpha, smoothness=problem.smoothness, noise=noise,
-            dissimilarity_sq=problem.dissimilarity_sq, max_staleness=3, gap=problem.gap,
+            eta, np.full(num_iterations, 1 / 3), momentum_alpha=alpha, smoothness=1.0, noise=noise, max_staleness=3,
+            dissimilarity_sq=float((offsets**2).sum(1).max()), gap=float((curvatures * start**2).sum() / 2),
         )  # fmt: skip
         rows.append((name, alpha, lr, limits[alpha], weighted_gradient_mean(eta, alpha, norms), right))
     return pd.DataFrame(rows, columns=["problem", "alpha", "lr", "limit", "left", "right"])
 
 
 def theorem53_on_paths(num_iterations: int = 80, lr: float = 0.02) -> pd.DataFrame:
-    """Return both sides of (14) on T2, with the constants of (11) and (12) that each path turns out to have."""
+    """Return both sides of (14) on T2 (D12): paths on F = w'Aw / 2, K = 4, B = 2, whose errors are known.
+
+    The estimate is the gradient plus noise, a gradient is the estimate plus noise, clipped by Eq. 9; weights are
+    drawn from a Dirichlet distribution. The constants of (11), with M_e = 0, and (12) are the smallest ones for which
+    they hold on the path.
+    """
     rows = []
-    for name, est, spread, alpha in THEOREM_53:
+    for name, est_std, spread_std, alpha in THEOREM_53:
         rng = np.random.default_rng(2)
         curvatures, start = np.linspace(0.2, 1, 5), 3 * rng.standard_normal(5)
-        path = clipped_path(
-            curvatures, start, lr=lr, momentum_alpha=alpha, stage2_clip_factor=2.0, num_aggregated=4,
-            num_iterations=num_iterations, est_std=est, spread_std=spread, rng=rng,
-        )  # fmt: skip
+        w, momentum = start, torch.zeros(5, dtype=torch.float64)
+        norms, errors, spreads = [], [], []
+        for _ in range(num_iterations):
+            gradient = curvatures * w
+            mean = gradient + est_std * rng.standard_normal(5)
+            grads = torch.from_numpy(mean + spread_std * rng.standard_normal((4, 5)))
+            clipped = stage2_clip(grads, torch.from_numpy(mean), 2.0)
+            weights = rng.dirichlet(np.ones(4))
+            norms.append(gradient @ gradient)
+            errors.append(((mean - gradient) ** 2).sum())
+            spreads.append(weights @ ((mean - clipped.numpy()) ** 2).sum(1))
+            momentum = accumulate_momentum(torch.from_numpy(weights) @ clipped, momentum, alpha)
+            w = w - lr * momentum.numpy()
         made = theorem53(
             np.full(num_iterations, lr), momentum_alpha=alpha, smoothness=1.0, stage2_clip_factor=2.0,
-            est_error_sq=path.est_error_sq, spread_var=path.spread_var, spread_slope=0.0,
+            est_error_sq=float(max(errors)), spread_var=float(max(spreads)), spread_slope=0.0,
             gap=float((curvatures * start**2).sum() / 2),
         )  # fmt: skip
-        limit = lr_limit_estimate(num_iterations, alpha, 1.0)
-        left = float((made.coefficients * path.gradient_norms_sq).mean())
+        limit, left = lr_limit_estimate(num_iterations, alpha, 1.0), float((made.coefficients * norms).mean())
         rows.append((name, alpha, lr, limit, made.coefficients.min(), left, made.bound))
     return pd.DataFrame(rows, columns=["problem", "alpha", "lr", "limit", "smallest V", "left", "right"])
 

@@ -10,6 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fl_core.algorithms import KAsync
+from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
+from fl_core.tasks import Quadratic
+from fl_core.world import World
 from fl_papers.wkafl.theory import (
     average_num_gradients,
     average_staleness,
@@ -166,6 +170,21 @@ def test_d9_more_gradients_are_staler_gradients() -> None:
     few = np.exp(-0.3069 * (tau - tau.min(axis=1, keepdims=True)))
     counts = predominated(few / few.sum(axis=1, keepdims=True))
     assert (counts <= 5).mean() >= 0.95  # C01
+
+
+@pytest.mark.parametrize("law", ["exponential", "shifted_exponential", "uniform"])
+def test_the_simulators_schedule_is_the_one_without_a_simulator(law) -> None:
+    rng = np.random.default_rng(0)
+    task = Quadratic(rng.uniform(0.5, 2, (40, 6)), rng.standard_normal((40, 6)), [3.0] * 6)
+    run = Simulation(
+        task, World.named("wkafl", devices=40, law=law), KAsync(num_aggregated=5, lr=0.01), budget=Budget(updates=100),
+        evaluation=Evaluation(every_updates=10), training=LocalTraining(batch_size=50), seed=1,
+    )  # fmt: skip
+    table = run.run("sequential").updates
+    made = k_asynchronous(lambda d, job: run.devices.profile(d, job).seconds_per_step, 40, 5, 100)
+    assert (np.reshape(table["device"], (100, 5)) == made.clients).all()
+    assert (np.reshape(table["staleness"], (100, 5)) == made.staleness).all()
+    np.testing.assert_allclose(table["seconds"][4::5], made.seconds)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fl_core.experiments.claims import CLAIMS, judge
+from fl_core.experiments.claims import judge
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.runtime import History
 from fl_core.runtime.history import append
-from fl_papers.wkafl import claims as wkafl_claims  # noqa: F401  (registers the claims)
-from fl_papers.wkafl import measures as measures
-from fl_papers.wkafl.grid import ablations, byzantine, comparison, motivation
+from fl_papers.wkafl import experiment
+from fl_papers.wkafl.claims import CLAIMS
+from fl_papers.wkafl.experiment import WKAFLExperiment
+
+comparison, ablations, motivation, byzantine = (
+    WKAFLExperiment.made(part)
+    for part in (
+        WKAFLExperiment.comparison, WKAFLExperiment.ablations, WKAFLExperiment.motivation, WKAFLExperiment.byzantine,
+    )
+)  # fmt: skip
 
 LEVEL = {"WKAFL": 0.95, "TWAFL": 0.93, "SASGD": 0.85, "GSGM": 0.88, "No Grad-Sel": 0.92, "No Staleness": 0.8,
          "No Non-IIDness": 0.94, "Zeno++": 0.5}  # fmt: skip
@@ -120,7 +127,7 @@ def test_the_motivation_and_appendix_a():
 
 def test_a_study_without_runs_decides_nothing():
     empty = Study("laptop", "fashion-mnist", tuple(comparison("laptop", "fashion-mnist", [0])), {})
-    names = [name for name, claim in CLAIMS.items() if name.startswith("WKAFL-") and not claim.computed]
+    names = [claim.id for claim in CLAIMS if not claim.computed]
     assert len(names) >= 30
     assert set(verdicts(empty, names).values()) == {"inconclusive"}
 
@@ -130,10 +137,10 @@ def test_measures_of_a_run():
     for version, accuracy in enumerate([0.1, *np.linspace(0.2, 0.6, 5), *[0.7, 0.8] * 5]):
         append(history.evaluations, version=10 * version, test_accuracy=float(accuracy))
     result = Result(comparison("laptop", "fashion-mnist", [0])[0].spec, history, {})
-    assert measures.final(result) == pytest.approx(0.75)
-    assert measures.early(result) == pytest.approx(0.3)
-    assert measures.unrest(result) == pytest.approx(np.log(8 / 7) / 2)
-    assert measures.reached(result, 0.65) == 60
-    assert measures.reached(result, 0.9) == 150
+    assert experiment.final(result) == pytest.approx(0.75)
+    assert experiment.early(result) == pytest.approx(0.3)
+    assert experiment.unrest(result) == pytest.approx(np.log(8 / 7) / 2)
+    assert experiment.reached(result, 0.65) == 60
+    assert experiment.reached(result, 0.9) == 150
     append(history.evaluations, version=150, test_accuracy=0.99)  # the same model, on all test samples
-    assert measures.accuracies(result)[-2:] == [0.7, 0.8]
+    assert experiment.accuracies(result)[-2:] == [0.7, 0.8]

@@ -6,8 +6,14 @@ import pytest
 
 from fl_core.errors import SpecError
 from fl_core.experiments.grid import work
-from fl_papers.wkafl.grid import ablations, byzantine, comparison, motivation
-from fl_papers.wkafl.setups import SETUPS, setup_of
+from fl_papers.wkafl.experiment import WKAFLExperiment
+
+comparison, ablations, motivation, byzantine = (
+    WKAFLExperiment.made(part)
+    for part in (
+        WKAFLExperiment.comparison, WKAFLExperiment.ablations, WKAFLExperiment.motivation, WKAFLExperiment.byzantine,
+    )
+)  # fmt: skip
 
 
 def cells(entries) -> set[tuple]:
@@ -94,7 +100,7 @@ def test_the_size_of_a_run_counts_its_gradients():
 
 
 def test_what_is_not_laid_out_is_refused():
-    assert setup_of("cifar10-surrogate") is SETUPS["cifar10"]
+    assert WKAFLExperiment.setup_of("cifar10-surrogate") is WKAFLExperiment.SETUPS["cifar10"]
     with pytest.raises(SpecError, match="unknown data set of this experiment 'cifar100'; did you mean 'cifar10'"):
         comparison("laptop", "cifar100", None)
     with pytest.raises(SpecError, match="unknown override 'snapshot'; did you mean 'snapshots'"):

@@ -21,13 +21,11 @@ from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_core.runtime import History
 from fl_core.runtime.history import append
-from fl_papers.wkafl import setups as wkafl_setups
-from fl_papers.wkafl.curves import clipped_vectors, four_clients
-from fl_papers.wkafl.grid import comparison
-from fl_papers.wkafl.printed import number, printed, task_of
-from fl_papers.wkafl.setups import Scale
-from fl_papers.wkafl.tables import IN_BOTH_MODES
+from fl_papers.wkafl.experiment import PRINTED, Scale, WKAFLExperiment, task_of
+from fl_papers.wkafl.figures import IN_BOTH_MODES, clipped_vectors, four_clients
 from fl_papers.wkafl.theory import rates, schedule_means
+
+comparison = WKAFLExperiment.made(WKAFLExperiment.comparison)
 
 RUNS = ["wkafl-fig2a", *(f"wkafl-fig{n}" for n in range(5, 11)), "wkafl-tab2", "wkafl-tab3", "wkafl-appA",
         "wkafl-x1", "wkafl-x2", "wkafl-x3", "wkafl-x9"]  # fmt: skip
@@ -44,21 +42,27 @@ def test_every_figure_table_and_claim_is_registered() -> None:
 
 
 def test_the_printed_numbers_and_their_arithmetic() -> None:
-    rows = printed()
-    assert rows.groupby(["source", "quantity"]).size().to_dict() == {
+    assert PRINTED.frame.groupby(["source", "quantity"]).size().to_dict() == {
         ("table2", "accuracy"): 18, ("table3", "accuracy"): 24, ("table3", "stability"): 24,
     }  # fmt: skip
+
+    def number(dataset: str, source: str, aggregated: int, labels: int, method: str, quantity: str = "accuracy"):
+        return PRINTED.number(
+            source=source, task=task_of(dataset), clients=3000, aggregated=aggregated, labels=labels, method=method,
+            quantity=quantity,
+        )  # fmt: skip
+
     gains = [
-        number(dataset, "table3", *cell, labels, "WKAFL") - number(dataset, "table3", *cell, labels, "GSGM")
-        for dataset, cell in (("fashion-mnist", (3000, 10)), ("cifar10-surrogate", (3000, 20)))
+        number(dataset, "table3", aggregated, labels, "WKAFL") - number(dataset, "table3", aggregated, labels, "GSGM")
+        for dataset, aggregated in (("fashion-mnist", 10), ("cifar10-surrogate", 20))
         for labels in (1, 5, 10)
     ]
     assert (min(gains), max(gains)) == pytest.approx((0.0583, 0.1059))  # E20
-    twice = [number("cifar10", source, 3000, 20, 1, "TWAFL") for source in ("table2", "table3")]
+    twice = [number("cifar10", source, 20, 1, "TWAFL") for source in ("table2", "table3")]
     assert twice == [0.4241, 0.4141]  # E24
-    ratio = number("emnist-mnist", "table3", 3000, 10, 1, "WKAFL", "stability") / 0.0107
+    ratio = number("emnist-mnist", "table3", 10, 1, "WKAFL", "stability") / 0.0107
     assert 1 - ratio == pytest.approx(0.439, abs=0.001)  # E22
-    assert number("fashion-mnist", "table3", 3000, 10, 1, "Zeno++") is None
+    assert number("fashion-mnist", "table3", 10, 1, "Zeno++") is None
     assert task_of("celeba-surrogate") is None
 
 
@@ -209,7 +213,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
     folder: Path = tmp_path_factory.mktemp("results")
     store = Store(folder, folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(wkafl_setups.SCALES, "smoke", Scale(4, 100, 2, (0,), 4))
+        patch.setitem(WKAFLExperiment.PROFILES, "smoke", Scale(4, 100, 2, (0,), 4))
         study = make_study(find_artifacts(RUNS), "smoke", labels=(1,))
         study = replace(study, entries=tuple(entry for entry in study.entries if needed(entry)))
         execute(study.specs, jobs=1, store=store, progress=False)
