@@ -56,6 +56,12 @@ def test_verdicts(left: tuple, right: tuple, bound: float, above: bool, verdict:
     assert Comparison("", by_seed(*left), by_seed(*right), bound, above).verdict == verdict
 
 
+def test_a_number_on_the_right_stands_for_every_seed() -> None:
+    left = by_seed(0.80, 0.81, 0.79)
+    against, ones = Comparison("", left, bound=0.7, above=True), Comparison("", left, by_seed(1, 1, 1), 0.7, True)
+    assert (against.words(), against.verdict, against.seeds) == (ones.words(), "reproduced", [0, 1, 2])
+
+
 def test_pairing_removes_what_seeds_share() -> None:
     shared = np.array([0.0, 5.0, 10.0])
     assert Comparison("", by_seed(*(1 + shared)), by_seed(*(1.1 + shared))).verdict == "reproduced"

@@ -177,8 +177,9 @@ def test_the_simulators_schedule_is_the_one_without_a_simulator(law) -> None:
     rng = np.random.default_rng(0)
     task = Quadratic(rng.uniform(0.5, 2, (40, 6)), rng.standard_normal((40, 6)), [3.0] * 6)
     run = Simulation(
-        task, World.named("wkafl", devices=40, law=law), KAsync(num_aggregated=5, lr=0.01), budget=Budget(updates=100),
-        evaluation=Evaluation(every_updates=10), training=LocalTraining(batch_size=50), seed=1,
+        task, World.named("wkafl", devices=40, law=law), KAsync(num_aggregated=5, lr=0.01),
+        budget=Budget(updates=100), evaluation=Evaluation(every_updates=10),
+        training=LocalTraining(batch_size=50), seed=1,
     )  # fmt: skip
     table = run.run("sequential").updates
     made = k_asynchronous(lambda d, job: run.devices.profile(d, job).seconds_per_step, 40, 5, 100)
