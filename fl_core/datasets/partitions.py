@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from fl_core.config import Family
 from fl_core.errors import SpecError
@@ -19,8 +19,6 @@ ATTEMPTS = 100  # draws before "redraw" gives up; what succeeds once in 20 draws
 
 class Partition(Family):
     """A rule that divides the training samples among devices."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     train_fraction: float = Field(1.0, gt=0, le=1)
     """Part of each device's samples that it trains on, in (0, 1]; the others, drawn uniformly, stay unused (FedLuck

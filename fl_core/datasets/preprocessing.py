@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
 from fl_core.config import Config
@@ -26,8 +26,6 @@ class Preprocessing(Config):
 
     In this order: resize, crop, augment (training only), scale.
     """
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     resize: int | None = Field(None, ge=1, le=1024)
     """Side in pixels; bilinear interpolation as image libraries do it, rounded to whole grey levels."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import nn
 
 from fl_core.errors import SpecError
-from fl_core.models import MODELS, build_network, canonical, options
+from fl_core.models import MODELS, build_network, canonical, num_parameters, options
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,9 @@ def test_a_reader_registers_a_network_with_options_of_their_own(monkeypatch):
     assert build_network("deep(bias=false)", (1, 2, 2), 3)[1].bias is None
     with pytest.raises(SpecError, match="'depth' of model 'deep': input should be greater than or equal to 1, not 0"):
         canonical("deep(depth=0)")
+    assert num_parameters("deep", (1, 2, 2), 3) == 2 * 20 + 15
+    monkeypatch.setitem(MODELS, "deep", lambda shape, classes: nn.Linear(4, classes))
+    assert num_parameters("deep", (1, 2, 2), 3) == 15
 
 
 def test_an_option_without_a_default_must_be_given(monkeypatch):
