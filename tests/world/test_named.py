@@ -112,7 +112,7 @@ import fl_core
 from fl_core.world import World
 assert not any("fl_papers" in name for name in sys.modules)
 World.named("fedluck")
-assert "fl_papers.fedluck.world" in sys.modules
+assert "fl_papers.fedluck.experiment" in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

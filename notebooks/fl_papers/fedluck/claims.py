@@ -1,27 +1,135 @@
-"""FedLuck's claims, and the tests of those about runs.
-
-A study is one task, so statements about the paper's three tasks are judged on the targets of one of them. What
-formulas decide is in :mod:`fl_papers.fedluck.theory_claims`.
-"""
+"""FedLuck's claims, and the functions that judge them: on formulas alone, and on runs."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from fl_core.experiments.claims import Check, Comparison, add_claim
+from fl_core.experiments.claims import Check, Comparison, make_claim
 from fl_core.experiments.study import Study
-from fl_papers.fedluck import theory_claims as theory
-from fl_papers.fedluck.curves import compared, planned_rounds
-from fl_papers.fedluck.grid import BASELINES, SINGLE
-from fl_papers.fedluck.heat import edge_share, factor_correlation, spread_of_rounds
-from fl_papers.fedluck.margins import Bootstrapped, final, mean, pairs, reached, reductions, sought
-from fl_papers.fedluck.printed import number
-from fl_papers.fedluck.scales import Target
-from fl_papers.fedluck.setups import setup_of
+from fl_papers.fedluck.experiment import BASELINES, SINGLE, TASKS, Target
+from fl_papers.fedluck.experiment import FedLuckExperiment as Runs
+from fl_papers.fedluck.figures import (
+    compared,
+    edge_share,
+    factor_correlation,
+    planned_rounds,
+    speeds,
+    spread_of_rounds,
+)
+from fl_papers.fedluck.tables import (
+    Bootstrapped,
+    alpha_moves_steps_only,
+    bounds_on_toys,
+    decoded_topk,
+    final,
+    mean,
+    number,
+    pairs,
+    reached,
+    reductions,
+    sought,
+)
+from fl_papers.fedluck.theory import Moments, corollary1_rates, joint_optimum, printed_corollary1_terms, q_local
+
+# On formulas alone: the theorem and its corollary, the optimum, and the world's own numbers
+
+
+def theorem_1_bounds(study: Study) -> list[Check]:
+    """FEDLUCK-C01."""
+    found = []
+    for bound, own in bounds_on_toys().groupby("bound", sort=False)["ratio"]:
+        where = "0.6 ≤ η k ≤ 1.4" if bound == "Theorem 1" else "η k ≤ 0.3, where Theorem 1 is void"
+        detail = f"{len(own)} problems, {where}: measured at most {own.max():.2g} of the bound"
+        found.append(Check(str(bound), bool((own <= 1).all()), detail))
+    return found
+
+
+def corollary_stays_in_the_window(study: Study) -> list[Check]:
+    """FEDLUCK-C02."""
+    rounds, delta, found = np.geomspace(1, 1e6, 601), 0.1, []
+    for k in (1, 5, 10, 20):
+        q = q_local(corollary1_rates(k, rounds, delta).local_lr, k)
+        inside = rounds[q > 0]
+        last = f"up to T = {inside.max():.0f}" if len(inside) else "for no T"
+        found.append(Check(f"k = {k}", bool((q > 0).all()), f"Q > 0 {last} of 1,000,000"))
+    return found
+
+
+def third_term_dominates(study: Study) -> list[Check]:
+    """FEDLUCK-C03: the exponents of T and k in the three terms of (13), with τ fixed."""
+    moments = Moments(0.3, 0.2, 0.5)
+
+    def slopes(**longer: tuple[float, float]) -> list[float]:
+        """Return the exponents of the three terms in the quantity that is given as a range."""
+        [(name, ends)] = longer.items()
+        settings: dict[str, Any] = {"local_steps": 10, "num_rounds": 1e6, "compression_rate": 0.1, "max_staleness": 2}
+        before, after = (np.array(printed_corollary1_terms(2.0, moments, **{**settings, name: end})) for end in ends)
+        return (np.log(after / before) / np.log(ends[1] / ends[0])).round(6).tolist()
+
+    found = []
+    for name, ends in (("num_rounds", (1e6, 1e8)), ("local_steps", (10, 100))):
+        exponents = slopes(**{name: ends})
+        letter = {"num_rounds": "T", "local_steps": "k"}[name]
+        holds = exponents[2] > max(exponents[:2])
+        found.append(Check(f"in {letter}", holds, f"exponents of {letter} in the terms: {_listed(exponents)}"))
+    return found
+
+
+def transfer_over_step(study: Study) -> list[Check]:
+    """FEDLUCK-C19."""
+    found = []
+    for cell, (title, _) in TASKS.items():
+        alpha, beta = speeds(cell)
+        ratio = beta / alpha
+        inside = int(((ratio >= 10) & (ratio <= 100)).sum())
+        detail = (
+            f"β/α from {ratio.min():.1f} to {ratio.max():.1f}; {inside} of {len(ratio)} devices between 10 and 100"
+        )
+        found.append(Check(title, inside == len(ratio), detail))
+    return found
+
+
+def both_resources_decide(study: Study) -> list[Check]:
+    """FEDLUCK-C20."""
+    alpha, steps, delta = alpha_moves_steps_only()
+    ratios = np.array([4.0, 6.0, 8.0])
+    by_link = joint_optimum(ratios).compression_rate
+    return [
+        Check(
+            "k* depends on both",
+            bool((np.diff(steps) < 0).all()),
+            f"steps {_listed(steps.tolist())} at α = {_listed(alpha.tolist())} s",
+        ),
+        Check(
+            "δ* does not depend on α",
+            float(np.ptp(delta)) < 1e-3 * float(delta.mean()),
+            f"δ from {delta.min():.5f} to {delta.max():.5f}",
+        ),
+        Check("δ* depends on β/T̃", bool((np.diff(by_link) < 0).all()), f"δ {_listed(np.round(by_link, 4).tolist())}"),
+    ]
+
+
+def table_1_follows_from_the_world(study: Study) -> list[Check]:
+    """FEDLUCK-C21."""
+    table = decoded_topk()
+    found = []
+    for task, own in table.groupby("task", sort=False):
+        same = sum(int((own[f"printed {unit}"] == own[f"computed {unit}"]).sum()) for unit in ("seconds", "GB"))
+        found.append(Check(str(task), same == 2 * len(own), f"{same} of {2 * len(own)} numbers equal as printed"))
+    return found
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in numbers)
+
+
+# On runs
+
 
 POINT = 0.01
 """Of accuracy."""
@@ -45,7 +153,7 @@ def first_at_every_target(what: str, partition: str) -> Callable[[Study], list[C
 
 def speed_ups_as_printed(study: Study) -> list[Comparison]:
     """FEDLUCK-C09, on each task's last target with Dirichlet labels."""
-    cell, found = setup_of(study.dataset).cell, []
+    cell, found = Runs.setup_of(study.dataset).cell, []
     target = sought(study, "dirichlet")[-1]
     printed = {m: number(cell, m, "seconds", target.printed, "dirichlet") for m in ("FedLuck", *BASELINES)}
     for method in BASELINES:
@@ -130,7 +238,7 @@ def joint_beats_single(study: Study) -> list[Comparison]:
 
 def labels_as_in_the_text(study: Study) -> list[Comparison]:
     """FEDLUCK-C17b: frequency only and compression only in the order of the rows Opt. CR and Opt. LF."""
-    cell = setup_of(study.dataset).cell
+    cell = Runs.setup_of(study.dataset).cell
     rows = [number(cell, label, "accuracy") for label in ("Opt. CR", "Opt. LF")]
     frequency, compression = (final(study, method) for method in SINGLE)
     if not frequency or not compression:
@@ -198,61 +306,63 @@ def _less(
     return list(found)
 
 
-_add = partial(add_claim, "FEDLUCK")
-_add("C01", "Theorem 1", "The theorem bounds the mean squared gradient.",
-     "measured ≤ (12) inside its window, and ≤ (L-b) for small steps, on random log-cosh problems",
-     theory.theorem_1_bounds, exact=True, computed=True)  # fmt: skip
-_add("C02", "Corollary 1", "With its learning rates the bound falls as 1/√T.",
-     "Q > 0, which Theorem 1 needs, for all T up to 1,000,000", theory.corollary_stays_in_the_window,
-     exact=True, computed=True)  # fmt: skip
-_add("C03", "(13)", "The third term has the highest order of influence.",
-     "its exponents of T and of k are the largest", theory.third_term_dominates,
-     exact=True, computed=True)  # fmt: skip
-_add("C04", "(7)", "A device's staleness is constant: its job's length in periods, rounded up.",
-     "every recorded staleness equals ⌈d/T̃⌉", staleness_is_the_ceiling, exact=True)  # fmt: skip
-_add("C05", "Fig. 1", "Too large and too small k and δ both hurt; an efficient setting lies between.",
-     "in half of the columns (rows) or more the fewest rounds are not at an end of the grid",
-     interior_is_best, fragile=True)  # fmt: skip
-_add("C06", "section 3.1", "Unsuitable settings need up to 3 times the rounds (introduction: 11).",
-     "most rounds ≤ 3 times the fewest, over the settings that get there", up_to_three_times,
-     fragile=True)  # fmt: skip
-_add("C07", "Fig. 1 (implied)", "φ predicts convergence.",
-     "rank correlation of φ and rounds > 0.5", factor_predicts)  # fmt: skip
-_add("C08", "Table 1", "FedLuck reaches every target first, non-IID.",
-     "seconds(FedLuck) < seconds(best baseline), each target",
-     first_at_every_target("seconds", "dirichlet"))  # fmt: skip
-_add("C09", "Table 1", "Its speed-ups at the last target are those printed.",
-     "each within 25 % of the printed one", speed_ups_as_printed, fragile=True)  # fmt: skip
-_add("C10", "Table 1", "FedLuck also needs the least communication, non-IID.",
-     "gigabytes(FedLuck) < gigabytes(best baseline), each target",
-     first_at_every_target("gigabytes", "dirichlet"))  # fmt: skip
-_add("C11", "Figs 2, 3", "It saves 55 % of the time on average, IID.",
-     "mean saving over targets and baselines between 0.45 and 0.65",
-     mean_reduction("seconds", 0.45, 0.65), fragile=True)  # fmt: skip
-_add("C12", "Figs 2, 3", "It saves 56 % of the communication on average, IID.",
-     "mean saving over targets and baselines between 0.46 and 0.66",
-     mean_reduction("gigabytes", 0.46, 0.66), fragile=True)  # fmt: skip
-_add("C13", "Fig. 2c", "At the last IID target FedLuck is first, then FedPer, FedBuff, FedAsync, FedAvg+TopK.",
-     "seconds in this order", fastest_in_order)  # fmt: skip
-_add("C14", "Fig. 3b", "At the last IID target FedLuck needs the fewest gigabytes, FedBuff the most.",
-     "gigabytes(FedLuck) < each baseline's ≤ gigabytes(FedBuff)", least_traffic)  # fmt: skip
-_add("C15", "Fig. 3", "It needs the least communication in 6 of 9 IID cases and is close elsewhere.",
-     "least at two of a task's three targets; at each ≤ 1.5 times the least of the others",
-     often_least_traffic)  # fmt: skip
-_add("C16", "section 5", "Non-IID data slow convergence.",
-     "seconds(Dirichlet) > seconds(IID) for FedLuck, each common target", skew_slows)  # fmt: skip
-_add("C17a", "Table 2", "Joint optimisation beats optimising one variable.",
-     "accuracy(FedLuck) > accuracy(frequency only), accuracy(compression only) at the horizon",
-     joint_beats_single)  # fmt: skip
-_add("C17b", "Table 2 (ours)", "Opt. CR is the row that fixes the compression rate, as the text says.",
-     "frequency only and compression only in the order of the rows", labels_as_in_the_text, fragile=True)  # fmt: skip
-_add("C18", "Fig. 2", "Final accuracy stays competitive.",
-     "accuracy(FedLuck) + 0.01 ≥ accuracy(best baseline) at the horizon", competitive_at_the_end)  # fmt: skip
-_add("C19", "introduction", "Sending a model takes 10 to 100 times a local step.",
-     "10 ≤ β/α ≤ 100 for every device of the three worlds", theory.transfer_over_step,
-     exact=True, computed=True)  # fmt: skip
-_add("C20", "(15)", "A device's best (k, δ) follows from computing and network together.",
-     "k* changes with α, δ* does not, and changes with β/T̃", theory.both_resources_decide,
-     exact=True, computed=True)  # fmt: skip
-_add("C21", "Table 1 (ours)", "FedAvg+Topk's numbers follow from the world alone.",
-     "18 of 18 equal after rounding", theory.table_1_follows_from_the_world, exact=True, computed=True)  # fmt: skip
+claim = partial(make_claim, "FEDLUCK")
+CLAIMS = [
+    claim("C01", "Theorem 1", "The theorem bounds the mean squared gradient.",
+         "measured ≤ (12) inside its window, and ≤ (L-b) for small steps, on random log-cosh problems",
+         theorem_1_bounds, exact=True, computed=True),
+    claim("C02", "Corollary 1", "With its learning rates the bound falls as 1/√T.",
+         "Q > 0, which Theorem 1 needs, for all T up to 1,000,000", corollary_stays_in_the_window,
+         exact=True, computed=True),
+    claim("C03", "(13)", "The third term has the highest order of influence.",
+         "its exponents of T and of k are the largest", third_term_dominates,
+         exact=True, computed=True),
+    claim("C04", "(7)", "A device's staleness is constant: its job's length in periods, rounded up.",
+         "every recorded staleness equals ⌈d/T̃⌉", staleness_is_the_ceiling, exact=True),
+    claim("C05", "Fig. 1", "Too large and too small k and δ both hurt; an efficient setting lies between.",
+         "in half of the columns (rows) or more the fewest rounds are not at an end of the grid",
+         interior_is_best, fragile=True),
+    claim("C06", "section 3.1", "Unsuitable settings need up to 3 times the rounds (introduction: 11).",
+         "most rounds ≤ 3 times the fewest, over the settings that get there", up_to_three_times,
+         fragile=True),
+    claim("C07", "Fig. 1 (implied)", "φ predicts convergence.",
+         "rank correlation of φ and rounds > 0.5", factor_predicts),
+    claim("C08", "Table 1", "FedLuck reaches every target first, non-IID.",
+         "seconds(FedLuck) < seconds(best baseline), each target",
+         first_at_every_target("seconds", "dirichlet")),
+    claim("C09", "Table 1", "Its speed-ups at the last target are those printed.",
+         "each within 25 % of the printed one", speed_ups_as_printed, fragile=True),
+    claim("C10", "Table 1", "FedLuck also needs the least communication, non-IID.",
+         "gigabytes(FedLuck) < gigabytes(best baseline), each target",
+         first_at_every_target("gigabytes", "dirichlet")),
+    claim("C11", "Figs 2, 3", "It saves 55 % of the time on average, IID.",
+         "mean saving over targets and baselines between 0.45 and 0.65",
+         mean_reduction("seconds", 0.45, 0.65), fragile=True),
+    claim("C12", "Figs 2, 3", "It saves 56 % of the communication on average, IID.",
+         "mean saving over targets and baselines between 0.46 and 0.66",
+         mean_reduction("gigabytes", 0.46, 0.66), fragile=True),
+    claim("C13", "Fig. 2c", "At the last IID target FedLuck is first, then FedPer, FedBuff, FedAsync, FedAvg+TopK.",
+         "seconds in this order", fastest_in_order),
+    claim("C14", "Fig. 3b", "At the last IID target FedLuck needs the fewest gigabytes, FedBuff the most.",
+         "gigabytes(FedLuck) < each baseline's ≤ gigabytes(FedBuff)", least_traffic),
+    claim("C15", "Fig. 3", "It needs the least communication in 6 of 9 IID cases and is close elsewhere.",
+         "least at two of a task's three targets; at each ≤ 1.5 times the least of the others",
+         often_least_traffic),
+    claim("C16", "section 5", "Non-IID data slow convergence.",
+         "seconds(Dirichlet) > seconds(IID) for FedLuck, each common target", skew_slows),
+    claim("C17a", "Table 2", "Joint optimisation beats optimising one variable.",
+         "accuracy(FedLuck) > accuracy(frequency only), accuracy(compression only) at the horizon",
+         joint_beats_single),
+    claim("C17b", "Table 2 (ours)", "Opt. CR is the row that fixes the compression rate, as the text says.",
+         "frequency only and compression only in the order of the rows", labels_as_in_the_text, fragile=True),
+    claim("C18", "Fig. 2", "Final accuracy stays competitive.",
+         "accuracy(FedLuck) + 0.01 ≥ accuracy(best baseline) at the horizon", competitive_at_the_end),
+    claim("C19", "introduction", "Sending a model takes 10 to 100 times a local step.",
+         "10 ≤ β/α ≤ 100 for every device of the three worlds", transfer_over_step,
+         exact=True, computed=True),
+    claim("C20", "(15)", "A device's best (k, δ) follows from computing and network together.",
+         "k* changes with α, δ* does not, and changes with β/T̃", both_resources_decide,
+         exact=True, computed=True),
+    claim("C21", "Table 1 (ours)", "FedAvg+Topk's numbers follow from the world alone.",
+         "18 of 18 equal after rounding", table_1_follows_from_the_world, exact=True, computed=True),
+]  # fmt: skip

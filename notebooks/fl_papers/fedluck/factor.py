@@ -21,7 +21,7 @@ from fl_core.errors import SpecError
 from fl_core.formulas.fedluck import Box, job_seconds, plan_devices, rounds_per_job
 from fl_core.report.interactive import html_table
 from fl_core.report.style import VERMILION
-from fl_papers.fedluck.extra_formulas import (
+from fl_papers.fedluck.theory import (
     COMPRESSION_THRESHOLD,
     Optimum,
     interior_minimum,
@@ -97,24 +97,10 @@ def interactive_factor(
 ) -> InteractiveFactor:
     """Make a map of phi(k, delta), Eq. 14, with sliders for alpha, beta and the length of a round.
 
-    Parameters
-    ----------
-    devices : mapping of str to (float, float)
-        Name, alpha and beta in seconds of the devices to choose from, within `RANGES`; the first is shown first.
-    period_seconds : float
-        T~ at first, within `RANGES`.
-    box : Box, optional
-        Limits of the map, and where the minimum is looked for; k and delta must both be free.
-
     Returns
     -------
     InteractiveFactor
         Shows itself as the last expression of a notebook cell.
-
-    Raises
-    ------
-    SpecError
-        If there is no device, a time is outside its slider's range, or the box has no extent.
     """
     if not devices:
         raise SpecError("a map of the key convergence factor needs at least one device")

@@ -1,6 +1,10 @@
-"""FedLuck's figures that are no plots of curves: jobs in time, heat maps, bars, and the surface of phi."""
+"""FedLuck's figures: what is measured on the runs (accuracy, time and traffic to a target), and drawings."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,18 +14,263 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import NDArray
+from scipy import stats
 
+from fl_core.algorithms import FedLuck, FedPer
+from fl_core.errors import DataError
+from fl_core.experiments.run import Result
+from fl_core.experiments.study import Entry, Study
+from fl_core.formulas.compression import TopK
+from fl_core.formulas.fedluck import job_seconds, key_convergence_factor, rounds_per_job
+from fl_core.models import num_parameters
 from fl_core.report.style import BLACK, GREY, ORANGE, SKY, VERMILION, line_of, style
+from fl_core.world import TraceCompute, World
+from fl_papers.fedluck.experiment import CLASSES, METHODS, PERIODS_PER_EVALUATION, TASKS
+from fl_papers.fedluck.experiment import FedLuckExperiment as Runs
+from fl_papers.fedluck.theory import BYTES_PER_GB, BYTES_PER_PARAMETER
+
+# What FedLuck's figures and claims measure on the runs: accuracy over time, and time and traffic to a target.
+
+
+Array = NDArray[np.float64]
+
+
+def speeds(cell: str, devices: int = 10) -> tuple[Array, Array]:
+    """Return alpha and beta ``[n]`` of the paper's world, for the paper's network."""
+    world = World.named("fedluck", cell=cell, devices=devices)
+    assert isinstance(world.compute, TraceCompute)
+    bits = np.array(world.network.up_bits_per_second)
+    return np.array(world.compute.seconds_per_step), 32 * TASKS[cell][1].parameters / bits
+
+
+def mean_factor(cell: str, steps: int, delta: float, period: float) -> float:
+    """Return phi of one (k, delta) for everybody, averaged over the five devices of Figure 1."""
+    return float(np.mean(key_convergence_factor(steps, delta, *speeds(cell, 5), period)))
+
+
+SLACK = 1e-9
+"""Seconds by which rounding may move a time."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """When a run first has a target accuracy.
+
+    Attributes
+    ----------
+    seconds : float
+        Virtual time since the run's first aggregation; if the target is not reached, of the run's end.
+    since_start : float
+        Since the start of the run.
+    gigabytes : float
+        Uploaded by then.
+    reached : bool
+        If not, the numbers are lower bounds.
+    """
+
+    seconds: float
+    since_start: float
+    gigabytes: float
+    reached: bool
+
+
+def curve(entry: Entry, result: Result) -> pd.DataFrame:
+    """Return what is measured periodically, read every two periods T~ up to the end of the run.
+
+    Returns
+    -------
+    DataFrame
+        ``seconds``, ``test_accuracy``, ``gigabytes``; the first row is the initial model.
+    """
+    return pd.DataFrame(dict(zip(("seconds", "test_accuracy", "gigabytes"), _readings(entry, result), strict=True)))
+
+
+def reach(entry: Entry, result: Result, target: float) -> Reached:
+    """Return when a run first has the accuracy `target`."""
+    seconds, accuracy, gigabytes = _readings(entry, result)
+    at = np.flatnonzero(accuracy >= target)
+    row = at[0] if len(at) else -1
+    since_first = max(0.0, float(seconds[row]) - first_aggregation(result))
+    return Reached(since_first, float(seconds[row]), float(gigabytes[row]), bool(len(at)))
+
+
+def first_aggregation(result: Result) -> float:
+    """Return the virtual time of the first version that was made from an upload; 0 if nothing has arrived."""
+    times = result.history.updates["seconds"]
+    if not times and result.history.evaluations["models_received"][-1]:
+        raise DataError(f"run {result.spec.hash} was stored without its table of updates, which FedLuck's times need")
+    return float(times[0]) if times else 0.0
+
+
+def size_factor(entry: Entry) -> float:
+    """Return how many times larger the paper's model is than the one that the run has."""
+    setup = Runs.setup_of(entry.spec.dataset)
+    return setup.parameters / num_parameters(entry.spec.model, setup.shape, CLASSES)
+
+
+def horizon(study: Study) -> float:
+    """Return the virtual time at which Figure 2 ends: that of FedLuck's runs; NaN without any."""
+    found = [e.spec.budget.seconds for e in study.entries if e.labels["role"] == "comparison"]
+    return min((seconds for seconds in found if seconds), default=float("nan"))
+
+
+def final_accuracy(study: Study, entry: Entry, result: Result) -> float:
+    """Return the accuracy of a run at the horizon, on all test images."""
+    times = np.array(result.history.evaluations["seconds"])
+    last = np.flatnonzero(times <= horizon(study) + SLACK)[-1]
+    return float(result.history.evaluations["test_accuracy"][last])
+
+
+def compared(study: Study, method: str, partition: str) -> dict[int, tuple[Entry, Result]]:
+    """Return the runs of a method of Figures 2 and 3 and of the tables, by seed."""
+    found = study.select(role="comparison", method=method, partition=partition)
+    return {entry.labels["seed"]: (entry, result) for entry, result in found}
+
+
+def accuracy_curves(study: Study, partition: str, methods: Sequence[str] = METHODS) -> pd.DataFrame:
+    """Return mean, standard deviation and number over seeds of each method's accuracy, up to the horizon.
+
+    Returns
+    -------
+    DataFrame
+        ``method``, ``x`` (virtual seconds), ``n``, ``test_accuracy``, ``test_accuracy_std``, ``parameter`` (NaN).
+    """
+    found = []
+    for method in methods:
+        runs = compared(study, method, partition).values()
+        if not runs:
+            continue
+        joined = pd.concat([curve(entry, result) for entry, result in runs])
+        joined = joined[joined["seconds"] <= horizon(study) + SLACK]
+        grouped = joined.groupby("seconds")["test_accuracy"]
+        table = grouped.agg(test_accuracy="mean", test_accuracy_std="std", n="size")
+        found.append(table.rename_axis("x").reset_index().assign(method=method, parameter=np.nan))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def planned_rounds(entry: Entry) -> list[int]:
+    """Return rounds per job c_i of each device of a periodic run, from what it is told to do (Eq. 5)."""
+    spec, algorithm = entry.spec, entry.spec.algorithm
+    compute, network = spec.world.compute, spec.world.network
+    assert isinstance(compute, TraceCompute)
+    bits = np.array(network.up_bits_per_second)
+    alpha = np.array(compute.seconds_per_step)
+    beta = 8 * BYTES_PER_PARAMETER * num_parameters(spec.model, Runs.setup_of(spec.dataset).shape, CLASSES) / bits
+    if isinstance(algorithm, FedLuck):
+        made = algorithm.plan(alpha, beta)
+        jobs = job_seconds(made.local_steps, made.compression_rate, alpha, beta)
+    else:
+        assert isinstance(algorithm, FedPer)
+        assert isinstance(algorithm.compressor, TopK)
+        jobs = job_seconds(algorithm.steps, algorithm.compressor.delta, alpha, beta)
+    return rounds_per_job(jobs, algorithm.period_seconds).tolist()
+
+
+def _readings(entry: Entry, result: Result) -> tuple[Array, Array, Array]:
+    """Return seconds, accuracy and gigabytes of :func:`curve`.
+
+    If periodic evaluations are on fewer images, those at further times and at the end are left out; the first stays.
+    """
+    spec, table = entry.spec, result.history.evaluations
+    times, accuracy, sent = (np.array(table[name], dtype=float) for name in ("seconds", "test_accuracy", "bytes_up"))
+    kept = np.ones(len(times), dtype=bool)
+    if spec.evaluation.test_samples:
+        kept[1:] = ~np.isin(times[1:], spec.evaluation.at_seconds)
+        kept[-1] = False
+    step, end = PERIODS_PER_EVALUATION * Runs.setup_of(spec.dataset).period_seconds, spec.budget.seconds or times[-1]
+    seconds = np.arange(0.0, end + SLACK, step)
+    latest = np.flatnonzero(kept)[np.searchsorted(times[kept], seconds + SLACK, side="right") - 1]
+    return seconds, accuracy[latest], sent[latest] * size_factor(entry) / BYTES_PER_GB
+
+
+# What FedLuck's Figure 1 measures: rounds to an accuracy over local steps k and kept fraction delta.
+
+
+_factor = cache(mean_factor)
+
+
+def rounds(study: Study) -> pd.DataFrame:
+    """Return one row per run of Figure 1.
+
+    Returns
+    -------
+    DataFrame
+        ``seed``, ``steps``, ``delta``, ``target``, ``rounds`` (ticks, empty ones included, to the first evaluation
+        with the target; NaN: not reached), ``factor`` (phi, averaged over the five devices).
+    """
+    rows = []
+    for entry, result in study.select(role="heat map"):
+        labels, table = entry.labels, result.history.evaluations
+        at = np.flatnonzero(np.array(table["test_accuracy"]) >= labels["target"])
+        method = entry.spec.algorithm
+        assert isinstance(method, FedPer)
+        factor = _factor(Runs.setup_of(study.dataset).cell, labels["steps"], labels["delta"], method.period_seconds)
+        found = {name: labels[name] for name in ("seed", "steps", "delta", "target")}
+        rows.append(found | {"rounds": float(table["version"][at[0]]) if len(at) else np.nan, "factor": factor})
+    return pd.DataFrame(rows)
+
+
+def heat_map(study: Study) -> pd.DataFrame:
+    """Return the cells of Figure 1: mean rounds of the seeds that get there, how many do and how many there are."""
+    frame = rounds(study)
+    if frame.empty:
+        return frame
+    grouped = frame.groupby(["steps", "delta"])
+    return grouped.agg(
+        rounds=("rounds", "mean"), rounds_std=("rounds", "std"), reached=("rounds", "count"), n=("seed", "size"),
+        factor=("factor", "first"), target=("target", "first"),
+    ).reset_index()  # fmt: skip
+
+
+def edge_share(study: Study, axis: str) -> dict[int, float]:
+    """Return by seed in which share of the lines along `axis` ("steps", "delta") fewest rounds are not at an end.
+
+    Lines on which nothing gets there are left out.
+    """
+    found = {}
+    for seed, table in _by_seed(study).items():
+        cells = table if axis == "steps" else table.T
+        lines = [line for line in cells.to_numpy().T if np.isfinite(line).any()]
+        if lines and len(lines[0]) > 2:
+            found[seed] = float(np.mean([line[1:-1].min() < min(line[0], line[-1]) for line in lines]))
+    return found
+
+
+def spread_of_rounds(study: Study) -> tuple[dict[int, float], dict[int, float]]:
+    """Return most and fewest rounds by seed, over the cells that get there."""
+    reached = {seed: t.to_numpy()[np.isfinite(t.to_numpy())] for seed, t in _by_seed(study).items()}
+    most, fewest = ({s: float(end(v)) for s, v in reached.items() if len(v)} for end in (np.max, np.min))
+    return most, fewest
+
+
+def factor_correlation(study: Study) -> dict[int, float]:
+    """Return by seed the rank correlation of phi with the rounds; cells that do not get there come last, tied."""
+    frame, found = rounds(study), {}
+    for seed in sorted(set(frame["seed"])) if len(frame) else ():
+        own = frame[frame["seed"] == seed]
+        steps = own["rounds"].fillna(own["rounds"].max() + 1 if own["rounds"].notna().any() else 1.0)
+        if steps.nunique() > 1 and own["factor"].nunique() > 1:
+            found[seed] = float(stats.spearmanr(own["factor"], steps).statistic)
+    return found
+
+
+def _by_seed(study: Study) -> dict[int, pd.DataFrame]:
+    """Return by seed the rounds of all cells, k by delta; infinite where the target is not reached."""
+    frame = rounds(study)
+    if frame.empty:
+        return {}
+    return {
+        seed: frame[frame["seed"] == seed].pivot(index="steps", columns="delta", values="rounds").fillna(np.inf)
+        for seed in sorted(set(frame["seed"]))
+    }
+
+
+# FedLuck's figures that are no plots of curves: jobs in time, heat maps, bars, and the surface of phi.
 
 
 def timeline(jobs: pd.DataFrame) -> Figure:
-    """Draw what five devices do between the ticks, with the staleness of every upload.
-
-    Parameters
-    ----------
-    jobs : DataFrame
-        As :func:`fl_papers.fedluck.tables.five_devices` returns it.
-    """
+    """Draw what five devices do between the ticks, with the staleness of every upload."""
     ticks = np.arange(0, jobs["used"].max() + 1e-9, np.diff(np.unique(jobs["used"])).min())
     with style():
         figure, axis = plt.subplots(figsize=(5.8, 4.2))
@@ -45,13 +294,7 @@ def timeline(jobs: pd.DataFrame) -> Figure:
 
 
 def heat(cells: pd.DataFrame) -> Figure:
-    """Draw the rounds to a target over k and delta, and below them what phi predicts.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        As :func:`fl_papers.fedluck.heat.heat_map` returns it.
-    """
+    """Draw the rounds to a target over k and delta, and below them what phi predicts."""
     with style():
         figure, axes = plt.subplots(2, 1, figsize=(5.6, 7.0))
         _cells(axes[0], cells, "rounds")
@@ -63,13 +306,7 @@ def heat(cells: pd.DataFrame) -> Figure:
 
 
 def traffic(bars: pd.DataFrame) -> Figure:
-    """Draw the gigabytes to each target as groups of bars, on a logarithmic ordinate.
-
-    Parameters
-    ----------
-    bars : DataFrame
-        As :func:`fl_papers.fedluck.tables.traffic` returns it.
-    """
+    """Draw the gigabytes to each target as groups of bars, on a logarithmic ordinate."""
     methods, targets = list(bars["method"].unique()), list(bars["target"].unique())
     width = 0.8 / len(methods)
     with style():
@@ -99,13 +336,7 @@ def traffic(bars: pd.DataFrame) -> Figure:
 
 
 def surface(frame: pd.DataFrame) -> Figure:
-    """Draw the level lines of phi over k and delta for each device, with its minimum.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        As :func:`fl_papers.fedluck.theory.surface` returns it.
-    """
+    """Draw the level lines of phi over k and delta for each device, with its minimum."""
     devices = list(frame["device"].unique())
     with style():
         figure, axes = plt.subplots(len(devices), 1, figsize=(5.6, 3.4 * len(devices)), squeeze=False, sharex=True)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fl_core.formulas.fedluck import Box, job_seconds, plan_devices, rounds_per_job
-from fl_papers.fedluck.accounting import (
+from fl_papers.fedluck.experiment import FedLuckWorld
+from fl_papers.fedluck.theory import (
     BYTES_PER_GB,
     periodic_totals,
     rounds_at,
@@ -17,7 +18,6 @@ from fl_papers.fedluck.accounting import (
     upload_bytes,
     uploads_until,
 )
-from fl_papers.fedluck.world import FedLuckWorld
 
 close = partial(pytest.approx, rel=1e-10)
 PARAMETERS = {"cnn": 234_090, "vgg11s": 865_482, "lstm": 216_330}

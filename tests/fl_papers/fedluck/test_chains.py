@@ -9,10 +9,22 @@ import pytest
 import sympy as sp
 
 from fl_core.formulas.checks import inequalities, violations
-from fl_papers.fedluck.bounds import Moments, q_local, rescaled_bound, theorem1_bound
-from fl_papers.fedluck.chains import Trial, rescaled_chains, theorem1_chains
-from fl_papers.fedluck.toys import LogCosh, timeline
-from fl_papers.fedluck.trials import INSIDE, SMALL, random_trial, rescaled_trials, theorem1_trials
+from fl_papers.fedluck.theory import (
+    INSIDE,
+    SMALL,
+    LogCosh,
+    Moments,
+    Trial,
+    q_local,
+    random_trial,
+    rescaled_bound,
+    rescaled_chains,
+    rescaled_trials,
+    theorem1_bound,
+    theorem1_chains,
+    theorem1_trials,
+    timeline,
+)
 
 
 @pytest.mark.parametrize("trials", [theorem1_trials, rescaled_trials])

@@ -23,17 +23,18 @@ from fl_core.formulas.fedluck import (
     rounds_per_job,
     staleness_factor,
 )
-from fl_papers.fedluck.extra_formulas import (
+from fl_papers.fedluck.experiment import FedLuckWorld
+from fl_papers.fedluck.theory import (
     COMPRESSION_THRESHOLD,
     ceil_factor,
     factor_gradient,
     joint_optimum,
     momentum_step,
+    periodic_models,
     printed_supplement_factor,
     round_staleness,
+    timeline,
 )
-from fl_papers.fedluck.toys import periodic_models, timeline
-from fl_papers.fedluck.world import FedLuckWorld
 
 close = partial(pytest.approx, rel=1e-10)
 

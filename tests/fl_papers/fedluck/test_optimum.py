@@ -10,7 +10,7 @@ import sympy as sp
 from scipy.optimize import brentq
 
 from fl_core.formulas.fedluck import Variant, key_convergence_factor, rate_polynomial
-from fl_papers.fedluck.extra_formulas import (
+from fl_papers.fedluck.theory import (
     COMPRESSION_THRESHOLD,
     MIN_INTERIOR_RATIO,
     best_steps,

@@ -20,8 +20,7 @@ from fl_core.runtime.executors import Sequential
 from fl_core.runtime.local import Trained, TrainJob
 from fl_core.tasks import Quadratic
 from fl_core.world import Network, TraceCompute, World
-from fl_papers.fedluck.accounting import uploads_until
-from fl_papers.fedluck.toys import timeline
+from fl_papers.fedluck.theory import timeline, uploads_until
 
 CELLS = {"cnn": 234_090, "vgg11s": 865_482, "lstm": 216_330}
 

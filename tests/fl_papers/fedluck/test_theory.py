@@ -9,11 +9,14 @@ import pytest
 import sympy as sp
 
 from fl_core.formulas.fedluck import Variant, rate_polynomial, staleness_factor
-from fl_papers.fedluck.bounds import (
+from fl_papers.fedluck.theory import (
     Q_WINDOW,
+    LogCosh,
     Moments,
     corollary1_rates,
+    factor_gradient,
     lemma1_bound,
+    periodic_models,
     printed_corollary1_terms,
     printed_lemma1_bound,
     printed_negative_term,
@@ -22,9 +25,8 @@ from fl_papers.fedluck.bounds import (
     q_local,
     rescaled_bound,
     theorem1_bound,
+    timeline,
 )
-from fl_papers.fedluck.extra_formulas import factor_gradient
-from fl_papers.fedluck.toys import LogCosh, periodic_models, timeline
 
 close = partial(pytest.approx, rel=1e-10)
 MOMENTS = Moments(noise=0.3, heterogeneity=0.2, gradient=0.5)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from fl_core.errors import DataError, RunError, SpecError
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study, stored_seeds
-from fl_core.experiments.claims import CLAIMS, Judgement, judge
+from fl_core.experiments.claims import Judgement, claims, judge
 from fl_core.experiments.grid import execute, work
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
@@ -23,30 +24,41 @@ from fl_core.models import num_parameters
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_core.runtime import History
-from fl_papers.fedluck.curves import accuracy_curves, compared, curve, final_accuracy, planned_rounds, reach
-from fl_papers.fedluck.grid import (
-    BASELINES,
-    METHODS,
-    VARIANTS,
-    Maker,
-    comparison,
-    heat_map,
-    periods,
-    variants,
+from fl_papers.fedluck.experiment import BASELINES, METHODS, PROFILES, SETUPS, VARIANTS, FedLuckExperiment, targets
+from fl_papers.fedluck.figures import (
+    accuracy_curves,
+    compared,
+    curve,
+    final_accuracy,
+    planned_rounds,
+    reach,
+    rounds,
 )
-from fl_papers.fedluck.heat import rounds
-from fl_papers.fedluck.margins import Bootstrapped, bootstrap, pairs
-from fl_papers.fedluck.printed import number, printed
-from fl_papers.fedluck.scales import SCALES, Options, targets
-from fl_papers.fedluck.setups import SETUPS
-from fl_papers.fedluck.summary import over_tasks
-from fl_papers.fedluck.tables import five_devices
-from fl_papers.fedluck.theory import decoded_fedluck, decoded_topk
+from fl_papers.fedluck.tables import (
+    PRINTED,
+    Bootstrapped,
+    bootstrap,
+    decoded_fedluck,
+    decoded_topk,
+    five_devices,
+    number,
+    over_tasks,
+    pairs,
+)
 
 RUNS = ["fedluck-fig1", "fedluck-fig2", "fedluck-fig3", "fedluck-tab1", "fedluck-tab2", "fedluck-savings"]
 EXTRA = ["fedluck-x8", "fedluck-x9"]
 FORMULAS = ["fedluck-alg1", *(f"fedluck-x{n}" for n in range(1, 8))]
 BOTH = ("iid", "dirichlet")
+heat_map, periods, variants = (
+    FedLuckExperiment.made(part)
+    for part in (FedLuckExperiment.heat_map, FedLuckExperiment.periods, FedLuckExperiment.variants)
+)
+
+
+def comparison(partitions: Sequence[str], methods: Sequence[str], *where: object) -> list[Entry]:
+    part = partial(FedLuckExperiment.comparison, partitions=partitions, methods=methods)
+    return FedLuckExperiment.made(part)(*where)
 
 
 # The runs
@@ -55,7 +67,7 @@ BOTH = ("iid", "dirichlet")
 def test_every_figure_and_table_of_the_paper_is_registered() -> None:
     assert {name for name in artifacts() if name.startswith("fedluck")} == {*RUNS, *EXTRA, *FORMULAS}
     carried = {claim for artifact in find_artifacts(["fedluck-*"]) for claim in artifact.claims}
-    assert carried == {name for name in CLAIMS if name.startswith("FEDLUCK-")}
+    assert carried == {name for name in claims() if name.startswith("FEDLUCK-")}
     numbers = {f"FEDLUCK-C{n:02d}" for n in range(1, 22) if n != 17} | {"FEDLUCK-C17a", "FEDLUCK-C17b"}
     assert carried == numbers
 
@@ -92,9 +104,9 @@ def test_seed_after_seed_so_that_the_first_can_be_run_first() -> None:
 
 
 @pytest.mark.parametrize("dataset", ["fashion-mnist", "cifar10", "speech-commands"])
-@pytest.mark.parametrize("profile", SCALES)
+@pytest.mark.parametrize("profile", PROFILES)
 def test_a_smaller_network_takes_as_long_to_send_as_the_papers(dataset: str, profile: str) -> None:
-    make = Maker(profile, dataset, (0,), Options())
+    make = FedLuckExperiment(profile, dataset, (0,))
     [entry] = comparison(("iid",), ("FedLuck",), profile, dataset, (0,))
     jobs = {"fashion-mnist": [2, 2, 2, 2, 2, 2, 7, 6, 6, 5], "cifar10": [2] * 10,
             "speech-commands": [2, 2, 2, 2, 2, 7, 6, 6, 5, 5]}  # fmt: skip
@@ -172,7 +184,7 @@ def test_readers_can_change_the_grid() -> None:
 
 def test_the_printed_table_1_gives_the_averages_of_the_specification() -> None:
     """E14: 42.5 % time and 47.9 % communication, least traffic in three cells of nine and two ties."""
-    table, saved, first = printed().query("source == 'table1'"), {"seconds": [], "gigabytes": []}, 0
+    table, saved, first = PRINTED.frame.query("source == 'table1'"), {"seconds": [], "gigabytes": []}, 0
     assert len(table) == 90
     lowest = ties = 0
     for task in ("cnn", "vgg11s", "lstm"):
@@ -474,11 +486,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Stor
     small = replace(
         SETUPS["fashion-mnist"], model="linear", preprocessing={}, shape=(1, 28, 28), seconds=13.0, batch_size=8
     )
-    scale = replace(SCALES["smoke"], full=("cnn",), width=1.0, test_samples=200)
+    scale = replace(PROFILES["smoke"], full=("cnn",), width=1.0, test_samples=200)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SETUPS, "fashion-mnist", small)
-        patch.setitem(SCALES, "smoke", scale)
-        patch.setitem(SCALES, "laptop", replace(scale, seeds=(0, 1)))
+        patch.setitem(PROFILES, "smoke", scale)
+        patch.setitem(PROFILES, "laptop", replace(scale, seeds=(0, 1)))
         for name in list(VARIANTS)[3:]:
             patch.delitem(VARIANTS, name)
         study = make_study(find_artifacts(RUNS + EXTRA), "smoke")
