@@ -1,14 +1,17 @@
-"""FedASMU on the server: the weight of an upload, its partial derivatives, and the control parameters behind it.
+"""FedASMU: the weights of uploads and of fresh models, the control parameters behind them, and when a device asks.
 
 Source: Liu et al., "FedASMU: Efficient Asynchronous Federated Learning with Dynamic Staleness-aware Model Update"
-(AAAI 2024); (n) are its equations; D-n, E-n and A-n those of this project's specification. What a device does with a
-fresh model is in `fedasmu_fresh`, when it asks for one in `fedasmu_slots`; how past directions are kept in
-`fedasmu_directions`; the theorem in `fedasmu_theory`.
+(AAAI 2024); (n) are its equations; D-n, E-n, A-n and section numbers those of this project's specification.
 
-Symbols: t `version`, s = t - o + 1 `staleness` (a fresh upload has 1), o `origin`, xi `weight_score`, alpha
-`mixing_weight`, lambda, sigma, iota `Controls`, p version at which a device's previous upload was mixed in. Numbers,
-arrays, tensors and SymPy symbols may be given, except where a vector is named. Derivatives come in the form that
-follows from the weight, ``"derived"``, and where the paper's differ also as ``"printed"``.
+Symbols, server: t `version` >= 0, s = t - o + 1 `staleness` (a fresh upload has 1), o `origin`, xi `weight_score`,
+alpha `mixing_weight`, lambda, sigma, iota `Controls`, p version at which a device's previous upload was mixed in,
+d_i its direction w_o'^i - w_p ``[p]``, g_i a device's mean gradient ``[p]``, eta_i `lr`, K `divisor` (local steps;
+local epochs as printed, E08). Device: g `fresh_version` > o `origin_version`, phi `fresh_score`, beta `fresh_weight`,
+gamma, upsilon `FreshControls`; slot k = 1 .. K_s `slots`, the number of local epochs after which it asks, R `reward`.
+`sqrt_offset` is what is added to a version under the root: 1 counts rounds from 1, 0 is printed (E04).
+
+Numbers, arrays, tensors and SymPy symbols may be given, except where a vector is named. Derivatives come in the form
+that follows from the weight, ``"derived"``, and where the paper's differ also as ``"printed"``.
 """
 
 from __future__ import annotations
@@ -68,24 +71,7 @@ class PastAggregation(NamedTuple):
 
 
 def weight_score(version: Any, staleness: Any, controls: Controls, *, sqrt_offset: int = 1) -> Any:
-    """Return xi = lambda / (sqrt(t + offset) s^sigma) + iota, Eq. 2.
-
-    Parameters
-    ----------
-    version : int or array
-        t >= 0, of the model that an upload is mixed into.
-    staleness : int or array
-        s = t - o + 1 >= 1.
-    controls : Controls
-        lambda, sigma, iota.
-    sqrt_offset : {1, 0}
-        What is added to t under the root: 1 counts rounds from 1; 0 is printed, and infinite at t = 0 (E04).
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
-    """
+    """Return xi = lambda / (sqrt(t + offset) s^sigma) + iota, Eq. 2; infinite at t = 0 with offset 0, as printed."""
     require(version >= 0, "version", version, ">= 0")
     require(staleness >= 1, "staleness", staleness, ">= 1 (a fresh upload has 1)")
     require(sqrt_offset in (0, 1), "sqrt_offset", sqrt_offset, "0 or 1")
@@ -99,13 +85,7 @@ def weight_score(version: Any, staleness: Any, controls: Controls, *, sqrt_offse
 
 
 def squash(score: Any, mu: Any = 1.0) -> Any:
-    """Return mu x / (1 + mu x): alpha of xi (2), and beta of phi (8).
-
-    Raises
-    ------
-    ValueError
-        mu <= 0, or x <= -1 / mu, where the weight has a pole (E14).
-    """
+    """Return mu x / (1 + mu x): alpha of xi (2), and beta of phi (8); it has a pole at x = -1 / mu (E14)."""
     require(mu > 0, "mu", mu, "> 0")
     require(1 + mu * score > 0, "score", score, f"> -1 / mu = {-1 / mu}: there the weight has a pole")
     if isinstance(score, float) and score == math.inf:
@@ -123,7 +103,7 @@ def squash_slope(score: Any, mu: Any = 1.0) -> Any:
 def mixing_weight(
     version: Any, staleness: Any, controls: Controls, mu_alpha: Any = 1.0, *, sqrt_offset: int = 1
 ) -> Any:
-    """Return alpha, Eq. 2: the weight of an upload in (1 - alpha) w_t + alpha w_o^i. Arguments of `weight_score`."""
+    """Return alpha, Eq. 2: the weight of an upload in (1 - alpha) w_t + alpha w_o^i."""
     return squash(weight_score(version, staleness, controls, sqrt_offset=sqrt_offset), mu_alpha)
 
 
@@ -142,14 +122,8 @@ def mixing_weight_gradient(
 def inner_product(difference: Any, direction: Any, lr: float, divisor: float) -> float:
     """Return q = <g_i, d_i>, the only number about vectors that (3) needs; two passes over them with `difference`.
 
-    Parameters
-    ----------
-    difference : ndarray or Tensor
-        w_o - w_o^i (with the jump of `grad_estimate`), ``[p]``.
-    direction : ndarray or Tensor
-        d_i = w_o'^i - w_p of the device's previous aggregated upload, ``[p]``.
-    lr, divisor : float
-        As in `grad_estimate`, which divides the vector; here their product divides one number.
+    `difference` is w_o - w_o^i, plus the jump w^a - w^b that a merge with a fresh model has made (E09); what it is
+    divided by to be g_i divides one number here.
     """
     require(lr > 0, "lr", lr, "> 0")
     require(divisor > 0, "divisor", divisor, "> 0")
@@ -161,24 +135,8 @@ def control_gradient(
 ) -> Controls:
     """Return the gradient of F_i(w_o) by the controls of the previous aggregation, for (3) (D2, section 2.2).
 
-    Parameters
-    ----------
-    q : float
-        <g_i, d_i> of `inner_product`, with the sign of a gradient also for ``form="printed"``.
-    previous : Aggregation
-        When and how the direction d_i was mixed in.
-    mu_alpha : float, optional
-        Scale > 0.
-    sqrt_offset : {1, 0}, optional
-        As in `weight_score`.
-    form : {"derived", "printed"}, optional
-        As printed, the signs for lambda and iota are wrong (E01), and the one for sigma has ln sigma in the place of
-        lambda ln s (E02).
-
-    Raises
-    ------
-    ValueError
-        The form is unknown, or printed with sigma <= 0.
+    `q` has the sign of a gradient also for ``form="printed"``. As printed, the signs for lambda and iota are wrong
+    (E01), and the one for sigma has ln sigma in the place of lambda ln s (E02).
     """
     slopes = mixing_weight_gradient(*previous, mu_alpha, sqrt_offset=sqrt_offset)
     if form == "derived":
@@ -192,17 +150,7 @@ def control_gradient(
 def propagation(kept: list[float], aggregated: int, origin: int) -> float:
     """Return the product of 1 - alpha_v, v = p+1 .. o-1: how much of a change of w_{p+1} is left in w_o (D4, E06).
 
-    Parameters
-    ----------
-    kept : list of float
-        1 - alpha of the aggregation into each version 0, 1, ...
-    aggregated, origin : int
-        0 <= p < o <= len(kept).
-
-    Raises
-    ------
-    ValueError
-        p or o is out of range.
+    `kept` is 1 - alpha of the aggregation into each version 0, 1, ...; p is `aggregated`.
     """
     require(0 <= aggregated < origin, "aggregated", aggregated, f"in 0..{origin - 1}, before the version asked about")
     require(origin <= len(kept), "origin", origin, f"at most {len(kept)}, the number of aggregations in `kept`")
@@ -221,13 +169,7 @@ def project_controls(controls: Controls, form: Form = "derived") -> Controls:
 
 
 def blend(model: Any, other: Any, weight: float) -> Any:
-    """Return (1 - weight) model + weight other, Eqs. 1 and 7, ``[d]``; without projection a weight may be negative.
-
-    Raises
-    ------
-    ValueError
-        The weight is above 1 or not finite.
-    """
+    """Return (1 - weight) model + weight other, Eqs. 1 and 7; without projection a weight may be negative."""
     require(-math.inf < weight <= 1, "weight", weight, "finite and at most 1")
     if isinstance(model, torch.Tensor):
         return torch.lerp(model, other, weight)
@@ -239,21 +181,8 @@ def matched_lambda(
 ) -> float:
     """Return lambda_0 with which the mean weight over all rounds is FedAsync+Poly's alpha s^-a (A02; ours).
 
-    Parameters
-    ----------
-    rounds : int
-        T >= 1, the versions 0 .. T - 1; the root has offset 1 and iota is 0.
-    staleness : float
-        The staleness s >= 1 at which the means are compared: about the number of devices in flight.
-    alpha, a : float, optional
-        FedAsync's mixing weight in (0, 1), and its exponent.
-    sigma, mu_alpha : float, optional
-        sigma_0 and the scale.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    The rounds are the versions 0 .. T - 1; the staleness s at which the means are compared is about the number of
+    devices in flight. The root has offset 1 and iota is 0.
     """
     require(rounds >= 1, "rounds", rounds, ">= 1")
     require(staleness >= 1, "staleness", staleness, ">= 1 (a fresh upload has 1)")
@@ -289,22 +218,7 @@ class FreshControls(NamedTuple):
 
 
 def fresh_score(fresh_version: Any, origin_version: Any, controls: FreshControls, *, sqrt_offset: int = 0) -> Any:
-    """Return phi = gamma / sqrt(g + offset) (1 - upsilon / sqrt(g - o + 1)), Eq. 8.
-
-    Parameters
-    ----------
-    fresh_version, origin_version : int or array
-        g > o >= 0.
-    controls : FreshControls
-        gamma, upsilon.
-    sqrt_offset : {0, 1}, optional
-        What is added to g under the root; 0 as printed (E04).
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
-    """
+    """Return phi = gamma / sqrt(g + offset) (1 - upsilon / sqrt(g - o + 1)), Eq. 8."""
     require(origin_version >= 0, "origin_version", origin_version, ">= 0")
     require(fresh_version > origin_version, "fresh_version", fresh_version, "> origin_version")
     require(sqrt_offset in (0, 1), "sqrt_offset", sqrt_offset, "0 or 1")
@@ -315,7 +229,7 @@ def fresh_score(fresh_version: Any, origin_version: Any, controls: FreshControls
 def fresh_weight(
     fresh_version: Any, origin_version: Any, controls: FreshControls, mu_beta: Any = 1.0, *, sqrt_offset: int = 0
 ) -> Any:
-    """Return beta, Eq. 8: the weight of the fresh model in (1 - beta) w^b + beta w_g. Arguments of `fresh_score`."""
+    """Return beta, Eq. 8: the weight of the fresh model in (1 - beta) w^b + beta w_g."""
     return squash(fresh_score(fresh_version, origin_version, controls, sqrt_offset=sqrt_offset), mu_beta)
 
 
@@ -330,21 +244,9 @@ def fresh_weight_gradient(
 
 
 def fresh_slope(gradient: Any, fresh: Any, before: Any, after: Any, *, form: Form = "derived") -> float:
-    """Return q_beta = <G, w_g - w^b>, the derivative of the loss by beta.
+    """Return q_beta = <G, w_g - w^b>, the derivative of the loss by beta; G is its gradient at the merged model w^a.
 
-    Parameters
-    ----------
-    gradient : ndarray or Tensor
-        G, that of the loss at the merged model w^a, ``[p]``.
-    fresh, before, after : ndarray or Tensor
-        w_g, w^b and w^a, ``[p]``.
-    form : {"derived", "printed"}, optional
-        The appendix has w_g - w^a; with the letters of (7) that is the model after the merge, and wrong (E07).
-
-    Raises
-    ------
-    ValueError
-        The form is unknown.
+    The appendix has w_g - w^a; with the letters of (7) that is the model after the merge, and wrong (E07).
     """
     require(form in ("derived", "printed"), "form", form, "'derived' or 'printed'")
     return float(gradient @ (fresh - (before if form == "derived" else after)))
@@ -353,17 +255,7 @@ def fresh_slope(gradient: Any, fresh: Any, before: Any, after: Any, *, form: For
 def fresh_descend(
     controls: FreshControls, gradient: FreshControls, rates: FreshControls, slope: float = 1.0
 ) -> FreshControls:
-    """Return the device's controls after one step of (9).
-
-    Parameters
-    ----------
-    controls, rates : FreshControls
-        gamma, upsilon, and their learning rates.
-    gradient : FreshControls
-        That of beta, from `fresh_weight_gradient`.
-    slope : float, optional
-        q_beta of `fresh_slope`, by which it becomes that of the loss.
-    """
+    """Return the device's controls after one step of (9); `gradient` is that of beta, `slope` q_beta."""
     return FreshControls(*(x - rate * slope * g for x, g, rate in zip(controls, gradient, rates, strict=True)))
 
 
@@ -386,19 +278,7 @@ def log_probabilities(logits: Tensor) -> Tensor:
 def meta_logits(parameters: Tensor, slots: int, hidden: int = HIDDEN) -> Tensor:
     """Return the LSTM's logits ``[slots - 1]``; no request has been made before any of them.
 
-    Parameters
-    ----------
-    parameters : Tensor
-        theta, ``[meta_size()]``, in the order of ``torch.nn.LSTM(2, hidden)`` and ``torch.nn.Linear(hidden, 1)``.
-    slots : int
-        K_s >= 1.
-    hidden : int, optional
-        Size of the LSTM's state.
-
-    Raises
-    ------
-    ValueError
-        `slots` or the number of parameters is not valid.
+    `parameters` are theta, in the order of ``torch.nn.LSTM(2, hidden)`` and ``torch.nn.Linear(hidden, 1)``.
     """
     require(slots >= 1, "slots", slots, ">= 1")
     require(parameters.shape == (meta_size(hidden),), "len(parameters)", len(parameters), str(meta_size(hidden)))
@@ -428,26 +308,7 @@ def initial_meta(rng: np.random.Generator, hidden: int = HIDDEN) -> Tensor:
 
 
 def reinforce(parameters: Tensor, slot: int, slots: int, advantage: float, lr: float) -> Tensor:
-    """Return theta + eta_RL (R - b) grad ln P(slot), Eq. 5.
-
-    Parameters
-    ----------
-    parameters : Tensor
-        theta.
-    slot : int
-        k in 1 .. K_s, the slot that was used.
-    slots : int
-        K_s.
-    advantage : float
-        R - b.
-    lr : float
-        eta_RL.
-
-    Raises
-    ------
-    ValueError
-        There is no such slot.
-    """
+    """Return theta + eta_RL (R - b) grad ln P(slot), Eq. 5."""
     require(1 <= slot <= slots, "slot", slot, f"in 1..{slots}")
     theta = parameters.detach().requires_grad_()
     chosen = log_probabilities(meta_logits(theta, slots))[slot - 1]
@@ -465,11 +326,6 @@ def pretrain_meta(
     Where the slots k were drawn uniformly, the sum estimates the expected reward but for a constant factor and a
     constant. With ln P for P, as A10 has it, it would have no maximum: the slots below the mean are driven to
     probability zero, whichever slot gains by that.
-
-    Raises
-    ------
-    ValueError
-        There are no records, or one has no such slot.
     """
     require(len(records) > 0, "records", records, "a list of (slot, reward)")
     for slot, _ in records:
@@ -487,13 +343,7 @@ def pretrain_meta(
 
 
 def epsilon_greedy(values: Any, epsilon: float, rng: np.random.Generator) -> int:
-    """Return the place of the largest of `values`, ties broken uniformly; with probability epsilon any place.
-
-    Raises
-    ------
-    ValueError
-        epsilon is no probability, or there is no largest value.
-    """
+    """Return the place of the largest of `values`, ties broken uniformly; with probability epsilon any place."""
     require(0 <= epsilon <= 1, "epsilon", epsilon, "in [0, 1]")
     values = np.asarray(values)
     require(len(values) > 0 and not np.isnan(values).any(), "values", values, "not empty, and numbers")
@@ -510,23 +360,9 @@ def next_slot(slot: int, action: int, slots: int) -> int:
 def q_update(
     table: np.ndarray, slot: int, action: int, new_slot: int, reward: float, lr: float = 0.1, discount: float = 0.9
 ) -> np.ndarray:
-    """Return the Q-table after one update, Eq. 6; not finite where rewards are so large that it overflows.
+    """Return the Q-table H^i ``[K_s, 3]`` after one update, Eq. 6; its columns are `ACTIONS`.
 
-    Parameters
-    ----------
-    table : ndarray
-        H^i, ``[K_s, 3]``: a row for each slot, a column for each of `ACTIONS`.
-    slot, action, new_slot : int
-        Where the device was, what it did, and where that led it.
-    reward : float
-        R.
-    lr, discount : float, optional
-        phi and psi of (6).
-
-    Raises
-    ------
-    ValueError
-        A slot is outside the table.
+    It is not finite where rewards are so large that it overflows.
     """
     for name, value in (("slot", slot), ("new_slot", new_slot)):
         require(1 <= value <= len(table), name, value, f"in 1..{len(table)}")
@@ -538,13 +374,7 @@ def q_update(
 
 
 def fixed_slot(rule: Rule, epochs: int) -> int:
-    """Return the slot of the heuristics H1 "first", H2 "middle" and H3 "last": 1, floor(E / 2), E - 1.
-
-    Raises
-    ------
-    ValueError
-        There are fewer than 2 epochs, or no such rule.
-    """
+    """Return the slot of the heuristics H1 "first", H2 "middle" and H3 "last": 1, floor(E / 2), E - 1."""
     require(epochs >= 2, "epochs", epochs, ">= 2: with one there is no slot")
     slots = {"first": 1, "middle": epochs // 2, "last": epochs - 1}
     require(rule in slots, "rule", rule, f"one of {', '.join(slots)}")
@@ -576,7 +406,7 @@ class Half(NamedTuple):
 
 
 def to_half(vector: Tensor) -> Half:
-    """Return `vector` ``[p]`` in half precision."""
+    """Return `vector` ``[p]`` in half precision, half of the memory of an exact direction (2.7)."""
     largest = float(vector.abs().max()) if len(vector) else 0.0
     unit = max(2.0 ** (math.frexp(largest)[1] - HALF_EXPONENT), torch.finfo(vector.dtype).tiny)
     return Half((vector / unit).half(), unit)
@@ -591,20 +421,6 @@ def sketch(vector: Tensor, size: int, seed: int) -> Tensor:
     """Return the sums ``[size]`` of the entries that fall into each place, each with a random sign (a count sketch).
 
     A linear map, the same for the same `seed`; products of sketches are unbiased estimates of products of vectors.
-
-    Parameters
-    ----------
-    vector : Tensor
-        ``[p]``.
-    size : int
-        Places k >= 1.
-    seed : int
-        Of the places and the signs.
-
-    Raises
-    ------
-    ValueError
-        `size` is not positive.
     """
     require(size >= 1, "size", size, ">= 1")
     sums = torch.bincount(_places(len(vector), size, seed), vector.double(), minlength=2 * size)

@@ -1,14 +1,14 @@
-"""FedLuck as an algorithm: job time, staleness, the two update steps, the key convergence factor (Eqs. 3 to 7, 14).
+"""FedLuck: job time, staleness, the key convergence factor (Eqs. 5, 7, 14), its planners (15), and what is measured.
 
 Source: Song et al., "A Joint Approach to Local Updating and Gradient Compression for Efficient Asynchronous
 Federated Learning" (Euro-Par 2024); (n) are its equations, (L-x), E-n and section numbers those of this project's
-specification. The theorem is in `fedluck_theory`, the continuous minimum in `fedluck_optimum`, the planners in
-`fedluck_planner`, bytes and published totals in `fedluck_accounting`, test problems in `fedluck_toys`.
+specification.
 
-Symbols: k `local_steps`, delta `compression_rate` (the fraction kept: 1 is no compression), alpha
+Symbols: k > 0 `local_steps`, delta in (0, 1] `compression_rate` (the fraction kept: 1 is no compression), alpha
 `seconds_per_step`, beta `full_upload_seconds`, T~ `period_seconds`, d_i `job_seconds`, l `latency_seconds` (0 in the
-paper), u = k alpha + l, D = u + delta beta. Apart from the update steps, arguments may be numbers, arrays, tensors
-or SymPy symbols; arrays broadcast.
+paper). Arguments may be numbers, arrays, tensors or SymPy symbols; arrays broadcast. The factor has several valleys
+in delta, so no planner descends: `solve_exact` compares all local minima, `solve_official_grid` all points of the
+authors' grid, `solve_exact_ceil` all useful staleness values (2.5, 3.7, 3.8).
 """
 
 from __future__ import annotations
@@ -73,28 +73,7 @@ def key_convergence_factor(
     latency_seconds: Any = 0.0,
     variant: Variant = PRINTED,
 ) -> Any:
-    """Return phi(k, delta), Eq. 14: `staleness_factor` with tau = d / T~, without the ceiling.
-
-    Parameters
-    ----------
-    local_steps : float or ndarray
-        k > 0; need not be whole.
-    compression_rate : float or ndarray
-        delta in (0, 1].
-    seconds_per_step, full_upload_seconds : float or ndarray
-        alpha >= 0, beta >= 0.
-    period_seconds : float or ndarray
-        T~ > 0.
-    latency_seconds : float or ndarray, optional
-        l >= 0.
-    variant : Variant, optional
-        The constants; printed by default.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
-    """
+    """Return phi(k, delta), Eq. 14: `staleness_factor` with tau = d / T~, without the ceiling."""
     require(period_seconds > 0, "period_seconds", period_seconds, "> 0")
     d = job_seconds(
         local_steps, compression_rate, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds
@@ -105,24 +84,7 @@ def key_convergence_factor(
 def staleness_factor(
     local_steps: Any, compression_rate: Any, round_staleness: Any, variant: Variant = PRINTED
 ) -> Any:
-    """Return (c tau^2 (2 - delta) + 1) / (k delta^p): the third term of (13) without B_1 and T.
-
-    Parameters
-    ----------
-    local_steps : float or ndarray
-        k > 0.
-    compression_rate : float or ndarray
-        delta in (0, 1].
-    round_staleness : float or ndarray
-        tau >= 0.
-    variant : Variant, optional
-        c, p and whether 2 - delta is there.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
-    """
+    """Return (c tau^2 (2 - delta) + 1) / (k delta^p): the third term of (13) without B_1 and T."""
     _require_plan(local_steps, compression_rate)
     require(round_staleness >= 0, "round_staleness", round_staleness, ">= 0")
     stale = variant.staleness_coefficient * round_staleness**2
@@ -139,13 +101,7 @@ def job_seconds(
     *,
     latency_seconds: Any = 0.0,
 ) -> Any:
-    """Return d_i = k_i alpha_i + delta_i beta_i (+ l_i), Eq. 5: from receiving a model to the upload's arrival.
-
-    Raises
-    ------
-    ValueError
-        k <= 0, delta outside (0, 1] or a negative time.
-    """
+    """Return d_i = k_i alpha_i + delta_i beta_i (+ l_i), Eq. 5: from receiving a model to the upload's arrival."""
     _require_plan(local_steps, compression_rate)
     require(seconds_per_step >= 0, "seconds_per_step", seconds_per_step, ">= 0")
     require(full_upload_seconds >= 0, "full_upload_seconds", full_upload_seconds, ">= 0")
@@ -158,11 +114,6 @@ def rounds_per_job(job_seconds: Any, period_seconds: Any) -> Any:
 
     A job that ends at a tick belongs to the round that ends there, whatever rounding says (`TIE`). A device starts
     its next job c_i ticks after the last one and idles c_i T~ - d_i; its upload missed c_i - 1 versions (E1).
-
-    Raises
-    ------
-    ValueError
-        d_i < 0 or T~ <= 0.
     """
     require(job_seconds >= 0, "job_seconds", job_seconds, ">= 0")
     require(period_seconds > 0, "period_seconds", period_seconds, "> 0")
@@ -188,23 +139,9 @@ class RatePolynomial(NamedTuple):
 def rate_polynomial(kappa: Any, comm_ratio: Any, variant: Variant = PRINTED) -> RatePolynomial:
     """Return the polynomial of (L-e) over T~^2: -d phi / d delta times something positive.
 
-    It is positive at 0 and has no or two positive roots (one in the tight form), so that its smallest positive root
-    is the only local minimum of phi(k, .) in delta > 0. For p = 1/2 it is half of (L-e), [5 r^2, 6 r (kappa - r),
-    kappa (kappa - 4 r), 2 kappa^2 + 1] / 2.
-
-    Parameters
-    ----------
-    kappa : float or ndarray
-        (k alpha + l) / T~ >= 0.
-    comm_ratio : float or ndarray
-        r >= 0.
-    variant : Variant, optional
-        c, p and the form.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range.
+    `kappa` is (k alpha + l) / T~, `comm_ratio` r = beta / T~. It is positive at 0 and has no or two positive roots
+    (one in the tight form), so that its smallest positive root is the only local minimum of phi(k, .) in delta > 0.
+    For p = 1/2 it is half of (L-e), [5 r^2, 6 r (kappa - r), kappa (kappa - 4 r), 2 kappa^2 + 1] / 2.
     """
     require(kappa >= 0, "kappa", kappa, ">= 0")
     require(comm_ratio >= 0, "comm_ratio", comm_ratio, ">= 0")
@@ -267,28 +204,7 @@ def plan_devices(
     latency_seconds: Any = 0.0,
     variant: Variant = PRINTED,
 ) -> DevicePlan:
-    """Return the minimiser of the key convergence factor over the box for every device, Eq. 15.
-
-    Parameters
-    ----------
-    seconds_per_step, full_upload_seconds : float or array_like
-        alpha >= 0 and beta >= 0 of each device, ``[n]``, finite.
-    period_seconds : float
-        T~ > 0.
-    solver : str, optional
-        One of `SOLVERS`: "official_grid" (the authors'), "exact" or "exact_ceil".
-    box : Box, optional
-        The authors' by default.
-    latency_seconds : float or array_like, optional
-        l >= 0 of each device, finite.
-    variant : Variant, optional
-        The constants of the factor; printed by default.
-
-    Raises
-    ------
-    ValueError
-        The solver is unknown or an argument is out of range.
-    """
+    """Return the minimiser of the key convergence factor over the box for every device, Eq. 15."""
     require(solver in SOLVERS, "solver", solver, f"one of {', '.join(SOLVERS)}")
     require(0 < period_seconds < np.inf, "period_seconds", period_seconds, "> 0 and finite")
     times = []
@@ -407,12 +323,9 @@ def _valley(k: Array, alpha: Array, beta: Array, latency: Array, period: float, 
 
 
 def mean_step_seconds(step_seconds: Sequence[float], warm_up: int = WARM_UP_STEPS) -> float:
-    """Return the estimate of alpha_i: the mean time of the local steps after the first `warm_up`.
+    """Return the estimate of alpha_i: the mean time of the local steps after the first `warm_up` (2.2).
 
-    Raises
-    ------
-    ValueError
-        A time is negative, or none is left after the warm-up.
+    In a simulated world alpha_i and beta_i are known; the estimates serve worlds whose speeds vary.
     """
     require(warm_up >= 0, "warm_up", warm_up, ">= 0")
     require(len(step_seconds) > warm_up, "len(step_seconds)", len(step_seconds), f"> warm_up = {warm_up}")
@@ -431,32 +344,13 @@ class UploadFit(NamedTuple):
 
 
 def fit_upload(compression_rates: Sequence[float], upload_seconds: Sequence[float]) -> UploadFit:
-    """Return the least-squares fit of t = beta delta: beta = sum delta_s t_s / sum delta_s^2.
-
-    Parameters
-    ----------
-    compression_rates : sequence of float
-        delta_s in (0, 1] of each payload sent.
-    upload_seconds : sequence of float
-        t_s >= 0, how long it took.
-
-    Raises
-    ------
-    ValueError
-        There is no measurement, the lengths differ or a value is out of range.
-    """
+    """Return the least-squares fit of t = beta delta to payloads sent: beta = sum delta_s t_s / sum delta_s^2."""
     delta, t = _measurements(compression_rates, upload_seconds)
     return UploadFit(float(delta @ t / (delta @ delta)), 0.0)
 
 
 def fit_upload_with_latency(compression_rates: Sequence[float], upload_seconds: Sequence[float]) -> UploadFit:
-    """Return the least-squares fit of t = beta delta + l with both constants >= 0, as `fit_upload` otherwise.
-
-    Raises
-    ------
-    ValueError
-        As `fit_upload`; also where all rates are equal, which leaves the line undetermined.
-    """
+    """Return the least-squares fit of t = beta delta + l with both constants >= 0; it needs different rates."""
     delta, t = _measurements(compression_rates, upload_seconds)
     require(np.ptp(delta) > 0, "compression_rates", compression_rates, "at least two different rates")
     slope = float((delta - delta.mean()) @ (t - t.mean()) / np.sum((delta - delta.mean()) ** 2))

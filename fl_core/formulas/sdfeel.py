@@ -1,13 +1,13 @@
-"""Asynchronous SD-FEEL as an algorithm: normalised updates and staleness-aware mixing (Eqs. 2 to 5).
+"""SD-FEEL: normalised updates, staleness-aware mixing (Eqs. 2 to 5), constant matrices, consensus, deadlines.
 
 Source: Sun, Shao, Mao & Zhang, "Asynchronous Semi-Decentralized Federated Edge Learning for Heterogeneous Clients"
-(IEEE ICC 2022); (n) are its equations, E-n, D-n and section numbers those of this project's specification. Graphs,
-constant matrices and the consensus phase are in `sdfeel_graphs`, clocks and latency in `sdfeel_system`, Lemma 2 in
-`sdfeel_lemmas`, the theorem in `sdfeel_theory`, test problems in `sdfeel_toys`.
+(IEEE ICC 2022); (n) are its equations, E-n, D-n and section numbers those of this project's specification, where the
+matrix of synchronous SD-FEEL (arXiv 2104.12678) is reconstructed (2.5).
 
-Symbols: m-hat_i `weights` (share of a client in its cluster), m-tilde_d `cluster_weight` (share of a cluster in all
-data), tau_i `steps`, y^(d) `server_model`, delta^(j) `staleness`, psi `discount`. A mixing matrix P has a row for
-each source and a column for each destination. Models may be numbers, arrays or tensors.
+Symbols: m-hat_i `weights` (share of a client in its cluster, with sum 1), m-tilde_d `cluster_weight` > 0 (share of a
+cluster in all data), tau_i `steps` >= 1, y^(d) `server_model` ``[p]``, delta^(j) `staleness` >= 0, psi `discount`. A
+mixing matrix P ``[D, D]`` has a row for each source and a column for each destination, so that Y <- Y P; a graph is
+given as the neighbours of each server. Models may be numbers, arrays or tensors.
 """
 
 from __future__ import annotations
@@ -40,39 +40,13 @@ FLOOR_GUARD = 1e-9
 
 
 def normalized_update(end: Any, start: Any, steps: Any) -> Any:
-    """Return Delta_i = (w_end - w_start) / tau_i, Eq. 2: what one local step has changed on average.
-
-    Parameters
-    ----------
-    end, start : float, ndarray or Tensor
-        ``[p]``, the client's model after and before local training.
-    steps : int
-        tau_i >= 1.
-
-    Raises
-    ------
-    ValueError
-        tau_i < 1.
-    """
+    """Return Delta_i = (w_end - w_start) / tau_i, Eq. 2: what one local step has changed on average."""
     require(steps >= 1, "steps", steps, ">= 1")
     return (end - start) / steps
 
 
 def effective_steps(weights: Sequence[Any], steps: Sequence[Any]) -> Any:
-    """Return tau-bar_d = sum_i m-hat_i tau_i, of Eq. 3.
-
-    Parameters
-    ----------
-    weights : sequence of float
-        m-hat_i >= 0, with sum 1.
-    steps : sequence of int
-        tau_i >= 1 of the same clients.
-
-    Raises
-    ------
-    ValueError
-        The weights do not add up to 1, or there are not as many as step counts.
-    """
+    """Return tau-bar_d = sum_i m-hat_i tau_i, of Eq. 3."""
     require(len(weights) == len(steps), "weights", list(weights), f"as many as there are step counts, {len(steps)}")
     require(abs(sum(weights) - 1) < 1e-9, "weights", list(weights), "shares with sum 1")
     return sum(weight * step for weight, step in zip(weights, steps, strict=True))
@@ -85,33 +59,13 @@ def intra_cluster_aggregate(
 
     The updates were measured from the model that the clients started from, and are applied to the server's present
     one, which neighbours may have changed since.
-
-    Parameters
-    ----------
-    server_model : float, ndarray or Tensor
-        ``[p]``, y^(d).
-    updates : sequence
-        Delta_i ``[p]``.
-    weights, steps : sequence
-        As in :func:`effective_steps`.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`effective_steps`.
     """
     scale = effective_steps(weights, steps)
     return server_model + scale * sum(weight * update for weight, update in zip(weights, updates, strict=True))
 
 
 def staleness_discount(staleness: Any) -> Any:
-    """Return psi(delta) = 1 / (2 (delta + 1)), as in the experiments; the factor 1/2 has no effect (E-04).
-
-    Raises
-    ------
-    ValueError
-        delta < 0.
-    """
+    """Return psi(delta) = 1 / (2 (delta + 1)), as in the experiments; the factor 1/2 has no effect (E-04)."""
     require(staleness >= 0, "staleness", staleness, ">= 0")
     return 1 / (2 * (staleness + 1))
 
@@ -136,27 +90,10 @@ def gossip_weights(
 ) -> GossipWeights:
     """Return the weights of Eq. 5 for an event of cluster `trigger`.
 
-    Parameters
-    ----------
-    trigger : int
-        d.
-    staleness : mapping of int to int
-        delta^(j) >= 0 of the trigger and all of its neighbours.
-    discount : callable, optional
-        psi > 0.
-    rule : {"derived", "printed", "data_weighted"}, optional
-        "derived" is Eq. 5 with psi(delta^(i)) above the fraction bar; "printed" has the trigger's own there, so that
-        columns do not add up to 1 (E-01); "data_weighted" keeps the data-weighted mean of all models instead of the
-        uniform one (E-05).
-    self_staleness : {"gap", "fresh"}, optional
-        Whether the trigger's own delta counts, or is taken as 0 (A-02).
-    cluster_weight : sequence of float, optional
-        m-tilde_d > 0 of all clusters, for "data_weighted".
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range, or `staleness` lacks the trigger.
+    `staleness` is that of the trigger and all of its neighbours. Rule "derived" is Eq. 5 with psi(delta^(i)) above
+    the fraction bar; "printed" has the trigger's own there, so that columns do not add up to 1 (E-01);
+    "data_weighted" keeps the data-weighted mean of all models instead of the uniform one (E-05), by the
+    `cluster_weight` of all clusters.
     """
     require(trigger in staleness, "staleness", dict(staleness), f"given for the trigger {trigger} too")
     require(rule in ("derived", "printed", "data_weighted"), "rule", rule, "derived, printed or data_weighted")
@@ -184,21 +121,9 @@ def joint_gossip_weights(
 
     Two neighbours i and j give each other min(psi_i / Psi_j, psi_j / Psi_i), the smaller of what Eq. 5 would give if
     either of them were the trigger; so the matrix is symmetric and doubly stochastic again. If nobody is staler than
-    others these are the Metropolis weights 1 / (1 + max degree), which on a regular graph are all equal.
-
-    Parameters
-    ----------
-    server : int
-        j.
-    discounts, sums : mapping of int to float
-        psi_i, and Psi_i, its sum over the closed neighbourhood of i; both for `server` and its neighbours.
-    cluster_weight : sequence of float, optional
-        m-tilde_d of all clusters, to keep the data-weighted mean instead of the uniform one.
-
-    Raises
-    ------
-    ValueError
-        A share is not positive.
+    others these are the Metropolis weights 1 / (1 + max degree), which on a regular graph are all equal. `discounts`
+    are the psi_i, `sums` the Psi_i over the closed neighbourhoods, both of `server` and its neighbours; with
+    `cluster_weight` the data-weighted mean is kept instead of the uniform one.
     """
     share_of = {
         i: min(discounts[i] / sums[server], discounts[server] / sums[i]) for i in sorted(discounts) if i != server
@@ -209,13 +134,7 @@ def joint_gossip_weights(
 
 
 def gossip_average(models: Mapping[int, Any], weights: Mapping[int, Any]) -> Any:
-    """Return sum_i p^{i,j} y^(i), Eq. 4 for one destination; sources with weight 0 need no model.
-
-    Raises
-    ------
-    ValueError
-        All weights are 0.
-    """
+    """Return sum_i p^{i,j} y^(i), Eq. 4 for one destination; sources with weight 0 need no model."""
     terms = [weight * models[i] for i, weight in weights.items() if weight]
     require(terms, "weights", dict(weights), "not all 0")
     return sum(terms[1:], terms[0])
@@ -247,24 +166,12 @@ ConstantMixing = Literal["laplacian_safe", "laplacian", "uniform", "metropolis"]
 def synchronous_mixing_matrix(
     neighbors: Neighbors, cluster_weight: ArrayLike | None = None, kind: ConstantMixing = "laplacian_safe"
 ) -> Matrix:
-    """Return the constant mixing matrix P ``[D, D]`` of synchronous SD-FEEL (2.5).
+    """Return the constant mixing matrix P ``[D, D]`` of synchronous SD-FEEL (2.5) on a connected graph.
 
-    Parameters
-    ----------
-    neighbors : sequence of sequence of int
-        Of each server; the graph must be connected.
-    cluster_weight : array_like, optional
-        ``[D]`` shares m-tilde_d > 0 of the data; equal by default.
-    kind : str, optional
-        "laplacian": I - 2 / (lambda_2 + lambda_max) L-tilde, the fastest step, which may make entries negative;
-        "laplacian_safe": the same with the step cut where an entry would be negative; both keep the data-weighted
-        mean. "uniform": I - L / (1 + largest degree), "metropolis": weights 1 / (1 + the larger degree); both are
-        symmetric and keep the plain mean.
-
-    Raises
-    ------
-    ValueError
-        The graph is not connected, a share is not positive, or there is no such kind.
+    "laplacian": I - 2 / (lambda_2 + lambda_max) L-tilde, the fastest step, which may make entries negative;
+    "laplacian_safe": the same with the step cut where an entry would be negative; both keep the data-weighted mean.
+    "uniform": I - L / (1 + largest degree), "metropolis": weights 1 / (1 + the larger degree); both are symmetric and
+    keep the plain mean.
     """
     laplace, degrees = laplacian(neighbors), np.array([len(others) for others in neighbors])
     count = len(degrees)
@@ -285,13 +192,7 @@ def synchronous_mixing_matrix(
 
 
 def laplacian(neighbors: Neighbors) -> Matrix:
-    """Return the graph Laplacian L ``[D, D]``: degrees on the diagonal, -1 for each edge.
-
-    Raises
-    ------
-    ValueError
-        The neighbours are not mutual, or the graph is not connected.
-    """
+    """Return the graph Laplacian L ``[D, D]``: degrees on the diagonal, -1 for each edge."""
     count = len(neighbors)
     matrix = np.zeros((count, count))
     for j, others in enumerate(neighbors):
@@ -307,13 +208,7 @@ def laplacian(neighbors: Neighbors) -> Matrix:
 
 
 def laplacian_eigenvalues(neighbors: Neighbors, cluster_weight: ArrayLike | None = None) -> NDArray[np.float64]:
-    """Return the eigenvalues ``[D]`` of L-tilde = L diag(m-tilde)^-1, ascending; they are real.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`synchronous_mixing_matrix`.
-    """
+    """Return the eigenvalues ``[D]`` of L-tilde = L diag(m-tilde)^-1, ascending; they are real."""
     laplace = laplacian(neighbors)
     root = np.sqrt(_shares(cluster_weight, len(laplace)))
     return np.linalg.eigvalsh(laplace / np.outer(root, root))
@@ -337,23 +232,9 @@ class Consensus(NamedTuple):
 
 
 def consensus_phase(models: ArrayLike, matrix: ArrayLike, tolerance: float, *, relative: bool = False) -> Consensus:
-    """Repeat Y <- Y P until no two models are further apart than `tolerance` (2.3).
+    """Repeat Y <- Y P until no two of the `models` ``[D, d]`` are further apart than `tolerance` (2.3).
 
-    Parameters
-    ----------
-    models : array_like
-        ``[D, d]``, or ``[D]`` numbers.
-    matrix : array_like
-        P ``[D, D]``.
-    tolerance : float
-        Largest distance, > 0.
-    relative : bool, optional
-        Whether `tolerance` is a part of the distance at the beginning.
-
-    Raises
-    ------
-    ValueError
-        `tolerance` is not positive, or the models do not come together.
+    With `relative`, the tolerance is a part of the distance at the beginning.
     """
     require(tolerance > 0, "tolerance", tolerance, "> 0")
     rows, transposed = _rows(models), np.asarray(matrix, dtype=float).T
@@ -399,23 +280,8 @@ def plan_cluster(
 ) -> ClusterPlan:
     """Return the deadline, the step counts and the iteration time of one cluster (2.4).
 
-    Parameters
-    ----------
-    step_seconds : sequence of float
-        Time of a local step of each client, > 0.
-    upload_seconds, exchange_seconds : float, optional
-        From client to server, and from server to server, >= 0.
-    min_batches : int, optional
-        n_min >= 1.
-    rule : {"slowest_min_batches", "mean_min_batches", "fixed"}, optional
-        The slowest client does exactly n_min steps (A-05); a client of mean speed does; or the deadline is given.
-    deadline_seconds : float, optional
-        For "fixed".
-
-    Raises
-    ------
-    ValueError
-        An argument is out of range, or no client could do a single step.
+    Rule "slowest_min_batches": the slowest client does exactly `min_batches` steps (A-05); "mean_min_batches": a
+    client of mean speed does; "fixed": `deadline_seconds` is given.
     """
     seconds = np.asarray(step_seconds, dtype=float)
     require(len(seconds) and bool((seconds > 0).all()), "step_seconds", step_seconds, "> 0 for each client")

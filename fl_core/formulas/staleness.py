@@ -26,18 +26,7 @@ U = TypeVar("U", float, NDArray[Any], torch.Tensor)
 
 
 def constant(u: U) -> U:
-    """Return s(u) = 1: staleness is ignored (plain FedAsync, FA-6 with s = 1).
-
-    Parameters
-    ----------
-    u : float, ndarray or Tensor
-        Staleness, u >= 0.
-
-    Raises
-    ------
-    ValueError
-        `u` is negative or not a number.
-    """
+    """Return s(u) = 1: staleness is ignored (plain FedAsync, FA-6 with s = 1)."""
     u = _staleness(u)
     if isinstance(u, torch.Tensor):
         return torch.ones_like(u)
@@ -45,60 +34,21 @@ def constant(u: U) -> U:
 
 
 def linear(u: U, a: float) -> U:
-    """Return s(u) = 1 / (a u + 1), FA-7a.
-
-    Parameters
-    ----------
-    u : float, ndarray or Tensor
-        Staleness, u >= 0.
-    a : float
-        Decay, a > 0.
-
-    Raises
-    ------
-    ValueError
-        `u` or `a` is out of range.
-    """
+    """Return s(u) = 1 / (a u + 1), FA-7a."""
     u = _staleness(u)
     require(0 < a < math.inf, "a", a, "> 0")
     return 1 / (a * u + 1)
 
 
 def polynomial(u: U, a: float) -> U:
-    """Return s(u) = (u + 1)^(-a), FA-7b; the paper's experiments use a = 0.5.
-
-    Parameters
-    ----------
-    u : float, ndarray or Tensor
-        Staleness, u >= 0.
-    a : float
-        Exponent, a > 0.
-
-    Raises
-    ------
-    ValueError
-        `u` or `a` is out of range.
-    """
+    """Return s(u) = (u + 1)^(-a), FA-7b; the paper's experiments use a = 0.5."""
     u = _staleness(u)
     require(0 < a < math.inf, "a", a, "> 0")
     return (u + 1) ** -a
 
 
 def exponential(u: U, a: float) -> U:
-    """Return s(u) = exp(-a u), FA-7c.
-
-    Parameters
-    ----------
-    u : float, ndarray or Tensor
-        Staleness, u >= 0.
-    a : float
-        Decay rate per missed update, a > 0.
-
-    Raises
-    ------
-    ValueError
-        `u` or `a` is out of range.
-    """
+    """Return s(u) = exp(-a u), FA-7c."""
     u = _staleness(u)
     require(0 < a < math.inf, "a", a, "> 0")
     if isinstance(u, torch.Tensor):
@@ -107,22 +57,7 @@ def exponential(u: U, a: float) -> U:
 
 
 def hinge(u: U, a: float, b: float) -> U:
-    """Return s(u) = 1 for u <= b and 1 / (a (u - b) + 1) for u > b, FA-7d.
-
-    Parameters
-    ----------
-    u : float, ndarray or Tensor
-        Staleness, u >= 0.
-    a : float
-        Decay beyond the grace period, a > 0.
-    b : float
-        Grace period in missed updates, b >= 0; the value at u = b is still 1.
-
-    Raises
-    ------
-    ValueError
-        `u`, `a` or `b` is out of range.
-    """
+    """Return s(u) = 1 for u <= b and 1 / (a (u - b) + 1) for u > b, FA-7d."""
     u = _staleness(u)
     require(0 < a < math.inf, "a", a, "> 0")
     require(0 <= b < math.inf, "b", b, ">= 0")

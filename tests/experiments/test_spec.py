@@ -116,7 +116,8 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
     assert message(preprocessing="fedasinc").startswith("unknown preprocessing 'fedasinc'; did you mean 'fedasync'?")
     assert algorithm(alhpa=0.8) == (
         "unknown parameter 'alhpa' of fedasync; did you mean 'alpha'? "
-        "(valid: concurrency, alpha, weight, rho, schedule, step_epoch, step_factor, convention, drop_above, bn_start)"
+        "(valid: concurrency, alpha, weight, rho, schedule, step_epoch, step_factor, convention, drop_above, "
+        "bn_start)"
     )
     assert message(partition={"kind": "dirchlet"}) == (
         f"partition.kind = 'dirchlet' is not valid; did you mean 'dirichlet'? (valid: {PARTITIONS})"
