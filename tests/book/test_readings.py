@@ -21,6 +21,10 @@ NOT_PROSE = re.compile(r"```.*?```|\$\$.*?\$\$|\$[^$]*\$|`[^`\n]*`", re.DOTALL)
 paper_pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 
 
+CITED_TOO = {"wkafl": ["fl_core/algorithms/kasync.py", "fl_core/algorithms/zenopp.py"]}
+"""Files of the core that cite a paper's numbers without having its name."""
+
+
 def items(page: Path) -> list[str]:
     return [found[4] for found in ITEM.findall(page.read_text(encoding="utf-8"))]
 
@@ -29,6 +33,7 @@ def sources(paper: str) -> list[Path]:
     """Code, tests and chapters that cite the numbers of this paper."""
     own = [*ROOT.glob(f"notebooks/fl_papers/{paper}/*.*"), *ROOT.glob(f"tests/fl_papers/{paper}/*.py")]
     core = [*ROOT.glob(f"fl_core/*/{paper}*.py"), *ROOT.glob(f"tests/*/test_{paper}*.py")]
+    core += [ROOT / name for name in CITED_TOO.get(paper, [])]
     return [path for path in own + core if path.suffix in (".py", ".ipynb", ".md")]
 
 

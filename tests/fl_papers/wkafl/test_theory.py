@@ -112,14 +112,14 @@ def naive_53(lrs, *, momentum_alpha, smoothness, stage2_clip_factor, est_error_s
     v, right = [], gap
     for j in range(1, J + 1):
         v.append(eta[j] * s[j] / 2)
-        for l in range(j, J + 1):  # noqa: E741
-            v[-1] -= 3 * spread_slope * eta[l] * alpha ** (l - j)
-            for t in range(j, l):
-                inner = sum(alpha ** (t - j) * drift(l, k, t) for k in range(1, t + 1))
-                v[-1] -= eta[l] * eta[t] ** 2 * inner
+        for n in range(j, J + 1):
+            v[-1] -= 3 * spread_slope * eta[n] * alpha ** (n - j)
+            for t in range(j, n):
+                inner = sum(alpha ** (t - j) * drift(n, k, t) for k in range(1, t + 1))
+                v[-1] -= eta[n] * eta[t] ** 2 * inner
         right += 1.5 * eta[j] * s[j] * estimate_constant(est_error_sq, spread_var, spread_slope)
-        for l in range(1, j + 1):  # noqa: E741
-            right += eta[j] * est_error_sq * sum(eta[t] ** 2 * s[t] * drift(j, l, t) for t in range(l, j))
+        for n in range(1, j + 1):
+            right += eta[j] * est_error_sq * sum(eta[t] ** 2 * s[t] * drift(j, n, t) for t in range(n, j))
     return v, right / J
 
 
