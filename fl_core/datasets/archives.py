@@ -69,13 +69,14 @@ def fetch(
     return path
 
 
-def verify(archive: Archive, folder: Path, name: str = "") -> None:
+def verify(archive: Archive, folder: Path, name: str = "", remedy: str = "") -> None:
     """Check that `archive` is in `folder`, whole: its size and its checksum, as far as they are known."""
     path, name = folder / archive.file, name or folder.name
     if not path.is_file():
-        raise DataError(f"data file {path} is missing; 'fl-core data get {name}' says how to obtain it")
+        how = f"'fl-core data get {name}' says how to obtain it"
+        raise DataError(f"data file {path} is missing; {remedy or how}")
     if fault := _fault(archive, path):
-        raise DataError(f"data file {path} is damaged ({fault}); {_remedy(name)}")
+        raise DataError(f"data file {path} is damaged ({fault}); {remedy or _remedy(name)}")
 
 
 @contextmanager

@@ -152,8 +152,9 @@ def _announced(chosen: Source | Surrogate) -> Path:
 
 def _decode(source: Source) -> Splits:
     folder = source_folder(source)
+    remedy = f"restore it with 'git checkout -- {folder.name}' inside data/" if source.embedded else ""
     for archive in source.archives:
-        verify(archive, folder, source.name)
+        verify(archive, folder, source.name, remedy)
     splits = source.read(folder)
     found = (len(splits[0]), len(splits[1]))
     if any(source.sizes) and found != source.sizes:

@@ -56,7 +56,9 @@ def test_a_damaged_file_gives_one_clear_error_and_nothing_of_it_is_used(tmp_path
     else:
         victim.unlink()
     monkeypatch.setenv("FL_CORE_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte.gz is (damaged \(|missing)") as caught:
+    with pytest.raises(
+        DataError, match=r"t10k-labels-idx1-ubyte.gz is (damaged \(|missing).*restore it with 'git checkout"
+    ) as caught:
         load_dataset("fashion-mnist")
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match="part of this repository; 'git checkout -- data/fashion-mnist' restores it"):
