@@ -1,5 +1,6 @@
 # make book     the whole book at profile smoke, from a fresh clone
-# make test     lint, types, tests, notebooks
+# make test     lint, types, tests, notebooks (minutes)
+# make thorough the tests that take long: 2,000 worlds, every checkpoint, kills, pages
 # Needs Python 3.11 to 3.14, git and make; everything else goes into .venv.
 
 VENV := .venv
@@ -11,7 +12,7 @@ PYTHON ?=
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book laptop test format bench clean
+.PHONY: help setup book laptop test thorough format bench clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -31,6 +32,9 @@ test: $(STAMP) ## lint, format check, type check, tests, notebooks
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS)
+
+thorough: $(STAMP) ## the tests that take long; FL_BOOK_HTML=_build/smoke/html has them read a book that is built
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -m thorough tests
 
 format: $(STAMP) ## rewrite sources as ruff formats them, and execute and normalise the notebooks
 	$(BIN)/python -m ruff check --fix .

@@ -115,6 +115,7 @@ def test_the_place_of_a_checkpoint_depends_on_the_whole_specification(results):
     assert len({place.folder for place in places}) == len({place.identity for place in places}) == 3
 
 
+@pytest.mark.thorough
 def test_killed_runs_end_bit_for_bit_as_runs_that_were_left_alone():
     """The short version of ``python -m fl_core.benchmarks.endurance``."""
     words = ["--kills", "6", "--commands", "1", "--algorithm", "fedasync"]

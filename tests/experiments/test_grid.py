@@ -100,6 +100,7 @@ def test_a_failing_run_is_named_and_the_others_are_kept(
     assert [store.has(spec) for spec in specs] == [True, False, True]
 
 
+@pytest.mark.thorough
 def test_a_failing_run_in_a_process_is_named_too(store: Store) -> None:
     impossible = tiny(1, **{"partition.samples_per_device": 50_000})
     with pytest.raises(RunError, match=f"1 of 2 runs failed .*{impossible.hash}.*need 500000 samples"):

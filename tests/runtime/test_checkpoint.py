@@ -209,7 +209,7 @@ BASELINES = {
 }
 PROGRAMS |= BASELINES
 CASES = [
-    (algorithm, world)
+    pytest.param(algorithm, world, marks=() if world == "faulty" else pytest.mark.thorough)
     for algorithm in PROGRAMS
     for world in WORLDS
     if world not in ("sampled", "timed", "contributors") or algorithm in ("fedasync", "everything")
