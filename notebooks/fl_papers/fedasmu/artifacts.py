@@ -15,7 +15,17 @@ from fl_core.experiments.artifacts import Artifact, Columns, View, make_study
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
 from fl_papers.fedasmu import figures, tables
-from fl_papers.fedasmu.experiment import ABLATIONS, COLUMNS, METHODS, FedASMUExperiment, FirstColumn
+from fl_papers.fedasmu.experiment import (
+    ABLATIONS,
+    COLUMNS,
+    EXTRA,
+    HEURISTICS,
+    METHODS,
+    TUNED,
+    VARIANTS,
+    FedASMUExperiment,
+    FirstColumn,
+)
 
 _PAPER = "Liu et al. (2024)"
 _TEXT, _BEYOND = f"Text of {_PAPER}", "Beyond the paper"
@@ -36,6 +46,7 @@ _MEASURED = Columns(
      "time": "seconds, here", "printed ratio": "time over FedASMU's, paper", "ratio": "here",
      "reached": "seeds that get there"}
 )  # fmt: skip
+_ABLATED = ("FedASMU", *ABLATIONS, "FedAvg")
 _SPREAD = {"fig7": "mean over", "traffic": "mean over", "x1": "all uploads of"}
 """What artifacts show of several seeds; other tables have intervals, other figures standard deviations."""
 
@@ -95,7 +106,7 @@ ARTIFACTS = [
     _artifact(
         "fig2", "accuracy over virtual time without parts of the method", f"Figure 2 of {_PAPER}",
         "DA: static weights; FA: no fresh models; 0: neither.",
-        partial(figures.accuracy_curves, methods=("FedASMU", *ABLATIONS, "FedAvg")), figures.accuracy,
+        partial(figures.accuracy_curves, methods=_ABLATED), figures.accuracy,
         GRIDS["ablations"], range(28, 35),
     ),
     *(
@@ -115,7 +126,7 @@ ARTIFACTS = [
         _artifact(
             f"tab{number}", "accuracy, and virtual time to a target", f"Table {number} of {_PAPER}",
             "The columns of one data set, each number beside the printed one.",
-            tables.comparison_table, _MEASURED, _comparison(columns), (1, 2, *range(5, 24)),
+            partial(tables.measured, methods=METHODS), _MEASURED, _comparison(columns), (1, 2, *range(5, 24)),
         )
         for number, columns in TABLES.items()
     ),
@@ -137,19 +148,21 @@ ARTIFACTS = [
             ("gains", "what FedASMU gains over each baseline", _TEXT, _REPORTED,
              "comparison", tables.gains_table, Columns(), (3, 4)),
             ("ablations", "without parts of the method", _TEXT, _REPORTED,
-             "ablations", tables.ablation_table, _MEASURED, (28, 29, 30, 31)),
+             "ablations", partial(tables.measured, methods=_ABLATED, setting=tables.IMPLIED), _MEASURED, range(28, 32)),
             ("heuristics", "learned and fixed slots", _TEXT, _REPORTED,
-             "heuristics", tables.heuristics_table, Columns(), (38, 44)),
-            ("others", "further baselines", _TEXT, _REPORTED, "others", tables.others_table, Columns(), (36, 37)),
+             "heuristics", partial(tables.advantages, others=HEURISTICS), Columns(), (38, 44)),
+            ("others", "further baselines", _TEXT, _REPORTED,
+             "others", partial(tables.advantages, others=EXTRA), Columns(), (36, 37)),
             ("traffic", "models sent per upload", _TEXT, _REPORTED,
              "comparison", tables.communication_table, Columns(), (39,)),
             ("sensitivity", "other trigger periods and learning rates", _TEXT, _REPORTED,
              "sensitivity", tables.sensitivity_table, Columns(), (35,)),
             ("x1", "staleness, and the weights that uploads get", _BEYOND, _OWN,
              "ablations", figures.staleness_points, figures.staleness, ()),
-            ("x2", "FedASMU in variants", _BEYOND, _OWN, "variants", tables.variants_table, Columns(), ()),
+            ("x2", "FedASMU in variants", _BEYOND, _OWN,
+             "variants", partial(tables.changed_runs, table={"FedASMU": ("variant", VARIANTS)}), Columns(), ()),
             ("x3", "baselines with other values of what the paper does not print", _BEYOND, _OWN,
-             "tuning", tables.tuning_table, Columns(), ()),
+             "tuning", partial(tables.changed_runs, table=TUNED), Columns(), ()),
             ("x4", "accuracy after as many uploads, and after as much time", _BEYOND, _OWN,
              "comparison", tables.equal_time_table, Columns(), ()),
         )

@@ -367,17 +367,19 @@ class FedASMUExperiment(Experiment):
         for column in COLUMNS.values()
     }
 
+    options: FedASMUOptions
+    scale: Scale
+    setup: tuple[str, ...]
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns, in the order of the tables."""
-        found: tuple[str, ...] = self.options.columns or self.setup
-        return found
+        return self.options.columns or self.setup
 
     def default_seeds(self) -> Sequence[int]:
         """Return the profile's seeds on Fashion-MNIST or elsewhere."""
         few = any(COLUMNS[name].dataset != "fashion-mnist" for name in self.columns)
-        seeds: tuple[int, ...] = self.scale.other_seeds if few else self.scale.seeds
-        return seeds
+        return self.scale.other_seeds if few else self.scale.seeds
 
     def comparison(self, only: Sequence[str] = ()) -> list[Entry]:
         """Return Tables 1 and 2, Figures 3 to 6: those of the columns `only` that the data set has, or else all."""
@@ -419,8 +421,7 @@ class FedASMUExperiment(Experiment):
     def uploads(self, name: str) -> int:
         """Return T of a column, in single uploads."""
         own = self.scale.uploads if COLUMNS[name].dataset == "fashion-mnist" else self.scale.other_uploads
-        found: int = self.options.uploads or (own if self.scale.whole else own * COLUMNS[name].small_longer)
-        return found
+        return self.options.uploads or (own if self.scale.whole else own * COLUMNS[name].small_longer)
 
     def network(self, name: str) -> str:
         """Return the network that is trained."""
@@ -524,8 +525,7 @@ class FirstColumn(FedASMUExperiment):
 
     def default_seeds(self) -> Sequence[int]:
         """Return the profile's fewer seeds."""
-        seeds: tuple[int, ...] = self.scale.other_seeds
-        return seeds
+        return self.scale.other_seeds
 
     def conditions(self) -> list[Entry]:
         """Return Figure 7: other bandwidths, speeds and numbers of devices, beside the standard ones."""

@@ -6,7 +6,7 @@ of the virtual clock; the paper's unit is unknown, so that only ratios can be co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, isinf, nan
 from typing import Any, Literal, get_args
 
@@ -22,20 +22,15 @@ from fl_core.experiments.measures import BySeed, Printed
 from fl_core.experiments.study import Study
 from fl_core.models import build_network
 from fl_papers.fedasmu.experiment import (
-    ABLATIONS,
     BASELINES,
     BATCH,
     BUFFER,
     COLUMNS,
-    EXTRA,
-    HEURISTICS,
     IN_FLIGHT,
     LR_DECAY,
     METHODS,
     PROFILES,
     RATES,
-    TUNED,
-    VARIANTS,
     FedASMUExperiment,
     changes,
     target_of,
@@ -127,36 +122,54 @@ def interval(values: BySeed, digits: int = 3) -> str | None:
     return f"{found.mean():.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def comparison_table(study: Study) -> pd.DataFrame:
-    """Return Tables 1 and 2, a row for each column of the data set and method, as text."""
-    return _measured(study, METHODS, settings(study))
+def measured(study: Study, methods: Sequence[str], setting: str = "") -> pd.DataFrame:
+    """Return accuracy and time to the target, beside what is printed (or :data:`IMPLIED`), by column and method."""
+    rows = []
+    for at in settings(study, methods[1]):  # of FedASMU there are runs for other tables, too
+        for method in methods:
+            if accuracy := final(study, method, at):
+                seconds, found = _seconds(study, method, at)
+                rows.append(
+                    {"column": str(at), "method": method,
+                     "printed accuracy": _accuracy(at.column, method, setting), "accuracy": interval(accuracy),
+                     "printed time": _time(at.column, method, setting), "time": interval(seconds, 0),
+                     "printed ratio": _printed_ratio(at.column, method, setting),
+                     "ratio": _ratio(study, method, at), "reached": f"{len(seconds)} of {found}"}
+                )  # fmt: skip
+    return pd.DataFrame(rows)
 
 
-def ablation_table(study: Study) -> pd.DataFrame:
-    """Return Figure 2's methods; the printed side is what the text's ranges imply."""
-    return _measured(study, ("FedASMU", *ABLATIONS, "FedAvg"), settings(study, ABLATIONS[0]), setting=IMPLIED)
+def advantages(study: Study, others: Iterable[str]) -> pd.DataFrame:
+    """Return FedASMU's advantage over methods that only the text reports, beside what it says."""
+    rows = []
+    for other in others:
+        for at in settings(study, other):
+            row: dict[str, Any] = {"column": str(at), "against": other}
+            for what, of in ADVANTAGES.items():
+                printed_gain, values = gain(what, other), of(study, "FedASMU", other, at)
+                row[f"{what}, printed"] = None if printed_gain is None else f"{printed_gain:g}"
+                row[f"{what}, here"], row["seeds"] = interval(values), len(final(study, other, at))
+            if row["seeds"]:
+                rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def others_table(study: Study) -> pd.DataFrame:
-    """Return FedASMU's advantage over the baselines that only the text reports."""
-    return _advantages(study, EXTRA)
-
-
-def heuristics_table(study: Study) -> pd.DataFrame:
-    """Return FedASMU's advantage over fixed slots."""
-    return _advantages(study, HEURISTICS)
-
-
-def variants_table(study: Study) -> pd.DataFrame:
-    """Return accuracy and time to the target of FedASMU's variants, as text."""
-    return _changed(study, (("FedASMU", *change) for change in changes({"variant": VARIANTS})))
-
-
-def tuning_table(study: Study) -> pd.DataFrame:
-    """Return accuracy and time to the target of the baselines with other values, as text."""
-    return _changed(
-        study, ((m, *change) for m, (what, values) in TUNED.items() for change in changes({what: values}))
-    )
+def changed_runs(study: Study, table: Mapping[str, tuple[str, Iterable[Any]]]) -> pd.DataFrame:
+    """Return accuracy and time to the target of the methods in `table`, as in the tables and with other values."""
+    rows = []
+    for method, varied, value in (
+        (m, *one) for m, (what, values) in table.items() for one in changes({what: values})
+    ):
+        for column in dict.fromkeys(at.column for at in settings(study, method)):
+            at = Setting(column, varied, value)
+            if accuracy := final(study, method, at):
+                changed = value if varied == "variant" else f"{varied} = {value:g}" if varied else "as in the tables"
+                seconds = interval(_seconds(study, method, at)[0], 0) or "not reached"
+                rows.append(
+                    {"method": method, "changed": changed, "accuracy": interval(accuracy),
+                     "seconds to the target": seconds, "seeds": len(accuracy)}
+                )  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def all_columns(studies: Sequence[Study], table: int, quantity: str = "accuracy") -> pd.DataFrame:
@@ -268,51 +281,6 @@ def equal_time_table(study: Study) -> pd.DataFrame:
                 rows.append(
                     {"column": str(at), "method": method, "after all uploads": interval(final(study, method, at)),
                      "when FedASMU has finished": interval(early), "seeds": len(early)}
-                )  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def _measured(study: Study, methods: Iterable[str], points: Iterable[Setting], setting: str = "") -> pd.DataFrame:
-    rows = []
-    for at in points:
-        for method in methods:
-            if accuracy := final(study, method, at):
-                seconds, found = _seconds(study, method, at)
-                rows.append(
-                    {"column": str(at), "method": method,
-                     "printed accuracy": _accuracy(at.column, method, setting), "accuracy": interval(accuracy),
-                     "printed time": _time(at.column, method, setting), "time": interval(seconds, 0),
-                     "printed ratio": _printed_ratio(at.column, method, setting),
-                     "ratio": _ratio(study, method, at), "reached": f"{len(seconds)} of {found}"}
-                )  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def _advantages(study: Study, others: Iterable[str]) -> pd.DataFrame:
-    rows = []
-    for other in others:
-        for at in settings(study, other):
-            row: dict[str, Any] = {"column": str(at), "against": other}
-            for what, of in ADVANTAGES.items():
-                printed_gain, values = gain(what, other), of(study, "FedASMU", other, at)
-                row[f"{what}, printed"] = None if printed_gain is None else f"{printed_gain:g}"
-                row[f"{what}, here"], row["seeds"] = interval(values), len(final(study, other, at))
-            if row["seeds"]:
-                rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _changed(study: Study, cells: Iterable[tuple[str, str | None, Any]]) -> pd.DataFrame:
-    rows = []
-    for method, varied, value in cells:
-        for column in dict.fromkeys(at.column for at in settings(study, method)):
-            at = Setting(column, varied, value)
-            if accuracy := final(study, method, at):
-                changed = value if varied == "variant" else f"{varied} = {value:g}" if varied else "as in the tables"
-                seconds = interval(_seconds(study, method, at)[0], 0) or "not reached"
-                rows.append(
-                    {"method": method, "changed": changed, "accuracy": interval(accuracy),
-                     "seconds to the target": seconds, "seeds": len(accuracy)}
                 )  # fmt: skip
     return pd.DataFrame(rows)
 

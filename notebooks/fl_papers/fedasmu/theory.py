@@ -204,92 +204,91 @@ def printed_drift(problem: Problem, *, lr: float, alpha: float, staleness: int, 
 
 # Random runs on convex losses, with all that the bounds speak of
 
+STALENESS, EPOCHS, LR, BETA = 5, 4, 0.05, 0.3
+"""tau, local steps, learning rate, and largest weight of a fresh model in the random runs."""
+WEIGHTS = (0.02, 0.08)
+"""Range of their mixing weights; with it kappa of `drift_bound` is 0.42."""
+
+
+class Task(NamedTuple):
+    """What one device does, from the model it starts at to its upload, and what the upload weighs."""
+
+    device: int
+    start: Vector
+    points: list[Vector]
+    """Where gradients are taken."""
+    nexts: list[Vector]
+    """Where each of these steps leads; the last one is the upload w_o^i."""
+    slot: int
+    """Steps before the merge; 0: no merge."""
+    before: Vector
+    """w^b; without a merge the start."""
+    fresh: Vector
+    """w_g; without a merge the start."""
+    beta: float
+    alpha: float
+
 
 @dataclass
 class Trace:
-    """What a run has done."""
+    """What a run has done: w_0, w_1, ..., each ``[d]``, and the task that made each of them but the first."""
 
+    losses: QuadraticLosses[Vector]
     models: list[Vector]
-    """w_0, w_1, ..., each ``[d]``; all other lists have an item for each round."""
-    points: list[list[Vector]] = field(default_factory=list)
-    """Where the device took gradients, ``[d]`` each."""
-    devices: list[int] = field(default_factory=list)
-    origins: list[int] = field(default_factory=list)
-    """o."""
-    weights: list[float] = field(default_factory=list)
-    """alpha_t."""
-    merges: list[float] = field(default_factory=list)
-    """beta; 0 without a merge."""
+    tasks: list[Task] = field(default_factory=list)
 
-    def drift(self, staleness_bound: int) -> float:
-        """Return D_tau, the largest distance of models that are at most tau - 1 versions apart."""
+    @property
+    def drift(self) -> float:
+        """D_tau, the largest distance of models that are at most tau - 1 versions apart."""
         models = np.array(self.models)
-        gaps = range(1, min(staleness_bound, len(models)))
-        return max((float(np.linalg.norm(models[gap:] - models[:-gap], axis=1).max()) for gap in gaps), default=0.0)
+        return max(float(np.linalg.norm(models[gap:] - models[:-gap], axis=1).max()) for gap in range(1, STALENESS))
 
-    def squared_gradients(self, losses: QuadraticLosses[Vector]) -> list[float]:
-        """Return for each round the sum S_t of |grad F|^2 at its points."""
-        return [
-            sum(float(losses.mean_gradient(w) @ losses.mean_gradient(w)) for w in points) for points in self.points
-        ]
+    def squared_gradients(self) -> list[float]:
+        """Return for each task the sum S_t of |grad F|^2 at its points."""
+        full = self.losses.mean_gradient
+        return [sum(float(full(w) @ full(w)) for w in task.points) for task in self.tasks]
 
-    def problem(self, losses: QuadraticLosses[Vector]) -> Problem:
+    def problem(self) -> Problem:
         """Return L, and the G and V^2 that hold at all points of this run."""
-        pairs = [(d, w) for d, points in zip(self.devices, self.points, strict=True) for w in points]
-        own = [losses.gradient(d, w) for d, w in pairs]
-        means = [losses.mean_gradient(w) for w in [*(w for _, w in pairs), *self.models]]
+        pairs = [(task.device, w) for task in self.tasks for w in task.points]
+        own = [self.losses.gradient(d, w) for d, w in pairs]
+        means = [self.losses.mean_gradient(w) for w in [*(w for _, w in pairs), *self.models]]
         norms = [float(np.linalg.norm(g)) for g in [*own, *means]]
-        apart = [float(((g - losses.mean_gradient(w)) ** 2).sum()) for g, (_, w) in zip(own, pairs, strict=True)]
-        return Problem(float(losses.curvature.max()), max(norms), max(apart))
+        apart = [float(((g - mean) ** 2).sum()) for g, mean in zip(own, means, strict=False)]
+        return Problem(float(self.losses.curvature.max()), max(norms), max(apart))
 
 
-def random_run(
-    losses: QuadraticLosses[Vector],
-    start: Vector,
-    rng: np.random.Generator,
-    *,
-    rounds: int,
-    staleness_bound: int,
-    epochs: int,
-    lr: float,
-    alpha: tuple[float, float],
-    beta_max: float,
-) -> Trace:
-    """Return a run in which device, origin, weights, slot and fresh version of each round are drawn at random.
+def random_run(seed: int, rounds: int = 300) -> Trace:
+    """Return a run of four random devices with losses in three dimensions.
 
-    Staleness t - o + 1 is uniform in 1 .. tau, the mixing weight in the range `alpha`, that of a fresh model in
-    [0, beta_max]; a task is `epochs` >= 2 steps, one gradient each.
+    Device, origin, weights, slot and fresh version of each round are drawn at random: staleness t - o + 1 is uniform
+    in 1 .. tau, the mixing weight in :data:`WEIGHTS`, that of a fresh model in [0, BETA].
     """
-    trace = Trace([start])
+    rng = np.random.default_rng(seed)
+    losses = QuadraticLosses(rng.uniform(0.3, 2, (4, 3)), rng.normal(size=(4, 3)))
+    trace = Trace(losses, [3 * rng.normal(size=3)])
     for t in range(rounds):
-        device, origin = int(rng.integers(len(losses.centre))), max(0, t - int(rng.integers(staleness_bound)))
-        w, points, beta = trace.models[origin], [], 0.0
-        slot = int(rng.integers(1, epochs))
-        for step in range(epochs):
+        device, origin = int(rng.integers(4)), max(0, t - int(rng.integers(STALENESS)))
+        slot, start = int(rng.integers(1, EPOCHS)), trace.models[origin]
+        w, before, fresh, beta, points, nexts = start, start, start, 0.0, [], []
+        for step in range(EPOCHS):
             if step == slot and origin < t:
-                beta = beta_max * rng.random()
-                w = (1 - beta) * w + beta * trace.models[int(rng.integers(origin + 1, t + 1))]
+                beta = BETA * rng.random()
+                before, fresh = w, trace.models[int(rng.integers(origin + 1, t + 1))]
+                w = (1 - beta) * w + beta * fresh
             points.append(w)
-            w = w - lr * losses.gradient(device, w)
-        weight = rng.uniform(*alpha)
-        trace.models.append((1 - weight) * trace.models[-1] + weight * w)
-        trace.points.append(points)
-        trace.devices.append(device)
-        trace.origins.append(origin)
-        trace.weights.append(weight)
-        trace.merges.append(beta)
+            w = w - LR * losses.gradient(device, w)
+            nexts.append(w)
+        alpha = rng.uniform(*WEIGHTS)
+        trace.models.append((1 - alpha) * trace.models[-1] + alpha * w)
+        trace.tasks.append(Task(device, start, points, nexts, slot if beta else 0, before, fresh, beta, alpha))
     return trace
 
 
 # Each step of the proof, the corrected theorem, and what goes wrong with the printed one
 
-STALENESS, EPOCHS, LR, BETA = 5, 4, 0.05, 0.3
-"""tau, local steps, learning rate, and largest weight of a fresh model in the random runs."""
-WEIGHTS = (0.02, 0.08)
-"""Range of their mixing weights; with it kappa of `drift_bound` is 0.42."""
 SLACK = 1e-12
 """Rounding that an inequality is allowed."""
-
 STEPS = {
     "1": "smoothness along a local step",
     "2": "polarisation",
@@ -303,39 +302,6 @@ STEPS = {
 """Steps of the proof that hold, with the numbers of the chapter."""
 
 
-class Task(NamedTuple):
-    """What one device does, from the model it starts at to its upload."""
-
-    start: Vector
-    points: list[Vector]
-    """Where gradients are taken."""
-    nexts: list[Vector]
-    """Where each of these steps leads."""
-    slot: int
-    """Steps before the merge; 0: no merge."""
-    before: Vector
-    """w^b; without a merge the start."""
-    fresh: Vector
-    """w_g; without a merge the start."""
-    beta: float
-
-    @property
-    def upload(self) -> Vector:
-        """w_o^i."""
-        return self.nexts[-1]
-
-
-def random_problem(seed: int, rounds: int = 300) -> tuple[QuadraticLosses[Vector], Trace]:
-    """Return four random devices with losses in three dimensions, and a random run on them."""
-    rng = np.random.default_rng(seed)
-    losses = QuadraticLosses(rng.uniform(0.3, 2, (4, 3)), rng.normal(size=(4, 3)))
-    start = 3 * rng.normal(size=3)
-    return losses, random_run(
-        losses, start, rng, rounds=rounds, staleness_bound=STALENESS, epochs=EPOCHS, lr=LR, alpha=WEIGHTS,
-        beta_max=BETA,
-    )  # fmt: skip
-
-
 def proof_steps(seeds: Sequence[int], rounds: int = 300) -> pd.DataFrame:
     """Evaluate on random runs every step of the proof that holds.
 
@@ -343,11 +309,10 @@ def proof_steps(seeds: Sequence[int], rounds: int = 300) -> pd.DataFrame:
     size of the two.
     """
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in STEPS}
-    for seed in seeds:
-        losses, trace = random_problem(seed, rounds)
-        problem, drift = trace.problem(losses), trace.drift(STALENESS)
+    for trace in (random_run(seed, rounds) for seed in seeds):
+        problem, drift = trace.problem(), trace.drift
         for t in range(rounds):
-            for name, pairs in _inequalities(losses, trace, problem, drift, t, _task(losses, trace, t)).items():
+            for name, pairs in _inequalities(trace, problem, drift, t).items():
                 found[name] += pairs
     rows = []
     for name, pairs in found.items():
@@ -361,9 +326,9 @@ def corrected_theorem(seeds: Sequence[int], rounds: int = 300) -> pd.DataFrame:
     """Evaluate the corrected theorem on random runs: a row each, with what is bounded, the bound, and its parts."""
     rows = []
     for seed in seeds:
-        losses, trace = random_problem(seed, rounds)
-        problem, drift = trace.problem(losses), trace.drift(STALENESS)
-        sums, values = trace.squared_gradients(losses), [losses.loss(w) for w in trace.models]
+        trace = random_run(seed, rounds)
+        problem, drift, sums = trace.problem(), trace.drift, trace.squared_gradients()
+        alphas, values = [task.alpha for task in trace.tasks], [trace.losses.loss(w) for w in trace.models]
 
         def bound(gap: float, weights: Sequence[float], problem: Problem = problem, drift: float = drift) -> float:
             epochs = [EPOCHS] * len(weights)
@@ -371,7 +336,7 @@ def corrected_theorem(seeds: Sequence[int], rounds: int = 300) -> pd.DataFrame:
 
         failed = sum(
             square / EPOCHS > bound(values[t] - values[t + 1], [alpha])
-            for t, (square, alpha) in enumerate(zip(sums, trace.weights, strict=True))
+            for t, (square, alpha) in enumerate(zip(sums, alphas, strict=True))
         )
         limit = drift_bound(
             problem, lr=LR, alpha_max=WEIGHTS[1], beta_max=BETA, staleness_bound=STALENESS, epochs_max=EPOCHS
@@ -379,8 +344,8 @@ def corrected_theorem(seeds: Sequence[int], rounds: int = 300) -> pd.DataFrame:
         rows.append(
             {
                 "seed": seed,
-                "mean of |grad F|²": np.dot(trace.weights, sums) / (EPOCHS * sum(trace.weights)),
-                "bound": bound(values[0] - values[-1], trace.weights),
+                "mean of |grad F|²": np.dot(alphas, sums) / (EPOCHS * sum(alphas)),
+                "bound": bound(values[0] - values[-1], alphas),
                 "V²": problem.deviation,
                 "rounds violated": failed,
                 "D": drift,
@@ -430,33 +395,20 @@ def tug(alpha: float, staleness_bound: int = 10) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["versions", "distance", "printed"])
 
 
-def _task(losses: QuadraticLosses[Vector], trace: Trace, t: int) -> Task:
-    """Return what the device of round t has done; the merge is where its path jumps."""
-    points, start = trace.points[t], trace.models[trace.origins[t]]
-    nexts = [w - LR * losses.gradient(trace.devices[t], w) for w in points]
-    beta = trace.merges[t]
-    slot = next((k for k in range(1, len(points)) if beta > 0 and (points[k] != nexts[k - 1]).any()), 0)
-    if not slot:
-        return Task(start, points, nexts, 0, start, start, 0.0)
-    before = nexts[slot - 1]
-    return Task(start, points, nexts, slot, before, before + (points[slot] - before) / beta, beta)
-
-
-def _inequalities(
-    losses: QuadraticLosses[Vector], trace: Trace, problem: Problem, drift: float, t: int, task: Task
-) -> dict[str, list[tuple[float, float]]]:
+def _inequalities(trace: Trace, problem: Problem, drift: float, t: int) -> dict[str, list[tuple[float, float]]]:
     """Return (left, right) of the inequalities left <= right of round t, by step."""
     smooth, square, deviation = problem.smoothness, problem.gradient**2, problem.deviation
-    value, beta, alpha = losses.loss, task.beta, trace.weights[t]
+    losses, task, value = trace.losses, trace.tasks[t], trace.losses.loss
+    beta, upload = task.beta, task.nexts[-1]
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in STEPS}
     for w, after in zip(task.points, task.nexts, strict=True):
-        full, own = losses.mean_gradient(w), losses.gradient(trace.devices[t], w)
+        full, own = losses.mean_gradient(w), losses.gradient(task.device, w)
         product, saved = float(full @ own), value(w) - value(after)
         found["1"].append((-saved, -LR * product + smooth * LR**2 / 2 * square))
         found["2"].append((float(full @ full - deviation + own @ own) / 2, product))
         found["3"].append((float(full @ full), 2 / LR * saved + smooth * LR * square + deviation))
     start, now, mixed = value(task.start), value(trace.models[t]), value(trace.models[t + 1])
-    b = start - value(task.upload)
+    b = start - value(upload)
     c, d = start - value(task.before), value(task.fresh) - start
     if task.slot:
         merged = value(task.points[task.slot])
@@ -465,8 +417,8 @@ def _inequalities(
     total = sum(float(losses.mean_gradient(w) @ losses.mean_gradient(w)) for w in task.points)
     rest = len(task.points) * (smooth * LR * square + deviation)
     found["5"].append((total, 2 / LR * b + 2 * beta / LR * (c + d) + rest))
-    found["6"].append((b, (now - mixed) / alpha + start - now))
-    moved = float(np.linalg.norm(task.upload - task.start))
+    found["6"].append((b, (now - mixed) / task.alpha + start - now))
+    moved = float(np.linalg.norm(upload - task.start))
     found["drift"].append((moved, LR * len(task.points) * problem.gradient + beta * drift))
     return found
 

@@ -17,7 +17,7 @@ from fl_core.runtime.history import append
 from fl_papers.fedasmu import tables
 from fl_papers.fedasmu.artifacts import GRIDS
 from fl_papers.fedasmu.claims import CLAIMS as OWN
-from fl_papers.fedasmu.experiment import BASELINES, COLUMNS, METHODS, SYNCHRONOUS
+from fl_papers.fedasmu.experiment import ABLATIONS, BASELINES, COLUMNS, EXTRA, HEURISTICS, METHODS, SYNCHRONOUS
 from fl_papers.fedasmu.figures import Setting, reached, savings, settings, times
 from fl_papers.fedasmu.tables import IMPLIED, PRINTED, band, deviations, gain, number, tables_band
 
@@ -26,6 +26,7 @@ artifacts()  # makes the claims known
 NAMES = {f"FEDASMU-C{n:02d}" for n in range(1, 45)}
 COMPUTED = {"FEDASMU-C34", "FEDASMU-C40", "FEDASMU-C41", "FEDASMU-C42", "FEDASMU-C43"}
 AT = Setting("lenet-fmnist")
+ABLATED = ("FedASMU", *ABLATIONS, "FedAvg")
 
 
 # The printed numbers
@@ -221,7 +222,7 @@ def test_settings_are_found_in_the_grid(whole: Study) -> None:
 
 
 def test_the_comparison_shows_print_and_runs_side_by_side(whole: Study) -> None:
-    table = tables.comparison_table(whole).set_index("method")
+    table = tables.measured(whole, METHODS).set_index("method")
     assert list(table.index) == list(METHODS)
     row = table.loc["FedAvg"]
     assert (row["printed accuracy"], row["printed time"]) == ("0.706", "65,000")
@@ -270,16 +271,13 @@ def test_gains_ablations_and_what_the_text_reports(whole: Study) -> None:
     assert gains.loc["FedSA", "accuracy gain, text"] == "not printed"
     assert gains.loc["FedSA", "accuracy gain, tables"] == "0.017 to 0.27"
     assert gains.loc["FedAvg", "accuracy gain, here"].startswith("LeNet, FMNIST: 0.0")
-    ablation = tables.ablation_table(whole)
+    ablation = tables.measured(whole, ABLATED, IMPLIED)
     assert list(ablation["method"]) == ["FedASMU", "FedASMU-DA", "FedASMU-FA", "FedASMU-0", "FedAvg"]
     assert set(ablation["printed accuracy"]) == {None}  # Figure 2 has CIFAR-10 only
-    assert list(tables.others_table(whole)["time saved, printed"]) == ["0.692", "0.194", "0.759"]
-    assert list(tables.heuristics_table(whole)["accuracy gain, printed"].fillna("–")) == [
-        "0.024",
-        "0.022",
-        "–",
-        "0.028",
-    ]
+    assert list(tables.advantages(whole, EXTRA)["time saved, printed"]) == ["0.692", "0.194", "0.759"]
+    assert list(tables.advantages(whole, HEURISTICS)["accuracy gain, printed"].fillna("–")) == [
+        "0.024", "0.022", "–", "0.028",
+    ]  # fmt: skip
     sensitivity = tables.sensitivity_table(whole)
     assert sensitivity["changed"].iloc[0] == "nothing"
     assert len(sensitivity) == 9
@@ -288,7 +286,7 @@ def test_gains_ablations_and_what_the_text_reports(whole: Study) -> None:
 
 
 def test_the_ablation_on_cifar10_has_the_accuracies_that_the_text_implies() -> None:
-    table = tables.ablation_table(study_of("ablations", dataset="cifar10-surrogate"))
+    table = tables.measured(study_of("ablations", dataset="cifar10-surrogate"), ABLATED, IMPLIED)
     assert dict.fromkeys(table["column"]) == {"LeNet, CIFAR-10": None, "CNN, CIFAR-10": None}
     assert list(table["printed accuracy"])[:3] == ["0.4860", "0.4428", "0.4389"]
 

@@ -33,7 +33,7 @@ from fl_papers.fedasmu.theory import (
     printed_bound,
     printed_drift,
     proof_steps,
-    random_problem,
+    random_run,
     sketch_error,
     table_slots,
     tug,
@@ -54,26 +54,24 @@ def test_every_valid_step_of_the_proof_holds_and_nearly_fails_where_it_is_an_ide
 def test_a_step_fails_where_a_constant_is_too_small(monkeypatch: pytest.MonkeyPatch, step) -> None:
     real = theory._inequalities
 
-    def smaller(losses, trace, problem, drift, t, task):
+    def smaller(trace, problem, drift, t):
         half = type(problem)(problem.smoothness, 1e-3 * problem.gradient, 1e-3 * problem.deviation)
-        return real(losses, trace, half, drift, t, task)
+        return real(trace, half, drift, t)
 
     monkeypatch.setattr(theory, "_inequalities", smaller)
     assert proof_steps([0], rounds=100).set_index("step").loc[step, "violated"] > 0
 
 
-def test_merges_are_found_in_the_path_of_a_device() -> None:
-    losses, trace = random_problem(3, rounds=60)
-    merged = 0
-    for t in range(60):
-        task = theory._task(losses, trace, t)
-        np.testing.assert_allclose(trace.weights[t] * task.upload + (1 - trace.weights[t]) * trace.models[t],
-                                   trace.models[t + 1], rtol=1e-12)  # fmt: skip
+def test_a_random_run_merges_models_that_were_made_since_the_task_began() -> None:
+    trace = random_run(3, rounds=60)
+    for t, task in enumerate(trace.tasks):
+        mixed = task.alpha * task.nexts[-1] + (1 - task.alpha) * trace.models[t]
+        np.testing.assert_allclose(mixed, trace.models[t + 1], rtol=1e-12)
         if task.slot:
-            merged += 1
-            nearest = min(float(np.abs(w - task.fresh).max()) for w in trace.models[: t + 1])
-            assert nearest < 1e-9
-    assert merged > 30
+            assert any((task.fresh == w).all() for w in trace.models[: t + 1])
+            blended = (1 - task.beta) * task.before + task.beta * task.fresh
+            np.testing.assert_allclose(task.points[task.slot], blended, rtol=1e-12)
+    assert sum(task.slot > 0 for task in trace.tasks) > 30
 
 
 def test_d11_the_corrected_theorem_holds_in_each_round_and_in_all_and_its_drift_is_bounded() -> None:
