@@ -144,7 +144,8 @@ ARTIFACTS = [
         _artifact(name, title, reference, description, reduce, view, GRIDS[grid], claims)
         for reference, description, rows in (
             (f"Text of {_PAPER}", "What the text reports, beside ours.", (
-                ("gains", "what FedASMU gains over each baseline", "comparison", tables.gains_table, Columns(), (3, 4)),
+                ("gains", "what FedASMU gains over each baseline", "comparison",
+                 tables.gains_table, Columns(), (3, 4)),
                 ("ablations", "without parts of the method", "ablations",
                  partial(tables.measured, methods=_ABLATED, setting=tables.IMPLIED), _MEASURED, (28, 29, 30, 31)),
                 ("heuristics", "learned and fixed slots", "heuristics",
