@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
-from fl_core.benchmarks.part import Effort, Part
-from fl_core.benchmarks.record import circumstances, compare, measure, part_text, published, read_report
-from fl_core.benchmarks.registry import PARTS, find_parts
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from fl_core.benchmarks.harness import (
+    FORMAT,
+    Effort,
+    Part,
+    Report,
+    circumstances,
+    compare,
+    load_average,
+    machine,
+    part_text,
+    published,
+    read_report,
+)  # fmt: skip
+from fl_core.benchmarks.runtime import clusters, data, formulas, kasync, kernel, memory
+from fl_core.benchmarks.throughput import batched, limit, overhead, reference, scaling, small, synchronous
+from fl_core.errors import unknown
+from fl_core.experiments.run import commit
 
 __all__ = [
-    "PARTS",
-    "Effort",
-    "Part",
-    "circumstances",
-    "compare",
-    "find_parts",
-    "measure",
-    "part_text",
-    "published",
+    "PARTS", "Effort", "Part", "circumstances", "compare", "find_parts", "measure", "part_text", "published",
     "read_report",
-]
+]  # fmt: skip
+
+PARTS: dict[str, Part] = {
+    part.name: part
+    for part in (
+        *(reference, synchronous, overhead, small, kernel, memory, kasync, clusters),
+        *(scaling, batched, limit, data, formulas),
+    )
+}
+
+
+def find_parts(names: Iterable[str]) -> list[Part]:
+    """Return the parts called `names`, each once and in this order; all of them if there is no name."""
+    wanted = list(dict.fromkeys(names)) or list(PARTS)
+    for name in wanted:
+        if name not in PARTS:
+            raise unknown("part", name, PARTS)
+    return [PARTS[name] for name in wanted]
+
+
+def measure(
+    names: Iterable[str] = (), effort: Effort | None = None, echo: Callable[[str], object] = lambda text: None
+) -> Report:
+    """Measure the parts called `names` (all if there is none) and return the report, plain data for JSON.
+
+    `echo` receives the table of each part when it is done.
+    """
+    effort, parts = effort or Effort(), find_parts(names)
+    report: Report = {
+        "format": FORMAT,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "machine": machine(),
+        "effort": {"quick": effort.quick, "repetitions": effort.repetitions, "threads": effort.threads},
+        "parts": {},
+    }
+    for part in parts:
+        load, started = load_average(), time.perf_counter()
+        outcome = part.measure(effort)
+        where = {"load": load, "seconds": round(time.perf_counter() - started, 1)}
+        report["parts"][part.name] = part.report(outcome, **where)
+        echo(part_text(report["parts"][part.name]))
+    return report

@@ -29,8 +29,7 @@ import pandas as pd
 import torch
 
 from fl_core.algorithms import ALGORITHMS
-from fl_core.benchmarks.record import FORMAT, read_report
-from fl_core.benchmarks.timing import machine
+from fl_core.benchmarks.harness import FORMAT, machine, read_report
 from fl_core.errors import DataError, RunError
 from fl_core.experiments.run import commit, run
 from fl_core.experiments.spec import RunSpec
@@ -56,30 +55,15 @@ WORLD = {
 
 @dataclass
 class Verdict:
-    """What became of the runs of one algorithm.
-
-    Attributes
-    ----------
-    algorithm : str
-    kills, runs : int
-        Processes that were killed, and runs that these belonged to; each was resumed until it ended.
-    writing : int
-        Kills that left a checkpoint half written.
-    commands : int
-        Kills of ``fl-core run``; the others hit forks.
-    identical : int
-        Runs whose history and model were, bit for bit, those of a run that was left alone.
-    seconds : float
-        Wall time.
-    """
+    """What became of the runs of one algorithm; each run was resumed until it ended."""
 
     algorithm: str
-    kills: int = 0
+    kills: int = 0  # processes that were killed
     runs: int = 0
-    writing: int = 0
-    commands: int = 0
-    identical: int = 0
-    seconds: float = 0.0
+    writing: int = 0  # kills that left a checkpoint half written
+    commands: int = 0  # kills of ``fl-core run``; the others hit forks
+    identical: int = 0  # runs whose history and model were, bit for bit, those of a run that was left alone
+    seconds: float = 0.0  # wall time
 
 
 def specification(algorithm: str) -> RunSpec:
@@ -139,13 +123,7 @@ def _until_the_end(
 
 
 def _wait(process: int, moment: float | None) -> float:
-    """Let `process` live for `moment` seconds, or until it ends; return how long it lived, or -1 if it was killed.
-
-    Raises
-    ------
-    RunError
-        If it failed.
-    """
+    """Let `process` live for `moment` seconds, or until it ends; return how long it lived, or -1 if it was killed."""
     started = time.monotonic()
     while True:
         found, status = os.waitpid(process, os.WNOHANG)
@@ -197,7 +175,7 @@ def _ending(spec: RunSpec, place: Path) -> tuple[dict[str, Any], str]:
 
 
 def record(verdicts: list[Verdict], path: Path) -> None:
-    """Write `verdicts` to `path`, as a report of :mod:`fl_core.benchmarks.record` that has no measurements."""
+    """Write `verdicts` to `path`, as a report of :mod:`fl_core.benchmarks.harness` that has no measurements."""
     head = {"format": FORMAT, "date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit()}
     report = {**head, "machine": machine(), "parts": {}, "verdicts": [vars(verdict) for verdict in verdicts]}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -205,13 +183,7 @@ def record(verdicts: list[Verdict], path: Path) -> None:
 
 
 def verdict_frame(path: Path) -> pd.DataFrame:
-    """Return the verdicts that :func:`record` wrote: one row for each algorithm, columns as in :class:`Verdict`.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read or holds no verdicts.
-    """
+    """Return the verdicts that :func:`record` wrote: one row for each algorithm, columns as in :class:`Verdict`."""
     verdicts = read_report(path).get("verdicts")
     if not verdicts:
         raise DataError(f"{path} holds no verdicts")

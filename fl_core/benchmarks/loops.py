@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fl_core.benchmarks.timing import Stopwatch, intraop_threads
+from fl_core.benchmarks.harness import Stopwatch, intraop_threads
 from fl_core.datasets import Samples
+from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.models import FlatModel, build_network
 from fl_core.runtime import History, Simulation
@@ -164,6 +165,12 @@ class Workload:
             evaluation=spec.evaluation,
             seed=spec.seed,
         )
+
+
+def same(histories: list[History]) -> None:
+    """Check that all runs gave the same history, bit for bit: a fast wrong answer is no answer."""
+    if any(history != histories[0] for history in histories):
+        raise RunError("runs of one specification gave different histories; their times cannot be compared")
 
 
 def evaluate(loop: Plain, split: Samples) -> tuple[float, float]:

@@ -1,27 +1,57 @@
-"""Parts that measure the runtime without any training: events per second, and memory against devices."""
+"""Parts that measure the runtime (events, memory, gradients in flight, edge servers), data and formulas."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fl_core.algorithms import Algorithm, FedAsync
-from fl_core.benchmarks.loops import Recorder
-from fl_core.benchmarks.part import Effort, Outcome, Row, Target, part
-from fl_core.benchmarks.timing import MEBI, Stopwatch, alternate, peak_bytes
+from fl_core.algorithms import Algorithm, AsyncSDFeel, FedAsync
+from fl_core.benchmarks.harness import (
+    MEBI,
+    Effort,
+    Outcome,
+    Row,
+    Stopwatch,
+    Target,
+    alternate,
+    part,
+    peak_bytes,
+    seconds_of,
+)
+from fl_core.benchmarks.loops import Plain, Recorder, Workload, same
+from fl_core.datasets import (
+    IID,
+    Dataset,
+    Dirichlet,
+    DirichletPerDevice,
+    Natural,
+    Preprocessing,
+    Shards,
+    Surrogate,
+    WKAFLPartition,
+    prepared,
+)
+from fl_core.datasets.registry import all_sources, all_surrogates, source_folder
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import Budget, DeviceHandle, Evaluation, ServerHandle, Simulation, Trained
+from fl_core.formulas.compression import TopK
+from fl_core.formulas.fedluck import plan_devices
+from fl_core.runtime import Budget, DeviceHandle, Evaluation, History, ServerHandle, Simulation, Trained
 from fl_core.runtime.local import TrainJob
+from fl_core.streams import stream
+from fl_core.tasks import Classification
 from fl_core.world import Network, World
 from fl_core.world.triggers import Contributors
 
@@ -182,13 +212,7 @@ def memory(effort: Effort) -> Outcome:
 
 
 def probe(kind: str, devices: int, updates: int) -> dict[str, float]:
-    """Run :func:`idle`, :func:`busy` or :func:`gradients` in a process of its own and return what it found.
-
-    Raises
-    ------
-    RunError
-        If the process fails.
-    """
+    """Run :func:`idle`, :func:`busy` or :func:`gradients` in a process of its own and return what it found."""
     code = f"from fl_core.benchmarks import runtime as r; r.answer(r.{kind}({devices}, {updates}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if done.returncode:
@@ -257,3 +281,199 @@ def _watched(build: Callable[[], Simulation], executor: str) -> dict[str, float]
 def _unmeasured(task: Free, world: World, algorithm: Algorithm, updates: int) -> Simulation:
     evaluation = Evaluation(every_updates=None)
     return Simulation(task, world, algorithm, budget=Budget(updates=updates), evaluation=evaluation)
+
+
+class Gradients(Plain):
+    """Gradients and nothing else: what a device computes, at a model that is copied in each time."""
+
+    def __init__(self, task: Classification, lr: float) -> None:
+        super().__init__(task, lr)
+        self.models = [self._parameters(), self._parameters()]
+
+    def clear(self) -> None:
+        """Forget the last gradient, and take another model than before."""
+        super().clear()
+        self.models.reverse()
+        with torch.no_grad():
+            for parameter, given in zip(self.network.parameters(), self.models[0], strict=True):
+                parameter.copy_(given)
+
+    def step(self) -> None:
+        """Keep the gradient: one vector, as it would be sent."""
+        torch.cat([p.grad.view(-1) for p in self.network.parameters() if p.grad is not None])
+
+    def _parameters(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self.network.parameters()]
+
+
+@part(
+    "WKAFL, LeNet-5, Fashion-MNIST, 3,000 devices in flight, 10 gradients of 4 images a version: against a bare loop "
+    "on one thread that computes the same gradients and nothing else; peak memory of a whole process after 1,500 "
+    "versions",
+    Target("ratio", ">=", 0.9, size=3000),
+    Target("peak memory", "<=", 1536, size=3000),
+    sizes="devices",
+)
+def kasync(effort: Effort) -> Outcome:
+    """Measure the K-asynchronous server."""
+    devices = effort.pick(3000, 300)
+    work = Workload(kasync_spec(devices, effort.pick(300, 5)), test_samples=50)
+    work.warm_up(effort.threads)
+    histories: list[History] = []
+
+    def ours(executor: str) -> Stopwatch:
+        watch, history = work.simulate(executor, effort.threads if executor == "threads" else None)
+        histories.append(history)
+        return watch
+
+    bare = partial(work.loop, Gradients)
+    sides = alternate({"threads": partial(ours, "threads"), "bare": bare, "one": partial(ours, "sequential")},
+                      effort.repetitions)  # fmt: skip
+    same(histories)
+    names = {"threads": f"simulator, {effort.threads} threads", "one": "simulator, 1 thread", "bare": "bare loop"}
+    rows = []
+    for side, name in names.items():
+        rate = [len(work.batches) / watch.wall for watch in sides[side]]
+        rows.append(Row(name, "gradients/s", rate, devices))
+    for side, name in (("threads", "ratio"), ("one", "ratio on one thread")):
+        values = [b.wall / a.wall for a, b in zip(sides[side], sides["bare"], strict=True)]
+        rows.append(Row(name, "×", values, devices))
+    found = probe("gradients", devices, effort.pick(1500, 5))
+    rows.append(Row("peak memory", "MiB", [found["peak"] / MEBI], devices))
+    rows.append(Row("of which libraries and data", "MiB", [found["before"] / MEBI], devices))
+    return Outcome(rows, f"{len(work.batches):,} gradients; history identical in all runs")
+
+
+FEDERATIONS = {30: 6, 600: 60}
+"""Devices, and the edge servers that they are divided among."""
+
+
+def cluster_spec(devices: int, updates: int) -> RunSpec:
+    """Return asynchronous SD-FEEL with LeNet-5 on Fashion-MNIST, 100 images a device, for so many `devices`."""
+    world = f"sdfeel(devices={devices}, servers={FEDERATIONS[devices]}, parameters={LENET5}, communication=0.1)"
+    return RunSpec(
+        algorithm=AsyncSDFeel(min_batches=10),
+        model="lenet5",
+        partition={"kind": "iid", "samples_per_device": 100},
+        world=world,
+        training={"lr": 0.03, "batch_size": 10},
+        budget={"updates": updates},
+        evaluation={"every_updates": None},
+    )
+
+
+@part(
+    "Asynchronous SD-FEEL, LeNet-5 on Fashion-MNIST, 60 edge servers with ten devices each against six with five: "
+    "the thread's processor time for one mini-batch of 10, executor sequential; and for one task of a device when "
+    "training is free",
+    Target("600 devices against 30: mini-batch", "<=", 1.1),
+    sizes="devices",
+)
+def clusters(effort: Effort) -> Outcome:
+    """Measure whether clusters cost more when there are many, in alternating runs with about as many tasks."""
+    works = {
+        devices: Workload(cluster_spec(devices, updates), test_samples=50)
+        for devices, updates in ((30, effort.pick(120, 6)), (600, effort.pick(60, 3)))
+    }
+    for work in works.values():
+        work.warm_up(1)
+
+    def trained(devices: int) -> float:
+        work = works[devices]
+        return 1e6 * work.simulate_steadily().laps["run"] / len(work.batches)
+
+    def free(devices: int) -> float:
+        spec = cluster_spec(devices, effort.pick(1200, 60) // (1 if devices == 30 else 2))
+        task = Free(LENET5)
+        simulation = Simulation(
+            task, spec.world, spec.algorithm, budget=Budget(updates=spec.budget.updates),
+            evaluation=Evaluation(every_updates=None),
+        )  # fmt: skip
+        with free_training(task):
+            watch = Stopwatch()
+            simulation.run("sequential")
+            watch.lap("run")
+        return 1e6 * watch.laps["run"] / simulation.dispatched
+
+    rows = []
+    for what, unit, measure in (("mini-batch", "µs/step", trained), ("task, training free", "µs/task", free)):
+        sides = alternate({devices: partial(measure, devices) for devices in FEDERATIONS}, effort.repetitions)
+        rows += [Row(what, unit, values, devices) for devices, values in sides.items()]
+        ratios = [large / small for small, large in zip(sides[30], sides[600], strict=True)]
+        rows.append(Row(f"600 devices against 30: {what}", "×", ratios))
+    return Outcome(rows)
+
+
+SAMPLES, DEVICES = 60_000, 3000
+PARTITIONS = (
+    IID(),
+    Dirichlet(alpha=0.5, min_samples=10),
+    DirichletPerDevice(alpha=0.5),
+    Shards(),
+    WKAFLPartition(labels_per_device=10),
+    Natural(),
+)
+
+
+@part(
+    "Fashion-MNIST from its files to tensors ready for training; 60,000 samples divided among devices by each "
+    "kind of partition; every surrogate generated, and read back from its file",
+    Target("fashion-mnist: ready", "<=", 1.5),
+    *(Target(f"partition {each.kind}", "<=", 1.0, DEVICES) for each in PARTITIONS),
+    *(Target(f"{name}: generated", "<=", 60.0) for name in all_surrogates()),
+    *(Target(f"{name}: read", "<=", 2.0) for name in all_surrogates()),
+    sizes="devices",
+)
+def data(effort: Effort) -> Outcome:
+    """Measure data."""
+    rows = [Row("fashion-mnist: ready", "s", [seconds_of(_load) for _ in range(effort.repetitions)])]
+    labels = np.arange(SAMPLES) % 10
+    owners = np.arange(SAMPLES) % DEVICES
+    for partition in PARTITIONS:
+        seconds = [
+            seconds_of(partial(partition.split, labels, DEVICES, stream(seed, "partition"), owners))
+            for seed in range(effort.repetitions)
+        ]
+        rows.append(Row(f"partition {partition.kind}", "s", seconds, DEVICES))
+    for surrogate in all_surrogates().values():
+        rows += _surrogate(surrogate, effort)
+    return Outcome(rows, "quick runs generate the first 64 samples of each surrogate" if effort.quick else "")
+
+
+def _surrogate(surrogate: Surrogate, effort: Effort) -> list[Row]:
+    count = effort.pick(0, 64) or None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "samples.safetensors"
+        made = seconds_of(lambda: prepared.write(path, *surrogate.generate(count, count)))
+        arguments = (path, surrogate.name, "surrogate", surrogate.classes)
+        read = [seconds_of(lambda: prepared.read(*arguments)) for _ in range(effort.repetitions)]
+    return [Row(f"{surrogate.name}: generated", "s", [made]), Row(f"{surrogate.name}: read", "s", read)]
+
+
+def _load() -> None:
+    """Read Fashion-MNIST without any cache, and scale it."""
+    source = all_sources()["fashion-mnist"]
+    train, test = source.read(source_folder(source))
+    mean, std = prepared.channel_statistics(train.inputs)
+    Preprocessing().apply(Dataset(source.name, "real", source.classes, train, test, tuple(mean), tuple(std)))
+
+
+PLANNED, ENTRIES, RATE = 100_000, 11_000_000, 0.01
+"""To plan for; of a vector as large as the parameters of a ResNet-18, and the fraction of it that is kept."""
+
+
+@part(
+    "FedLuck's exact plan for devices of all speeds, each with every whole k from 2 to 60; top-k of one vector, of "
+    "which one entry in a hundred is kept",
+    Target("exact plan", "<=", 5.0, PLANNED),
+    Target("top-k", "<=", 0.5, ENTRIES),
+    sizes="devices, entries",
+)
+def formulas(effort: Effort) -> Outcome:
+    """Measure formulas."""
+    rng = np.random.default_rng(0)
+    alpha, beta = (low * (high / low) ** rng.random(PLANNED) for low, high in ((0.005, 2), (0.05, 200)))
+    vector, compressor = torch.from_numpy(rng.standard_normal(ENTRIES, dtype=np.float32)), TopK(delta=RATE)
+    plans = [seconds_of(lambda: plan_devices(alpha, beta, 1.5, solver="exact")) for _ in range(effort.repetitions)]
+    selections = [seconds_of(lambda: compressor.compress(vector)) for _ in range(effort.repetitions)]
+    return Outcome([Row("exact plan", "s", plans, PLANNED), Row("top-k", "s", selections, ENTRIES)])

@@ -43,13 +43,7 @@ class Keep:
     force: bool = False
 
     def check(self) -> None:
-        """Refuse, before anything is computed, a file that could not be written afterwards.
-
-        Raises
-        ------
-        SpecError
-            If it exists (unless `force`), or if its folder does not exist or cannot be written to.
-        """
+        """Refuse, before anything is computed, a file that could not be written afterwards."""
         if self.out is None:
             return
         folder = self.out.absolute().parent
@@ -74,13 +68,7 @@ class Keep:
 
 
 def run_checkpoints(spec: RunSpec, every: str | None, resume: bool, trace: bool, echo: Echo) -> Checkpoints | None:
-    """Return where the state of the run is kept, or None if that is not wanted.
-
-    Raises
-    ------
-    SpecError
-        If `every` is no duration, or if there is a checkpoint of the same run that is not to be resumed.
-    """
+    """Return where the state of the run is kept, or None if that is not wanted."""
     from fl_core.cli.settings import read_duration
     from fl_core.experiments.store import default_store
 
@@ -210,13 +198,7 @@ def pack_results(echo: Echo) -> None:
 def regenerate(
     target: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None, echo: Echo
 ) -> list[Path]:
-    """Make one notebook or one artifact again; return the files written.
-
-    Raises
-    ------
-    FlCoreError
-        If the target is unknown, a parameter is not valid, or something fails.
-    """
+    """Make one notebook or one artifact again; return the files written."""
     from fl_core.bookbuild import regenerate as regenerate_notebook
     from fl_core.bookbuild.chapters import committed, matching
 
@@ -312,13 +294,6 @@ def obtain(names: list[str], again: bool, echo: Echo) -> None:
         Discard what is there and begin anew.
     echo : callable
         Takes lines of text.
-
-    Raises
-    ------
-    SpecError
-        If a name is not known.
-    DataError
-        If something cannot be obtained: says why, and what can be done.
     """
     for name in names:
         if name not in registry.names():

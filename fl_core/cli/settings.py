@@ -27,11 +27,6 @@ def build_spec(path: Path | None, algorithm: str | None, settings: Sequence[str]
     settings : sequence of str
         ``"name=value"``: a dotted field of the run, or a parameter of the algorithm.
     seed : int, optional
-
-    Raises
-    ------
-    SpecError
-        If anything is unknown or not valid.
     """
     from fl_core.algorithms import ALGORITHMS
     from fl_core.experiments.spec import RunSpec
@@ -53,13 +48,7 @@ def build_spec(path: Path | None, algorithm: str | None, settings: Sequence[str]
 
 
 def read_setting(text: str) -> tuple[str, Any]:
-    """Split ``"name=value"``; the value is JSON or a Python literal where it is one, else the text itself.
-
-    Raises
-    ------
-    SpecError
-        If there is no ``=``.
-    """
+    """Split ``"name=value"``; the value is JSON or a Python literal where it is one, else the text itself."""
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not name:
         raise SpecError(f"{text!r} is no setting; write --set NAME=VALUE, for example --set alpha=0.8")
@@ -72,13 +61,7 @@ def read_setting(text: str) -> tuple[str, Any]:
 
 
 def read_seeds(text: str | None) -> list[int] | None:
-    """Read ``"0,1,2"``.
-
-    Raises
-    ------
-    SpecError
-        If it is no list of whole numbers.
-    """
+    """Read ``"0,1,2"``."""
     if text is None:
         return None
     try:
@@ -88,13 +71,7 @@ def read_seeds(text: str | None) -> list[int] | None:
 
 
 def read_duration(option: str, text: str) -> float:
-    """Read ``"90"``, ``"60s"``, ``"5m"`` or ``"1h"`` as seconds.
-
-    Raises
-    ------
-    SpecError
-        If it is none of these, or negative.
-    """
+    """Read ``"90"``, ``"60s"``, ``"5m"`` or ``"1h"`` as seconds."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
     try:

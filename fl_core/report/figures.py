@@ -20,13 +20,7 @@ from fl_core.report.tables import Table
 
 
 def draw(artifact: Artifact, study: Study) -> tuple[Figure | Table, str]:
-    """Return the figure or the table of `artifact` from the results of `study`, and its caption.
-
-    Raises
-    ------
-    RunError
-        If the study has no finished run that the artifact shows.
-    """
+    """Return the figure or the table of `artifact` from the results of `study`, and its caption."""
     frame, view, caption = artifact.reduce(study), artifact.view, artifact.caption(study)
     if frame.empty:
         raise RunError(f"{artifact.id} cannot be drawn: none of its runs at profile {study.profile} is stored")

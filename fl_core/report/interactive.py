@@ -95,12 +95,6 @@ def interactive_timeline(
     -------
     InteractiveTimeline
         Shows itself as the last expression of a notebook cell.
-
-    Raises
-    ------
-    SpecError
-        If there is no run, a run was not traced, has work of a device that does not exist, or `servers` is no
-        division of the devices.
     """
     if not histories:
         raise SpecError("an interactive timeline needs at least one run")

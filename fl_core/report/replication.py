@@ -81,18 +81,18 @@ class Replication:
             **self.overrides,
         )
 
-    def run(self, checked: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def run(self, checked: Mapping[str, Sequence[Mapping[str, Any]]] | None = None) -> None:
         """Run at the chapter's profile what the store lacks, after saying what that costs.
 
-        Of a group whose figures come from the store only those runs are made that the page checks, given by their
-        labels in `checked` (a list holds alternatives); all of them if `checked` is None or RECOMPUTE is set.
+        Of a group whose figures come from the store only those runs are made that the page checks: `checked` has for
+        each group descriptions by labels (a list of values holds alternatives), and what fits none is left out. All
+        runs are made if it is None or RECOMPUTE is set.
         """
         wanted = {}
         for name, study in self.here.items():
-            few = checked is not None and not self.recompute and self.published[name] is not None
-            chosen = (checked or {}).get(name)
-            fitting = [e for e in study.entries if chosen is not None and _fits(e.labels, chosen)]
-            wanted[name] = fitting if few else study.entries
+            some = checked is not None and not self.recompute and self.published[name] is not None
+            few = [e for e in study.entries if any(_fits(e.labels, each) for each in (checked or {}).get(name, ()))]
+            wanted[name] = few if some else study.entries
         specs = [entry.spec for entries in wanted.values() for entry in entries]
         print(f"profile    {self.profile}, seeds {self.here[self.first].seeds}")
         print(plan(specs, self.store).table())

@@ -45,11 +45,6 @@ def plot_samples(split: Split, rows: Mapping[int, str], columns: int = 8, by: st
         Images in a row; fewer where there are fewer.
     by : str
         ``"labels"`` or ``"owners"``: what the images of a row have in common.
-
-    Raises
-    ------
-    DataError
-        If nobody owns the samples, or if there is no sample of a row.
     """
     key = _owners(split) if by == "owners" else split.labels
     chosen = [(key == number).nonzero().flatten()[:columns] for number in rows]
@@ -74,11 +69,6 @@ def plot_styles(
         Class of each column; one that comes again shows a further image of it.
     classes : sequence of str
         Names of the classes, written above their columns; none: columns have no names.
-
-    Raises
-    ------
-    DataError
-        If nobody owns the samples, or if an owner has too few of a class.
     """
     whose, rows = _owners(split), []
     for owner in owners:

@@ -17,18 +17,16 @@ from fl_core.benchmarks import (
     circumstances,
     compare,
     find_parts,
-    limit,
+    harness,
     measure,
     part_text,
     published,
     read_report,
     runtime,
     throughput,
-    timing,
 )
-from fl_core.benchmarks.figures import SHARES, part_table, plot_memory, plot_shares
+from fl_core.benchmarks.harness import SHARES, Outcome, Part, Row, Target, part_table, plot_memory, plot_shares
 from fl_core.benchmarks.loops import Floor, Plain, Workload
-from fl_core.benchmarks.part import Outcome, Part, Row, Target
 from fl_core.cli import app, examples
 from fl_core.datasets import PARTITIONS, all_surrogates
 from fl_core.errors import DataError, RunError, SpecError
@@ -106,7 +104,7 @@ def quick() -> dict[str, dict]:
     """Quick reports of one part each, with a network that costs nothing and without processes of their own."""
     spec, before = throughput.reference_spec, torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (throughput, limit):
+        for module in (throughput,):
             patch.setattr(module, "reference_spec", lambda updates: spec(updates).changed(model="linear"))
         patch.setattr(runtime, "probe", lambda kind, devices, _: getattr(runtime, kind)(min(devices, 100), 3))
         reports = {name: measure([name], QUICK) for name in NAMES}
@@ -204,7 +202,7 @@ def test_the_batches_are_those_of_the_updates_and_complete(algorithm):
 def test_operations_of_lenet5_are_those_counted_by_hand():
     first = 6 * 28 * 28 * 1 * 25  # outputs times inputs of each: products with one addition
     rest = 16 * 10 * 10 * 6 * 25 + 400 * 120 + 120 * 84 + 84 * 10
-    forward, backward = limit.flops_per_sample("lenet5", (1, 28, 28), 10)
+    forward, backward = throughput.flops_per_sample("lenet5", (1, 28, 28), 10)
     assert forward == 2 * (first + rest) == 833_040
     # Backwards each layer has one product for its weights and one for its inputs; images need no gradient.
     assert backward == 2 * (first + 2 * rest) == 1_430_880
@@ -257,7 +255,7 @@ def test_first_arrivals_commits_the_mean_of_ten_and_keeps_everybody_busy():
 def test_sides_alternate_and_change_places():
     calls: list[str] = []
     sides = {name: lambda name=name: calls.append(name) or len(calls) for name in ("a", "b")}
-    assert timing.alternate(sides, 3) == {"a": [1, 4, 5], "b": [2, 3, 6]}
+    assert harness.alternate(sides, 3) == {"a": [1, 4, 5], "b": [2, 3, 6]}
     assert calls == ["a", "b", "b", "a", "a", "b"]
 
 
