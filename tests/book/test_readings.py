@@ -52,7 +52,8 @@ def prose(path: Path) -> Iterator[str]:
 def code_prose(source: str) -> Iterator[str]:
     lines = iter(source.splitlines(keepends=True))
     tokens = tokenize.generate_tokens(lambda: next(lines, ""))
-    yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
+    comments = (token.string for token in tokens if token.type == tokenize.COMMENT)
+    yield from (comment.partition("noqa")[0] for comment in comments)
     tree = ast.parse(source)
     spoken = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
