@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fl_core.algorithms import FedASMU
 from fl_core.errors import RunError
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study
 from fl_core.experiments.claims import CLAIMS
 from fl_core.experiments.grid import execute
 from fl_core.experiments.measures import first_passage
 from fl_core.experiments.run import Result
+from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Study, load_study
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_core.runtime import History
-from fl_papers.fedasmu.artifacts import GRIDS, PANELS
+from fl_papers.fedasmu.artifacts import GRIDS, PANELS, stored
 from fl_papers.fedasmu.experiment import (
     ABLATIONS,
     ASYNCHRONOUS,
@@ -71,6 +73,27 @@ def test_a_figure_shows_those_of_its_panels_that_a_data_set_has() -> None:
     assert shown[3, "cifar10-surrogate"] == {"lenet-cifar10", "cnn-cifar10"}
     assert shown[5, "cifar10-surrogate"] == {"alexnet-cifar10", "vgg-cifar10"}
     assert {columns for (_, name), found in shown.items() if name == FMNIST for columns in found} == {"lenet-fmnist"}
+
+
+class Kept:
+    """A store that has the runs of which `has` is true."""
+
+    def __init__(self, has: Callable[[RunSpec], bool]) -> None:
+        self.has = has
+
+    def get(self, spec: RunSpec) -> Result | None:
+        return Result(spec, History(), {}) if self.has(spec) else None
+
+
+def test_a_chapter_shows_the_seeds_that_are_complete_or_else_the_first_as_far_as_it_goes() -> None:
+    def found(has: Callable[[RunSpec], bool], than: str = "smoke") -> Study | None:
+        return stored([find_artifact("fedasmu-tab2")], Kept(has), than, FMNIST, None)
+
+    assert found(lambda spec: spec.seed != 1).seeds == [0, 2]
+    partly = found(lambda spec: isinstance(spec.algorithm, FedASMU))
+    assert (partly.profile, partly.seeds, partly.complete, len(partly.results)) == ("laptop", [0], False, 1)
+    assert found(lambda spec: False) is None
+    assert found(lambda spec: True, than="laptop") is None
 
 
 # What is read off a run
