@@ -176,7 +176,7 @@ def _preprocessing() -> list[Item]:
 def _fields() -> list[Item]:
     from fl_core.experiments.spec import RunSpec
 
-    told = meanings(RunSpec)
+    told = {name: _described(RunSpec, name) for name in RunSpec.model_fields}
     groups: dict[str, list[Row]] = {}
     for row in parameters(RunSpec):
         head, dot, _ = row[0].partition(".")

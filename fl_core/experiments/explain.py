@@ -24,15 +24,8 @@ def explain(
 ) -> str:
     """Return one line: every fault with its field, the value, and what would be valid.
 
-    Parameters
-    ----------
-    error : pydantic.ValidationError
-    model : type, optional
-        The model that was built. Without it, valid names and whole intervals are not known.
-    owner : str
-        What the fields are parameters of, e.g. ``"fedasync"``.
-    more_names : iterable of str
-        Dotted names to suggest, besides those of `model`, for a name that was given without its place.
+    Valid names and whole intervals are those of `model`, which was built; `owner` is what the fields are parameters
+    of, e.g. ``"fedasync"``. For a name that was given without its place `more_names`, dotted, are suggested, too.
     """
     dotted = [*more_names, *(dotted_names(model) if model else ())]
     return "; ".join(dict.fromkeys(_explain_one(dict(fault), model, owner, dotted) for fault in error.errors()))

@@ -21,20 +21,13 @@ from fl_core.runtime.executors import usable_cores
 
 @dataclass
 class Result:
-    """A finished run.
-
-    Attributes
-    ----------
-    spec : RunSpec
-        With the name of the data set that was really used.
-    history : History
-    provenance : dict
-        Commit, versions, machine, date, wall seconds, executor, and whether the data is real or surrogate.
-    """
+    """A finished run."""
 
     spec: RunSpec
+    """With the name of the data set that was really used."""
     history: History
     provenance: dict[str, Any]
+    """Commit, versions, machine, date, wall seconds, executor, and whether the data is real or surrogate."""
 
 
 def run(
@@ -46,21 +39,11 @@ def run(
     progress: Callable[[float], None] | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Result:
-    """Run `spec` and return its history with provenance.
+    """Run `spec` and return its history with provenance; it goes on from a state that `checkpoints` have.
 
-    Parameters
-    ----------
-    spec : RunSpec
-    executor : str
-        ``"threads"`` or ``"sequential"``: the numbers are the same; ``"batched"``: equal up to rounding.
-    threads : int, optional
-        Workers of the ``threads`` executor; one per core by default.
-    trace : bool
-        Whether to record the event trace.
-    progress : callable, optional
-        Called with the part of the budget that is used.
-    checkpoints : Checkpoints, optional
-        Where the state of the run is kept, and from where it goes on.
+    The executor is ``"threads"`` (by default one per core) or ``"sequential"``, with the same numbers, or
+    ``"batched"``, equal up to rounding. `trace` records what every device does when; `progress` is called with the
+    part of the budget that is used.
     """
     spec = spec.resolved()
     commit()  # of the code that runs, not of what the checkout holds when it has finished

@@ -10,18 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializeAsAny,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from fl_core.algorithms import ALGORITHMS, Algorithm, make_algorithm
-from fl_core.config import read_named
+from fl_core.config import Config, read_named
 from fl_core.datasets import (
     IID,
     NamedPreprocessing,
@@ -44,57 +36,37 @@ FORMAT = 1
 """Part of every hash: raised when the same specification would give other numbers, e.g. a default was changed."""
 
 
-class RunSpec(BaseModel):
-    """One run, frozen and strict: an unknown field or a value out of range is an error that names what is valid.
-
-    Attributes
-    ----------
-    dataset : str
-        Name of a data set (``fl-core data``). Where a real one is not at hand, its surrogate is used.
-    partition : Partition
-        How its training samples are divided among the devices.
-    label_noise : float
-        Part of the training labels that is replaced by another class, drawn uniformly; test labels stay right.
-    preprocessing : Preprocessing
-        What happens to images before the network reads them; also a name (``fl-core list preprocessing``).
-    model : str
-        Name of a network (``fl-core list models``), with options in brackets: ``resnet18(width=0.25)``.
-    initialisation : str
-        How initial weights are drawn: ``"glorot"`` or ``"pytorch"``.
-    world : World
-        Devices, their speeds, and the network.
-    algorithm : Algorithm
-        Given as an object, as a name, or as ``{"name": ..., parameter: value, ...}``.
-    training : LocalTraining
-        Local training, unless the algorithm decides otherwise.
-    warmup : Warmup
-        Training of the initial model.
-    budget : Budget
-        When the run ends.
-    evaluation : Evaluation
-        When the global model is measured.
-    seed : int
-        Determines every random number.
-    strict_data : bool
-        Refuse to run on a surrogate.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class RunSpec(Config):
+    """One run, frozen and strict: an unknown field or a value out of range is an error that names what is valid."""
 
     dataset: str = "fashion-mnist"
+    """Name of a data set (``fl-core data``). Where a real one is not at hand, its surrogate is used."""
     partition: Partition = IID()
+    """How its training samples are divided among the devices."""
     label_noise: float = Field(0.0, ge=0, le=1)
+    """Part of the training labels that is replaced by another class, drawn uniformly; test labels stay right."""
     preprocessing: NamedPreprocessing = Preprocessing()
+    """What happens to images before the network reads them; also a name (``fl-core list preprocessing``)."""
     model: str = "lenet5"
+    """Name of a network (``fl-core list models``), with options in brackets: ``resnet18(width=0.25)``."""
     initialisation: str = "glorot"
+    """How initial weights are drawn: ``"glorot"`` or ``"pytorch"``."""
     world: World = World()
+    """Devices, their speeds, and the network."""
     algorithm: SerializeAsAny[Algorithm]
+    """Given as an object, as a name, or as ``{"name": ..., parameter: value, ...}``."""
     training: LocalTraining = LocalTraining()
+    """Local training, unless the algorithm decides otherwise."""
     warmup: Warmup = Warmup()
+    """Training of the initial model."""
     budget: Budget = Budget(updates=300)
+    """When the run ends."""
     evaluation: Evaluation = Evaluation()
+    """When the global model is measured."""
     seed: int = Field(0, ge=0, lt=2**63)
+    """Determines every random number."""
     strict_data: bool = False
+    """Refuse to run on a surrogate."""
 
     def __init__(self, /, **fields: Any) -> None:
         if fields.get("algorithm") is None:
@@ -156,13 +128,7 @@ class RunSpec(BaseModel):
 
     @classmethod
     def from_json(cls, text: str, **replaced: Any) -> RunSpec:
-        """Read what :meth:`to_json` wrote, or a hand-written part of it; `replaced` fields win over the text.
-
-        Raises
-        ------
-        SpecError
-            If `text` is no JSON object or not a valid specification.
-        """
+        """Read what :meth:`to_json` wrote, or a hand-written part of it; `replaced` fields win over the text."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -197,11 +163,6 @@ class RunSpec(BaseModel):
 
         A part that has a kind is also changed by text, ``partition="dirichlet(alpha=0.3)"``; its fields, like an
         algorithm's parameters, start from their defaults when the kind (the name) becomes another one.
-
-        Raises
-        ------
-        SpecError
-            If a name does not exist or the result is not valid.
         """
         data = self.to_dict()
         outer_first = sorted(settings, key=lambda name: (name.count("."), not name.endswith((".kind", ".name"))))
@@ -228,12 +189,8 @@ class RunSpec(BaseModel):
     def resolved(self) -> RunSpec:
         """Return the specification of what really runs here: with the data set that is used, real or surrogate.
 
-        Results are stored under this one, so that numbers from surrogate data never pass for real ones.
-
-        Raises
-        ------
-        DataError
-            If the data set is missing, or a surrogate and `strict_data` is set.
+        Results are stored under this one, so that numbers from surrogate data never pass for real ones. Missing data
+        is a DataError, and so is a surrogate if `strict_data` is set.
         """
         return self.model_copy(update={"dataset": actual(self.dataset, self.strict_data), "strict_data": False})
 
