@@ -26,21 +26,21 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
     "runtime": (4455, 27, 3500, 12),
-    "world": (1924, 25, 1450, 9),
+    "world": (1507, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
-    "formulas": (3252, 10, 2700, 10),
-    "algorithms": (3462, 23, 2800, 24),
+    "formulas": (2700, 10, 2700, 10),
+    "algorithms": (3071, 23, 2800, 24),
     "datasets": (3600, 21, 3600, 22),
-    "experiments": (2488, 14, 2400, 12),
+    "experiments": (2400, 14, 2400, 12),
     "report bookbuild cli": (4000, 26, 4000, 26),
-    "benchmarks": (1665, 6, 1200, 6),
-    "fl_core": (26973, 180, 21500, 135),
-    "fl_papers": (14981, 82, 11000, 35),
-    "tests": (27600, 1000, 20000, 1000),
+    "benchmarks": (1659, 6, 1200, 6),
+    "fl_core": (24500, 149, 21500, 135),
+    "fl_papers": (12731, 35, 11000, 35),
+    "tests": (27500, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (6774, 6500)
+CORE_LINES = (6737, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {
