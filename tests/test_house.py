@@ -31,12 +31,12 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (3071, 23, 2800, 24),
     "datasets": (3600, 21, 3600, 22),
-    "experiments": (2400, 14, 2400, 12),
-    "report bookbuild cli": (4000, 26, 4000, 26),
+    "experiments": (2830, 17, 2400, 12),
+    "report bookbuild cli": (4150, 26, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
-    "fl_core": (24500, 149, 21500, 135),
+    "fl_core": (25120, 153, 21500, 135),
     "fl_papers": (12731, 35, 11000, 35),
-    "tests": (27500, 1000, 20000, 1000),
+    "tests": (27850, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

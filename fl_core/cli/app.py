@@ -207,7 +207,7 @@ app.add_typer(results_app, name="results")
 
 @results_app.callback()
 def results() -> None:
-    """Published results: pack them."""
+    """Stored results: pack published ones, merge those of other folders."""
 
 
 @results_app.command("pack")
@@ -216,6 +216,16 @@ def results_pack() -> None:
     from fl_core.cli.commands import pack_results
 
     pack_results(typer.echo)
+
+
+@results_app.command("merge")
+def results_merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER", help="Folders of results of other workers.")],
+) -> None:
+    """Copy the records of other folders that are missing here into the cache; equal runs must be equal."""
+    from fl_core.cli.campaign import merge
+
+    merge(folders, typer.echo)
 
 
 Profile = Annotated[str, typer.Option("--profile", "-P", help="smoke (seconds), laptop (published) or paper.")]
@@ -241,6 +251,47 @@ def plan(
     from fl_core.cli.settings import read_seeds
 
     typer.echo(plan_text(artifacts or [], profile, dataset, read_seeds(seeds), jobs))
+
+
+@app.command(name="work", epilog=examples.WORK)
+def work_command(
+    artifacts: Annotated[
+        list[str] | None, typer.Argument(metavar="ARTIFACT", help="Ids, or a beginning with '*'; by default all.")
+    ] = None,
+    profile: Profile = "laptop",
+    dataset: Annotated[str, typer.Option(help="Data set ('fl-core data').")] = "fashion-mnist",
+    seeds: Annotated[str | None, typer.Option(metavar="0,1,…", help="Instead of the profile's seeds.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Workers.")] = 1,
+    minutes: Annotated[float | None, typer.Option(help="Stop in time, in the middle of a run if need be.")] = None,
+    nice: Annotated[bool, typer.Option("--nice", help="Let everything else on the machine go first.")] = False,
+    publish: Annotated[bool, typer.Option("--publish", help="Keep results in data/results.")] = False,
+) -> None:
+    """Compute what figures lack, as one of any number of workers over one store.
+
+    It can be killed anywhere: a run that was begun is continued from its checkpoint by whoever takes it next.
+    """
+    from fl_core.cli.campaign import work_through
+    from fl_core.cli.settings import read_seeds
+
+    work_through(artifacts or [], profile, dataset, read_seeds(seeds), jobs, minutes, nice, publish, typer.echo)
+
+
+@app.command(epilog=examples.VERIFY)
+def verify(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="ARTIFACT_OR_HASH", help="Whose records; by default all.")
+    ] = None,
+    sample: Annotated[int, typer.Option(help="Replay so many, spread over algorithms, quick ones first.")] = 10,
+    prefix: Annotated[float, typer.Option(help="Part of each run that is replayed.")] = 1.0,
+    enter: Annotated[bool, typer.Option("--enter", help="Write down which code gave the same bits.")] = False,
+) -> None:
+    """Run stored records again and compare every bit.
+
+    Says what differs first, and where; the exit code is 1 if anything does.
+    """
+    from fl_core.cli.campaign import verify as replay
+
+    replay(names or [], sample, prefix, enter, typer.echo)
 
 
 @app.command(epilog=examples.REGENERATE)

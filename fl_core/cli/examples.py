@@ -45,6 +45,20 @@ Examples:
   fl-core plan 'fedasync-*' --seeds 0,1
 """
 
+WORK = """\b
+Examples:
+  fl-core work --minutes 60 --nice                     an hour of the published profile's missing runs
+  fl-core work 'sdfeel-*' --seeds 3,4,5 --jobs 2
+  fl-core work fedasmu-tab1 --profile paper --publish
+"""
+
+VERIFY = """\b
+Examples:
+  fl-core verify --sample 30                  thirty records, every bit
+  fl-core verify 'wkafl-*' --prefix 0.1       the beginning of WKAFL's
+  fl-core verify 0a7edd78bdf0                 one run
+"""
+
 REGENERATE = """\b
 Examples:
   fl-core regenerate fedasync-fig2

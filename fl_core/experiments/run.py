@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_core.datasets import all_surrogates, load_dataset
+from fl_core.experiments.identity import circumstances
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, History
 from fl_core.runtime.executors import usable_cores
@@ -66,6 +67,7 @@ def provenance(spec: RunSpec, executor: str, wall_seconds: float, resumed: bool 
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "wall_seconds": round(wall_seconds, 2),
         "executor": executor,
+        **circumstances(spec, executor),
         "data": data.kind,
         **({"data_sha256": data.sha256} if data.sha256 else {}),
         **({"data_version": all_surrogates()[data.name].version} if data.kind == "surrogate" else {}),

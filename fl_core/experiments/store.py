@@ -29,6 +29,7 @@ from filelock import FileLock
 
 from fl_core.datasets import all_surrogates, data_folder
 from fl_core.errors import DataError, FlCoreError
+from fl_core.experiments.identity import code_digest, is_stale
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, History
@@ -75,8 +76,12 @@ class Store:
             except DataError as error:
                 warnings.warn(f"{error}; it is ignored and the run counts as missing", stacklevel=2)
                 continue
-            if result.spec != spec:
+            # a class that has been defined again, as a notebook's cell does it, makes no other specification
+            if result.spec != spec and result.spec.to_json() != spec.to_json():
                 warnings.warn(f"{path} holds another specification; it is ignored", stacklevel=2)
+            elif is_stale(spec, result.provenance):
+                changed = f"{spec.algorithm.name} has changed since {path} was made"
+                warnings.warn(f"{changed}; it is ignored and the run counts as missing", stacklevel=2)
             elif old := _outdated(result):
                 warnings.warn(f"{path} {old}; it is ignored and the run counts as missing", stacklevel=2)
             else:
@@ -118,7 +123,14 @@ class Store:
         """Return the place in the cache where the state of a run of `spec` is kept while it goes on."""
         spec = spec.resolved()
         suffix = "-traced" if trace else ""
-        return Checkpoints(self.cache / "checkpoints" / (spec.hash + suffix), every_seconds, spec.to_json() + suffix)
+        folder, identity = self.cache / "checkpoints" / (spec.hash + suffix), spec.to_json() + suffix
+        return Checkpoints(folder, every_seconds, identity, code=code_digest(spec))
+
+    def lease(self, spec: RunSpec) -> Path:
+        """Return the file whose lock a worker holds while it computes `spec`."""
+        folder = self.cache / "leases"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{spec.resolved().hash}.lock"
 
     def _files(self, key: str) -> Iterator[Path]:
         """Yield the files that may hold run `key`: its own, which is newer, before the one that it is packed in."""

@@ -46,6 +46,8 @@ class Checkpoints:
         Wall time between two checkpoints; 0: at every opportunity.
     identity : str
         What must be equal for a checkpoint to be used: the canonical specification of the run.
+    code : str
+        Digest of the code that computes the run; a checkpoint of other code is refused.
     when : callable, optional
         Instead of the time: told the number of events so far, says whether to write.
 
@@ -57,9 +59,15 @@ class Checkpoints:
     """
 
     def __init__(
-        self, folder: Path, every_seconds: float = 60.0, identity: str = "", when: Callable[[int], bool] | None = None
+        self,
+        folder: Path,
+        every_seconds: float = 60.0,
+        identity: str = "",
+        when: Callable[[int], bool] | None = None,
+        code: str = "",
     ) -> None:
-        self.folder, self.every_seconds, self.identity, self.when = folder, every_seconds, identity, when
+        self.folder, self.every_seconds, self.when = folder, every_seconds, when
+        self.identity, self.code = identity, code
         self.written = 0
         self._current_is_whole = True
         self._missed, self._warned = 0, False
@@ -108,7 +116,7 @@ class Checkpoints:
         run.measurements.collect()
         writer = Writer()
         text = writer.text(state_of(run))
-        metadata = {"format": str(FORMAT), "identity": self.identity, "torch": torch.__version__}
+        metadata = {"format": str(FORMAT), "identity": self.identity, "code": self.code, "torch": torch.__version__}
         fresh, current = self.folder / f"{CURRENT}.new", self.folder / CURRENT
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -169,6 +177,8 @@ class Checkpoints:
             )
         if header["identity"] != self.identity:
             raise _Unusable("belongs to another run")
+        if header.get("code", "") != self.code:
+            raise _Unusable("was written by other code, so the run would be a mixture")
         text, tensors = checkpoint_file.read(path)
         if header["torch"] != torch.__version__:
             warnings.warn(

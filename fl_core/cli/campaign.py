@@ -1,0 +1,122 @@
+"""``fl-core work`` and ``fl-core verify``: long campaigns that may be killed, and records that prove themselves."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fl_core.errors import RunError, SpecError
+from fl_core.experiments.artifacts import artifacts, find_artifacts, make_study
+from fl_core.experiments.grid import in_words, work
+from fl_core.experiments.run import Result
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import Store, default_store
+from fl_core.experiments.study import load_study
+from fl_core.experiments.verify import Verified, replay, sample
+from fl_core.experiments.worker import Tally, be_nice, queue, take
+
+Echo = Callable[[str], object]
+
+
+def work_through(
+    names: Sequence[str],
+    profile: str,
+    dataset: str,
+    seeds: list[int] | None,
+    jobs: int,
+    minutes: float | None,
+    nice: bool,
+    publish: bool,
+    echo: Echo,
+) -> None:
+    """Take missing runs of artifacts until none is left or the time is up; a run that failed is a RunError."""
+    if jobs < 1 or jobs > 1024:
+        raise SpecError(f"jobs = {jobs} must be between 1 and 1024")
+    if minutes is not None and not 0 < minutes < 1e6:
+        raise SpecError(f"minutes = {minutes:g} must be positive")
+    store = default_store()
+    specs = queue(find_artifacts(names or list(artifacts())), profile, dataset, seeds, store)
+    echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"))
+    if not specs:
+        return
+    lines = [spec.to_json() for spec in specs]
+    if jobs == 1:
+        tallies = [_worker(lines, store, minutes, nice, publish, echo)]
+    else:
+        with multiprocessing.get_context("spawn").Pool(jobs, _ignore_interrupts) as pool:
+            waiting = pool.starmap_async(_worker, [(lines, store, minutes, nice, publish, print)] * jobs)
+            tallies = waiting.get()
+    done, failed = sum(tally.done for tally in tallies), [line for tally in tallies for line in tally.failed]
+    left = min(tally.left for tally in tallies)
+    echo(f"{done} runs finished, {left} left" + (", as the time is up" if left else ""))
+    if failed:
+        raise RunError(f"{len(failed)} runs failed: {'; '.join(failed)}")
+
+
+def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool, echo: Echo) -> Tally:
+    if nice:
+        be_nice()
+    return take(map(RunSpec.from_json, lines), store, minutes=minutes, published=publish, echo=echo)
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C to the parent, which ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def verify(names: Sequence[str], number: int, part: float, enter: bool, echo: Echo) -> None:
+    """Replay records and compare bits; a difference is a RunError. With `enter` write down what was shown equal."""
+    if not 0 < part <= 1:
+        raise SpecError(f"prefix = {part:g} must be above 0 and at most 1")
+    if number < 1:
+        raise SpecError(f"sample = {number} must be at least 1")
+    store = default_store()
+    chosen = sample(_records(names, store), number)
+    if not chosen:
+        raise SpecError("no stored record is meant by " + (", ".join(names) or "that"))
+    size = sum(work(result.spec) for result in chosen) * part
+    seconds = sum(result.provenance.get("wall_seconds", 0.0) for result in chosen) * part
+    echo(f"replaying {part:.0%} of {len(chosen)} records, {size:,.0f} images, about {in_words(seconds)}")
+    replays = []
+    for result in chosen:
+        found = replay(result, part)
+        replays.append(found)
+        echo(f"{found.hash} {found.algorithm:<20}{'same bits' if found.same else found.difference}")
+    if enter:
+        Verified(store.published).enter(replays)
+    different = [found.hash for found in replays if not found.same]
+    if different:
+        raise RunError(f"{len(different)} of {len(replays)} records differ: {', '.join(different)}")
+    echo(f"all {len(replays)} are the same, to the last bit")
+
+
+def _records(names: Sequence[str], store: Store) -> list[Result]:
+    """Return the stored records that names mean: hashes (or their beginnings) or artifacts; none given: all."""
+    if not names:
+        return list(store)
+    hashes = [name for name in names if set(name) <= set("0123456789abcdef") and len(name) >= 6]
+    found = [result for result in store if result.spec.hash.startswith(tuple(hashes))] if hashes else []
+    for artifact in find_artifacts([name for name in names if name not in hashes]):
+        for profile in ("smoke", "laptop", "paper"):
+            found += load_study(make_study(artifact, profile), store).results.values()
+    return list({result.spec.hash: result for result in found}.values())
+
+
+def merge(sources: Sequence[Path], echo: Echo) -> None:
+    """Copy the records of other stores' folders that this one lacks into its cache; what differs is a RunError."""
+    store, copied, different = default_store(), 0, []
+    for folder in sources:
+        if not folder.is_dir():
+            raise SpecError(f"{folder} is not a folder of results")
+        for result in Store(folder, folder):
+            own = store.get(result.spec)
+            if own is None:
+                store.save(result)
+                copied += 1
+            elif own.history.to_dict() != result.history.to_dict():
+                different.append(result.spec.hash)
+    echo(f"{copied} records copied")
+    if different:
+        raise RunError(f"{len(different)} runs have another history there, nothing of them was copied: {different}")

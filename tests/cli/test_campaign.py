@@ -1,0 +1,84 @@
+"""`work`, `verify` and `results merge`: campaigns that run unattended, and records that prove themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fl_core.cli import app
+from fl_core.experiments.store import Store
+from fl_papers.fedasync import experiment
+
+
+def call(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def failed(*words: str) -> Result:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code != 0
+    return done
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
+    """A store of its own, and Figure 5 at profile smoke as a few updates of a linear model."""
+    scale = experiment.Scale(4, 2, 2, 100, (0,), (0.6,), (), (0.1,), (1,), (0.5,))
+    monkeypatch.setitem(experiment.PROFILES, "smoke", scale)
+    monkeypatch.setitem(experiment.SETUPS, "fashion-mnist", experiment.Setup("linear", "linear", {}))
+    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
+    return Store(tmp_path / "results", tmp_path / "results")
+
+
+def test_work_computes_what_is_missing_and_verify_replays_it(store: Store):
+    text = call("work", "fedasync-fig5", "--profile", "smoke")
+    assert "5 runs are missing" in text
+    assert "5 runs finished, 0 left" in text
+    assert call("work", "fedasync-fig5", "--profile", "smoke") == "0 runs are missing: nothing to do\n"
+    hashes = [result.spec.hash for result in store]
+    assert len(hashes) == 5
+    assert "all 2 are the same, to the last bit" in call("verify", "--sample", "2")
+    assert f"{hashes[0]} fed" in call("verify", hashes[0][:8], "--enter", "--prefix", "0.5")
+
+
+def test_a_record_that_was_tampered_with_is_found_out(store: Store):
+    call("work", "fedasync-fig5", "--profile", "smoke")
+    result = next(iter(store))
+    table = {name: list(values) for name, values in result.history.evaluations.items()}
+    table["test_loss"][1] *= 1 + 1e-12
+    store.save(replace(result, history=replace(result.history, evaluations=table)))
+    assert "test_loss in row 1 of the evaluations" in failed("verify", result.spec.hash).output
+
+
+def test_folders_of_other_workers_are_merged_and_contradictions_refused(store: Store, tmp_path: Path):
+    call("work", "fedasync-fig5", "--profile", "smoke")
+    records, other = list(store), Store(tmp_path / "other", tmp_path / "other")
+    for result in records:
+        other.save(result)
+    store.published.joinpath(f"{records[0].spec.hash}.json.gz").unlink()
+    assert "1 records copied" in call("results", "merge", str(tmp_path / "other"))
+    other.save(replace(records[1], history=replace(records[1].history, ended="lost")))
+    assert "0 records copied" in failed("results", "merge", str(tmp_path / "other")).output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["work", "--jobs", "0"], "jobs = 0 must be between 1 and 1024"),
+        (["work", "--minutes", "-1"], "minutes = -1 must be positive"),
+        (["work", "fedasink-fig5"], "unknown artifact 'fedasink-fig5'"),
+        (["verify", "--sample", "0"], "sample = 0 must be at least 1"),
+        (["verify", "--prefix", "2"], "prefix = 2 must be above 0 and at most 1"),
+        (["verify", "0123456789ab"], "no stored record is meant by 0123456789ab"),
+        (["results", "merge", "nowhere"], "nowhere is not a folder of results"),
+    ],
+)
+def test_bad_input_is_one_line(store: Store, words: list[str], says: str):
+    done = failed(*words)
+    [line] = done.stderr.splitlines()
+    assert says in line
