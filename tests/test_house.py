@@ -29,7 +29,7 @@ ROOMS = {
     "world": (1507, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
-    "algorithms": (3071, 23, 2800, 24),
+    "algorithms": (2985, 24, 2800, 24),
     "datasets": (3600, 21, 3600, 22),
     "experiments": (2830, 17, 2400, 12),
     "report bookbuild cli": (4150, 26, 4000, 26),

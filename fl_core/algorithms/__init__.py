@@ -1,4 +1,4 @@
-"""Floor 2: one file per algorithm."""
+"""Floor 2: one file per algorithm; BL-n are the equations of this project's specification of the baselines."""
 
 from __future__ import annotations
 

@@ -38,20 +38,17 @@ class ASOFed(ContinuousAlgorithm):
     """
 
     name: ClassVar[str] = "asofed"
-
     rho: float = Field(0.01, ge=0, allow_inf_nan=False)
     """Weight lambda of the pull towards the received model: rho / 2 times the squared distance."""
     beta: float = Field(0.5, ge=0, le=1)
     """Part of the memory that a step keeps."""
     start: Literal["global", "own"] = "global"
-    """Local training goes on from the ``"global"`` model, or from the device's ``"own"`` last one, only attracted by
-    the global one; then the global model is the mean of the devices' models, weighted by samples, as long as no
-    upload gets lost. That a new device has the initial model, too, is not counted in bytes.
-    """
+    """Local training goes on from the "global" model, or from the device's "own" last one, only attracted by the
+    global one; then the global model is the mean of the devices' models, weighted by samples, as long as no upload
+    gets lost. That a new device has the initial model, too, is not counted in bytes."""
     feature_learning: Literal["off", "paper", "rescaled"] = "off"
-    """What the server does to the first layer after each update (BL-3.10): nothing, ``"off"``; ``"paper"``, which
-    shrinks a layer with many inputs to nothing; or ``"rescaled"`` by the number of inputs.
-    """
+    """What the server does to the first layer after each update (BL-3.10): nothing, "off"; "paper", which shrinks a
+    layer with many inputs to nothing; or "rescaled" by the number of inputs."""
 
     async def updater(self, server: ServerHandle) -> None:
         """Add p_k times the update of each arrival (BL-3.9)."""

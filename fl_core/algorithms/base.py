@@ -114,12 +114,7 @@ def make_algorithm(name: str, **parameters: Any) -> Algorithm:
 
 
 async def upload_update(
-    device: DeviceHandle,
-    start: Snapshot,
-    trained: Trained,
-    compressor: Compressor,
-    *,
-    error_feedback: bool = False,
+    device: DeviceHandle, start: Snapshot, trained: Trained, compressor: Compressor, *, error_feedback: bool = False
 ) -> None:
     """Upload `start` minus the trained model as ``delta`` ``[d]``; time and bytes are those of the compressed form.
 

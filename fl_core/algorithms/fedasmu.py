@@ -14,22 +14,8 @@ from torch import Tensor
 from fl_core.algorithms.base import register
 from fl_core.algorithms.fresh_merge import FreshMerge, Rate, Slot
 from fl_core.config import Seconds
-from fl_core.formulas.fedasmu import (
-    Controls,
-    Half,
-    PastAggregation,
-    blend,
-    control_gradient,
-    descend_controls,
-    half_product,
-    inner_product,
-    project_controls,
-    propagation,
-    sketch,
-    squash,
-    to_half,
-    weight_score,
-)
+from fl_core.formulas import fedasmu as formulas
+from fl_core.formulas.fedasmu import Controls, Half, PastAggregation
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial, StalenessWeight
 from fl_core.world.triggers import Timed
@@ -72,15 +58,13 @@ class FedASMU(FreshMerge):
     """
 
     server_weight: ServerWeight = "dynamic"
-    """``"dynamic"``: Eq. 2 with Eq. 3; ``"frozen_xi"``: Eq. 2 with the initial parameters; ``"fedasync_poly"``: that
-    of FedAsync, alpha s^-a, with `static_alpha` and `static_weight`.
-    """
+    """``"dynamic"``: Eq. 2 with Eq. 3; "frozen_xi": Eq. 2 with the initial parameters; "fedasync_poly": that of
+    FedAsync, alpha s^-a, with `static_alpha` and `static_weight`."""
     staleness_bound: int = Field(99, ge=1)
     """tau: an upload whose staleness (1 if it is fresh) is above it is dropped and changes nothing."""
     lambda_0: float = Field(29.66013673, ge=0, allow_inf_nan=False)
     """Initial lambda; the default matches FedAsync's mean weight over 5,000 versions with 10 devices in flight (A02),
-    `fl_core.formulas.fedasmu.matched_lambda` gives it for other runs.
-    """
+    `fl_core.formulas.fedasmu.matched_lambda` gives it for other runs."""
     sigma_0: float = Field(0.5, ge=0, allow_inf_nan=False)
     """Initial sigma."""
     iota_0: float = Field(0.0, ge=0, allow_inf_nan=False)
@@ -94,27 +78,25 @@ class FedASMU(FreshMerge):
     mu_alpha: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Scale of alpha."""
     static_alpha: float = Field(0.6, gt=0, le=1)
-    """alpha of ``"fedasync_poly"``."""
+    """alpha of "fedasync_poly"."""
     static_weight: StalenessWeight = Polynomial(a=0.5)
-    """s of ``"fedasync_poly"``."""
+    """s of "fedasync_poly"."""
     server_grad: Literal["derived", "printed"] = "derived"
-    """``"derived"``, or ``"printed"`` with the paper's signs and logarithm (E01, E02)."""
+    """``"derived"``, or "printed" with the paper's signs and logarithm (E01, E02)."""
     grad_divisor: Literal["steps", "epochs"] = "steps"
-    """What the update of a device is divided by to get a gradient: its ``"steps"``, or its ``"epochs"`` (E08)."""
+    """What the update of a device is divided by to get a gradient: its "steps", or its "epochs" (E08)."""
     history: Literal["own_last", "producer"] = "own_last"
-    """Which aggregation the gradient goes through: ``"own_last"``, the device's last one, or ``"producer"``, the one
-    that made the version it started from (A07).
-    """
+    """Which aggregation the gradient goes through: "own_last", the device's last one, or "producer", the one that
+    made the version it started from (A07)."""
     propagation: Literal["none", "exact"] = "none"
-    """``"none"``, as printed, or ``"exact"``: times what later aggregations have left of it (E06)."""
+    """``"none"``, as printed, or "exact": times what later aggregations have left of it (E06)."""
     sqrt_offset_server: Literal[0, 1] = 1
     """What is added to t under the root: 1 counts rounds from 1; 0 as printed (E04)."""
     directions: Backend = "ram"
-    """How they are kept: in main memory, ``"ram"``; on disk, ``"memmap"``; in half precision, ``"float16"``; or as a
-    ``"sketch"`` of `sketch_size` numbers. An update of the server passes four times over vectors with ``"ram"``, once
-    more with `merge_correction`, and more often with the other forms. After a run is resumed, directions that were on
-    disk are in main memory until they are replaced.
-    """
+    """How they are kept: in main memory, "ram"; on disk, "memmap"; in half precision, "float16"; or as a "sketch" of
+    `sketch_size` numbers. An update of the server passes four times over vectors with "ram", once more with
+    `merge_correction`, and more often with the other forms. After a run is resumed, directions that were on disk are
+    in main memory until they are replaced."""
     sketch_size: int = Field(1024, ge=1)
     """Numbers of a sketch."""
     trigger_period: Seconds = 10.0
@@ -158,19 +140,21 @@ class FedASMU(FreshMerge):
         """
         if self.server_weight == "fedasync_poly":
             weight = alpha_t(self.static_alpha, version + 1, staleness - 1, self.static_weight)
-            return Mixture(blend(model, uploaded, weight), weight)
+            return Mixture(formulas.blend(model, uploaded, weight), weight)
         projected = nan
         if past is not None:
-            slopes = control_gradient(
+            slopes = formulas.control_gradient(
                 q, past, self.mu_alpha, sqrt_offset=self.sqrt_offset_server, form=self.server_grad
             )
             gradient = Controls(*(left * slope for slope in slopes))
-            moved = descend_controls(controls, gradient, Controls(self.lr_lambda, self.lr_sigma, self.lr_iota))
-            controls = project_controls(moved, self.server_grad) if self.project else moved
+            moved = formulas.descend_controls(
+                controls, gradient, Controls(self.lr_lambda, self.lr_sigma, self.lr_iota)
+            )
+            controls = formulas.project_controls(moved, self.server_grad) if self.project else moved
             projected = sum(a != b for a, b in zip(moved, controls, strict=True))
-        score = weight_score(version, staleness, controls, sqrt_offset=self.sqrt_offset_server)
-        weight = squash(score, self.mu_alpha)
-        return Mixture(blend(model, uploaded, weight), weight, controls, score, projected)
+        score = formulas.weight_score(version, staleness, controls, sqrt_offset=self.sqrt_offset_server)
+        weight = formulas.squash(score, self.mu_alpha)
+        return Mixture(formulas.blend(model, uploaded, weight), weight, controls, score, projected)
 
     def keeps(self, missed: int) -> bool:
         """Return whether an upload that missed so many updates, and so has staleness `missed` + 1, is used."""
@@ -190,7 +174,7 @@ class FedASMU(FreshMerge):
         if past is not None and self.propagation == "exact":
             kept, origin = _kept(server), upload.base_version
             # What was mixed in no earlier than the device's start, as where staleness is drawn, is not in its model.
-            left = propagation(kept, past.version, origin) if past.version < origin else 0.0
+            left = formulas.propagation(kept, past.version, origin) if past.version < origin else 0.0
         made = self.combine(server.model, upload.model, t, staleness, controls, past, q, left)
         row = {"device": upload.device, **_report(upload)}
         if not static:
@@ -210,7 +194,7 @@ class FedASMU(FreshMerge):
             difference += upload.jump
         divisor = upload.steps if self.grad_divisor == "steps" else upload.epochs
         if self.directions in ("ram", "memmap"):
-            return inner_product(difference, direction, upload.lr, divisor)
+            return formulas.inner_product(difference, direction, upload.lr, divisor)
         return product(difference, direction, self.directions, self.sketch_size, self._seed(server)) / (
             upload.lr * divisor
         )
@@ -273,7 +257,6 @@ class FedASMUDA(FedASMU):
     """Without dynamic aggregation: uploads are weighted as in FedAsync; devices ask for fresh models."""
 
     name: ClassVar[str] = "fedasmu_da"
-
     server_weight: ServerWeight = "fedasync_poly"
 
 
@@ -282,7 +265,6 @@ class FedASMUFA(FedASMU):
     """Without fresh models: the server's weights learn, nobody asks."""
 
     name: ClassVar[str] = "fedasmu_fa"
-
     slot: Slot = "none"
 
 
@@ -291,7 +273,6 @@ class FedASMU0(FedASMUFA):
     """Without both: FedAsync+Poly with a staleness bound."""
 
     name: ClassVar[str] = "fedasmu_0"
-
     server_weight: ServerWeight = "fedasync_poly"
 
 
@@ -300,7 +281,6 @@ class FedASMUH1(FedASMU):
     """Everybody asks after the first epoch."""
 
     name: ClassVar[str] = "fedasmu_h1"
-
     slot: Slot = "first"
 
 
@@ -309,7 +289,6 @@ class FedASMUH2(FedASMU):
     """Everybody asks after half of the epochs, rounded down."""
 
     name: ClassVar[str] = "fedasmu_h2"
-
     slot: Slot = "middle"
 
 
@@ -318,7 +297,6 @@ class FedASMUH3(FedASMU):
     """Everybody asks before the last epoch."""
 
     name: ClassVar[str] = "fedasmu_h3"
-
     slot: Slot = "last"
 
 
@@ -330,9 +308,9 @@ def keep(direction: Tensor, backend: Backend, size: int, seed: int) -> Any:
         case "memmap":
             return on_disk(direction)
         case "float16":
-            return list(to_half(direction))
+            return list(formulas.to_half(direction))
         case "sketch":
-            return sketch(direction, size, seed)
+            return formulas.sketch(direction, size, seed)
 
 
 def product(vector: Tensor, kept: Any, backend: Backend, size: int, seed: int) -> float:
@@ -341,9 +319,9 @@ def product(vector: Tensor, kept: Any, backend: Backend, size: int, seed: int) -
         case "ram" | "memmap":
             return float(vector @ kept)
         case "float16":
-            return half_product(vector, Half(*kept))
+            return formulas.half_product(vector, Half(*kept))
         case "sketch":
-            return float(sketch(vector, size, seed) @ kept)
+            return float(formulas.sketch(vector, size, seed) @ kept)
 
 
 def on_disk(vector: Tensor) -> Tensor:

@@ -31,22 +31,20 @@ class FedAsync(ContinuousAlgorithm):
     rho: float = Field(0.0, ge=0, allow_inf_nan=False)
     """Proximal weight: 0 is Option I (FA-4), above 0 Option II (FA-5)."""
     schedule: Literal["constant", "step", "inv_sqrt"] = "constant"
-    """How alpha changes with the global epoch: ``"constant"``, ``"step"`` or ``"inv_sqrt"``."""
+    """How alpha changes with the global epoch: "constant", "step" or "inv_sqrt"."""
     step_epoch: int = Field(800, ge=1)
-    """For ``"step"``: the last epoch with the full alpha."""
+    """For "step": the last epoch with the full alpha."""
     step_factor: float = Field(0.5, gt=0, le=1)
-    """For ``"step"``: what alpha is multiplied by after it."""
+    """For "step": what alpha is multiplied by after it."""
     convention: Literal["missed_updates", "paper"] = "missed_updates"
-    """Argument of s: ``"missed_updates"`` (a fresh model has 0) or ``"paper"`` (a fresh model has 1)."""
+    """Argument of s: "missed_updates" (a fresh model has 0) or "paper" (a fresh model has 1)."""
     drop_above: int | None = Field(None, ge=0)
     """An upload that missed more updates than this is dropped. With a clock it makes no version and counts as
-    discarded; where staleness is sampled it is a global epoch of weight 0 (A22). None: nothing is dropped.
-    """
+    discarded; where staleness is sampled it is a global epoch of weight 0 (A22). None: nothing is dropped."""
     bn_start: Literal["base", "latest"] = "base"
-    """Batch-norm statistics of local training start as those of the received model (``"base"``), or as the newest
-    global ones when the upload arrives (``"latest"``), as in the authors' code: a stale model lends it only its
-    parameters (A9). That is a correction made afterwards; with a clock no device could know them beforehand.
-    """
+    """Batch-norm statistics of local training start as those of the received model ("base"), or as the newest global
+    ones when the upload arrives ("latest"), as in the authors' code: a stale model lends it only its parameters (A9).
+    That is a correction made afterwards; with a clock no device could know them beforehand."""
 
     async def updater(self, server: ServerHandle) -> None:
         """Mix each arrival (FA-2) with weight alpha_t (FA-6), or drop it."""

@@ -37,7 +37,7 @@ class FedAvg(SynchronousRounds):
     """Replace the global model by the mean of those of the round."""
 
     weighting: Weighting = "uniform"
-    """``"uniform"``: plain mean (FedAsync's Algorithm 2); ``"samples"``: weighted by data size."""
+    """``"uniform"``: plain mean (FedAsync's Algorithm 2); "samples": weighted by data size."""
 
     async def updater(self, server: ServerHandle) -> None:
         """Replace the model by the mean of those that have come back; if none has, it stays."""
@@ -60,9 +60,8 @@ class FedAvgTopK(SynchronousRounds):
     """Synchronous rounds whose devices send compressed differences instead of models (BL-2.11)."""
 
     name: ClassVar[str] = "fedavg_topk"
-
     weighting: Weighting = "samples"
-    """By ``"samples"``, or ``"uniform"``."""
+    """By "samples", or "uniform"."""
     global_lr: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Step size eta_g of the server; 1 in FedLuck's comparison."""
     compressor: Compressor = TopK(delta=0.5, wire="ideal_fraction")

@@ -1,7 +1,7 @@
 """FedDelay: asynchronous SGD with full steps up to a staleness, and shorter ones beyond (BL-3.24, BL-3.25).
 
 FedASMU's name for Koloskova, Stich & Jaggi, "Sharper Convergence Guarantees for Asynchronous SGD for Distributed and
-Federated Learning" (NeurIPS 2022). BL-n are the equations of this project's specification of the baselines.
+Federated Learning" (NeurIPS 2022).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FedDelay(ContinuousAlgorithm):
     threshold: int | None = Field(None, ge=1)
     """Staleness tau_C up to which an update counts in full. None: `concurrency`."""
     mode: Mode = "continuous"
-    """Beyond it an update counts tau_C / tau, ``"continuous"``; 1 / tau, ``"inverse"``; or not at all, ``"drop"``."""
+    """Beyond it an update counts tau_C / tau, "continuous"; 1 / tau, "inverse"; or not at all, "drop"."""
     count_dropped: bool = True
     """Whether a dropped update makes a version all the same; if not, it is discarded."""
 

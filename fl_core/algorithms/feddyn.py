@@ -1,7 +1,7 @@
 """FedDyn: rounds with a dynamic regulariser, so that all devices agree on one stationary point (BL-2.8 to BL-2.10).
 
 Source: Acar, Zhao, Matas Navarro, Mattina, Whatmough & Saligrama, "Federated Learning Based on Dynamic
-Regularization" (ICLR 2021). BL-n are the equations of this project's specification of the baselines.
+Regularization" (ICLR 2021).
 
 Symbols: w_t the round's global model, x_k what device k has made of it, g_k `correction` of device k, h `state` of
 the server, N `num_devices`. Arguments are parameters only, no running statistics: numbers, arrays ``[p]`` or tensors
@@ -45,8 +45,7 @@ class FedDyn(SynchronousRounds):
     """Regularisation. Small values trust the devices' corrections, which are divided by it, too much."""
     scale_alpha_by_share: bool = False
     """Whether a device regularises by alpha / (N p_k), as in the authors' code. Then the mean of the losses that is
-    minimised is weighted by samples; else it is not.
-    """
+    minimised is weighted by samples; else it is not."""
 
     async def updater(self, server: ServerHandle) -> None:
         """Update h and then the model (BL-2.10); if nobody has come back, both stay."""

@@ -35,7 +35,7 @@ class FedLuck(PeriodicAggregation):
     """
 
     solver: Literal["official_grid", "exact", "exact_ceil"] = "official_grid"
-    """``"official_grid"``, ``"exact"`` or ``"exact_ceil"``; see `fl_core.formulas.fedluck`."""
+    """``"official_grid"``, "exact" or "exact_ceil"; see `fl_core.formulas.fedluck`."""
     k_min: int = 2
     """Least local steps k_i."""
     k_max: int = 60
@@ -51,11 +51,10 @@ class FedLuck(PeriodicAggregation):
     per_tensor: bool = False
     """Whether top-k keeps its part of each parameter tensor, as the authors' code does, or of all at once (A6)."""
     wire: Literal["values+indices", "bitmask", "ideal_fraction"] = "ideal_fraction"
-    """How uploads are counted: ``"ideal_fraction"`` of the model (A9), ``"values+indices"`` or ``"bitmask"``."""
+    """How uploads are counted: "ideal_fraction" of the model (A9), "values+indices" or "bitmask"."""
     measure: bool = False
     """Whether alpha_i and beta_i are measured before the run (section 2.2), for worlds where speeds vary with the
-    task; if not, they are those that the world declares.
-    """
+    task; if not, they are those that the world declares."""
     with_latency: bool = False
     """Whether the plan counts the latency of an upload on its own, not as a part of beta_i."""
 

@@ -33,7 +33,7 @@ class PeriodicAggregation(Algorithm):
     global_lr: float = Field(0.7, gt=0, allow_inf_nan=False)
     """Step size eta_g of the server."""
     weighting: Weighting = "uniform"
-    """Of the uploads of a round: ``"uniform"`` (Eq. 6), or by ``"samples"`` (A5)."""
+    """Of the uploads of a round: "uniform" (Eq. 6), or by "samples" (A5)."""
     error_feedback: bool = False
     """Whether a device adds to its next update what the last one lost in compression (A8)."""
 
@@ -71,9 +71,8 @@ class FedPer(PeriodicAggregation):
     steps: int | None = Field(None, ge=1)
     """Local steps k; None: as the run's settings say."""
     compressor: Compressor = TopK(delta=0.3, wire="ideal_fraction")
-    """How uploads are compressed; ``"topk(delta=0.3)"`` counts the positions of what is kept, and the default, like
-    FedLuck's tables, does not.
-    """
+    """How uploads are compressed; "topk(delta=0.3)" counts the positions of what is kept, and the default, like
+    FedLuck's tables, does not."""
 
     def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int | None, Compressor]:
         """Return `steps` and `compressor`."""

@@ -25,15 +25,14 @@ class FedProx(FedAvg):
     """
 
     weighting: Weighting = "samples"
-    """By ``"samples"``; or ``"uniform"``, with `sampling` ``"by_share"`` the paper's scheme (BL-2.5)."""
+    """By "samples"; or "uniform", with `sampling` "by_share" the paper's scheme (BL-2.5)."""
     sampling: Literal["uniform", "by_share"] = "uniform"
-    """Devices of a round are drawn ``"uniform"``, or ``"by_share"`` of the data."""
+    """Devices of a round are drawn "uniform", or "by_share" of the data."""
     mu: float = Field(0.01, ge=0, allow_inf_nan=False)
     """Weight of the pull: mu / 2 times the squared distance."""
     deadline_seconds: Seconds | None = None
     """A device does as many local steps as it can in this time of computing, at least one, and uploads that (the
-    paper's partial work). None: all of them, whatever the time.
-    """
+    paper's partial work). None: all of them, whatever the time."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Begin a round whenever there is a new version."""

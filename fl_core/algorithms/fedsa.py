@@ -32,7 +32,6 @@ class FedSA(ContinuousAlgorithm):
     """
 
     name: ClassVar[str] = "fedsa"
-
     alpha_initial: float = Field(0.6, gt=0, le=1)
     """Mixing weight of a fresh model in the initial stage."""
     alpha_convergence: float = Field(0.3, gt=0, le=1)

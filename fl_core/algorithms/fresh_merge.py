@@ -11,27 +11,8 @@ from torch import Tensor
 
 from fl_core.algorithms.base import Algorithm
 from fl_core.errors import RunError
-from fl_core.formulas.fedasmu import (
-    ACTIONS,
-    FreshControls,
-    blend,
-    epsilon_greedy,
-    fixed_slot,
-    fresh_descend,
-    fresh_project,
-    fresh_slope,
-    fresh_weight,
-    fresh_weight_gradient,
-    initial_meta,
-    log_probabilities,
-    meta_logits,
-    moving_baseline,
-    next_slot,
-    pretrain_meta,
-    q_update,
-    reinforce,
-    reward,
-)
+from fl_core.formulas import fedasmu as formulas
+from fl_core.formulas.fedasmu import FreshControls
 
 if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle, ServerHandle, Snapshot, Upload
@@ -51,12 +32,11 @@ class FreshMerge(Algorithm):
     """Algorithm 2: train, ask once for the newest model, blend it in, train on."""
 
     slot: Slot = "learned"
-    """After how many local epochs a device asks: ``"learned"``, until its first merge by the server's meta-model and
-    then by its own Q-table; ``"uniform"``, drawn; ``"first"``, ``"middle"``, ``"last"``: 1, floor(E / 2), E - 1; a
-    number; or ``"none"``: never. With a single epoch nobody asks.
-    """
+    """After how many local epochs a device asks: "learned", until its first merge by the server's meta-model and then
+    by its own Q-table; "uniform", drawn; "first", "middle", "last": 1, floor(E / 2), E - 1; a number; or "none":
+    never. With a single epoch nobody asks."""
     slot_semantics: Literal["after_epoch", "before_epoch"] = "after_epoch"
-    """``"after_epoch"``: slot k is after epoch k; ``"before_epoch"``: before it, as Algorithm 2 is printed (E12)."""
+    """``"after_epoch"``: slot k is after epoch k; "before_epoch": before it, as Algorithm 2 is printed (E12)."""
     gamma_0: float = Field(29.66013673, ge=0, allow_inf_nan=False)
     """Initial gamma, like the server's lambda_0 (A04)."""
     upsilon_0: float = Field(1.0, ge=0, le=2**0.5)
@@ -85,8 +65,7 @@ class FreshMerge(Algorithm):
     """Slots and rewards of an earlier run, on which the meta-model is trained beforehand (A10)."""
     merge_correction: bool = False
     """Whether a device also sends w^a - w^b, so that the server can take the merge out of the update (E09). That
-    doubles the bytes of an upload with a merge.
-    """
+    doubles the bytes of an upload with a merge."""
 
     async def device(self, device: DeviceHandle) -> None:
         """Train with at most one merge, and upload the model with what the server has to know about it."""
@@ -124,12 +103,12 @@ class FreshMerge(Algorithm):
         if self.slot == "uniform":
             return Choice(1 + int(device.rng.integers(count)))
         if self.slot != "learned":
-            return Choice(fixed_slot(self.slot, epochs))
+            return Choice(formulas.fixed_slot(self.slot, epochs))
         if "last_slot" not in device.state:
             return Choice(await device.ask(count))
         last = device.state["last_slot"]
-        action = epsilon_greedy(device.state["q_table"][last - 1], self.epsilon, device.rng)
-        return Choice(next_slot(last, action, count), action)
+        action = formulas.epsilon_greedy(device.state["q_table"][last - 1], self.epsilon, device.rng)
+        return Choice(formulas.next_slot(last, action, count), action)
 
     async def merge(
         self,
@@ -145,9 +124,9 @@ class FreshMerge(Algorithm):
         controls = FreshControls(*state.get("controls", (self.gamma_0, self.upsilon_0)))
         after, weight = self.blended(before, fresh.model, *versions, controls)
         seen = await device.peek(after, others=(before,))
-        gained = reward(seen.losses[1], seen.losses[0])
+        gained = formulas.reward(seen.losses[1], seen.losses[0])
         trained = slice(device.num_parameters)
-        slope = fresh_slope(seen.gradient, fresh.model[trained], before[trained], after[trained])
+        slope = formulas.fresh_slope(seen.gradient, fresh.model[trained], before[trained], after[trained])
         if not isfinite(gained + slope):  # training diverges: there is nothing to learn from that
             return after
         state["controls"] = tuple(self.learned(controls, *versions, slope))
@@ -163,30 +142,30 @@ class FreshMerge(Algorithm):
         self, before: Tensor, fresh: Tensor, fresh_version: int, origin_version: int, controls: FreshControls
     ) -> tuple[Tensor, float]:
         """Return w^a ``[d]`` and the weight beta of the fresh model in it (7, 8)."""
-        weight = fresh_weight(
+        weight = formulas.fresh_weight(
             fresh_version, origin_version, controls, self.mu_beta, sqrt_offset=self.sqrt_offset_device
         )
-        return blend(before, fresh, weight), weight
+        return formulas.blend(before, fresh, weight), weight
 
     def learned(
         self, controls: FreshControls, fresh_version: int, origin_version: int, slope: float
     ) -> FreshControls:
         """Return the controls after one step (9), where the loss has the derivative `slope` by beta."""
-        gradient = fresh_weight_gradient(
+        gradient = formulas.fresh_weight_gradient(
             fresh_version, origin_version, controls, self.mu_beta, sqrt_offset=self.sqrt_offset_device
         )
-        moved = fresh_descend(controls, gradient, FreshControls(self.lr_gamma, self.lr_upsilon), slope)
-        return fresh_project(moved) if self.project else moved
+        moved = formulas.fresh_descend(controls, gradient, FreshControls(self.lr_gamma, self.lr_upsilon), slope)
+        return formulas.fresh_project(moved) if self.project else moved
 
     def _learn_slot(
         self, state: dict[str, Any], choice: Choice, gained: float, report: dict[str, Any], count: int
     ) -> None:
         """Update the Q-table (6), or after the first merge leave it to the server to update the meta-model (5)."""
         if choice.action is None:
-            state["q_table"] = np.zeros((count, len(ACTIONS)))
+            state["q_table"] = np.zeros((count, len(formulas.ACTIONS)))
             report["num_slots"] = count
         else:
-            learned = q_update(
+            learned = formulas.q_update(
                 state["q_table"], state["last_slot"], choice.action, choice.slot, gained, self.q_lr, self.q_discount
             )
             if np.isfinite(learned).all():  # training that diverges may overflow it
@@ -195,9 +174,9 @@ class FreshMerge(Algorithm):
 
     def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> int:
         """Return the slot, of as many as `question` says, that the meta-model chooses for a device's first merge."""
-        logits = meta_logits(self._meta(server, question), question)
+        logits = formulas.meta_logits(self._meta(server, question), question)
         rng = server.stream("slot", device.id, device.trigger)
-        return 1 + epsilon_greedy(log_probabilities(logits).numpy(), self.epsilon, rng)
+        return 1 + formulas.epsilon_greedy(formulas.log_probabilities(logits).numpy(), self.epsilon, rng)
 
     def learn_meta(self, server: ServerHandle, upload: Upload) -> None:
         """Update the baseline and then the meta-model (5) if `upload` brings the reward of a first merge."""
@@ -205,10 +184,12 @@ class FreshMerge(Algorithm):
         if "num_slots" not in payload:
             return
         state, count = server.state, payload["num_slots"]
-        state["baseline"] = moving_baseline(state.get("baseline", 0.0), payload["reward"], self.baseline_rate)
+        state["baseline"] = formulas.moving_baseline(
+            state.get("baseline", 0.0), payload["reward"], self.baseline_rate
+        )
         advantage = payload["reward"] - state["baseline"]
-        learned = reinforce(self._meta(server, count), payload["slot"], count, advantage, self.lr_rl)
-        if log_probabilities(meta_logits(learned, count)).isfinite().all():  # the same
+        learned = formulas.reinforce(self._meta(server, count), payload["slot"], count, advantage, self.lr_rl)
+        if formulas.log_probabilities(formulas.meta_logits(learned, count)).isfinite().all():  # the same
             state["meta"] = learned
 
     def num_slots(self, epochs: int) -> int:
@@ -217,7 +198,9 @@ class FreshMerge(Algorithm):
 
     def _meta(self, server: ServerHandle, count: int) -> Tensor:
         if "meta" not in server.state:
-            meta = initial_meta(server.stream("meta-model"))
-            server.state["meta"] = pretrain_meta(meta, self.meta_records, count) if self.meta_records else meta
+            meta = formulas.initial_meta(server.stream("meta-model"))
+            server.state["meta"] = (
+                formulas.pretrain_meta(meta, self.meta_records, count) if self.meta_records else meta
+            )
         meta = server.state["meta"]
         return meta

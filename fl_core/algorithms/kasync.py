@@ -36,10 +36,9 @@ class KAsynchronous(Algorithm):
     lr: float = Field(0.005, gt=0, allow_inf_nan=False)
     """Learning rate eta_0 of the server."""
     client_snapshot: Literal["copy", "aliased"] = "copy"
-    """``"copy"``: a device computes on the model that it was sent. ``"aliased"``: as in the authors' programs, a
-    device shares the server's memory once it has been sent a model a second time, so that it always computes on the
-    newest one; its staleness is counted as before, and only devices that were never used are stale (E30).
-    """
+    """``"copy"``: a device computes on the model that it was sent. "aliased": as in the authors' programs, a device
+    shares the server's memory once it has been sent a model a second time, so that it always computes on the newest
+    one; its staleness is counted as before, and only devices that were never used are stale (E30)."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger all devices at first, then those whose gradients were used, in order of arrival."""
@@ -93,9 +92,8 @@ class TWAFL(WeightedKAsynchronous):
     """Weights (e / 2)^(-staleness), as WKAFL's authors modified TWAFL (Chen, Sun & Jin, 2020; W-d)."""
 
     weighting: TWAFLWeighting = "normalised"
-    """``"normalised"`` to the sum 1, as in the authors' programs, or ``"printed"``: then the step shrinks with
-    staleness, to 1 % of it at P / K = 300 (E8).
-    """
+    """``"normalised"`` to the sum 1, as in the authors' programs, or "printed": then the step shrinks with staleness,
+    to 1 % of it at P / K = 300 (E8)."""
     staleness_offset: Literal[0, 1] = 0
     """1: a fresh gradient counts as one update old."""
 
@@ -154,14 +152,12 @@ class GSGM(KAsynchronous):
 
     momentum_alpha: float = Field(0.1, ge=0, lt=1)
     """Weight alpha of the last round's mean direction; 0 leaves the rounds alone, which is what the authors' programs
-    apply (E9).
-    """
+    apply (E9)."""
     restart: Literal["use", "round"] = "use"
-    """What a device computes on in the next round: the model made from its last gradient (``"use"``; staleness has
-    the mean P / K - 1, as without rounds), or the newest when the round begins (``"round"``, BL-3.17; half of that).
-    """
+    """What a device computes on in the next round: the model made from its last gradient ("use"; staleness has the
+    mean P / K - 1, as without rounds), or the newest when the round begins ("round", BL-3.17; half of that)."""
     momentum_scale: Literal["mean", "code"] = "mean"
-    """``"mean"`` of the round's directions (BL-3.18), or ``"code"``: K times less (E9)."""
+    """``"mean"`` of the round's directions (BL-3.18), or "code": K times less (E9)."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Begin a round when everybody has contributed."""

@@ -1,7 +1,6 @@
 """MOON: FedAvg with a contrast between representations (BL-2.6, BL-2.7).
 
-Source: Li, He & Song, "Model-Contrastive Federated Learning" (CVPR 2021). BL-n are the equations of this project's
-specification of the baselines.
+Source: Li, He & Song, "Model-Contrastive Federated Learning" (CVPR 2021).
 """
 
 from __future__ import annotations
@@ -33,15 +32,14 @@ class MOON(FedAvg):
     """
 
     weighting: Weighting = "samples"
-    """By ``"samples"``, or ``"uniform"``."""
+    """By "samples", or "uniform"."""
     mu: float = Field(1.0, ge=0, allow_inf_nan=False)
     """Weight of the contrastive loss (BL-2.7)."""
     temperature: float = Field(0.5, gt=0, allow_inf_nan=False)
     """T of the contrastive loss (BL-2.6)."""
     step_cost: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Virtual time of a step with the contrast, in steps of plain training. With 5/3 the two further forward passes
-    are counted; FedASMU's printed times show that they are not there.
-    """
+    are counted; FedASMU's printed times show that they are not there."""
 
     async def device(self, device: DeviceHandle) -> None:
         """Train with the contrast (BL-2.7), and keep the result for the next time."""

@@ -1,8 +1,7 @@
 """PORT: semi-asynchronous aggregation by data, age and direction, with notices to stragglers (BL-3.4, BL-3.5).
 
 Source: Su & Li, "How Asynchronous can Federated Learning Be?" (IWQoS 2022), in the form of the code of the authors'
-group with one change: the similarity is that to the way the global model has gone since the update's own base. BL-n
-are the equations of this project's specification of the baselines.
+group with one change: the similarity is that to the way the global model has gone since the update's own base.
 """
 
 from __future__ import annotations
@@ -32,21 +31,18 @@ class PORT(Algorithm):
     """
 
     name: ClassVar[str] = "port"
-
     min_uploads: int = Field(5, ge=1)
     """Uploads K_min that are waited for."""
     staleness_bound: int = Field(10, ge=1)
     """B: while a task in flight has missed more versions, nothing is aggregated. So no upload has missed more than B
-    + 1.
-    """
+    + 1."""
     staleness_factor: float = Field(3.0, gt=0, allow_inf_nan=False)
     """lambda_s: how much age counts."""
     similarity_factor: float = Field(1.0, ge=0, allow_inf_nan=False)
     """lambda_d: how much the direction counts."""
     urgent: bool = True
     """Whether a task that the next version would put beyond the bound is told so: it uploads at the end of its epoch.
-    The notice takes the latency of a transfer, and no bytes are counted for it.
-    """
+    The notice takes the latency of a transfer, and no bytes are counted for it."""
     concurrency: int = Field(10, ge=1)
     """Tasks in flight and uploads that wait, together."""
 

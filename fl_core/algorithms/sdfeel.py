@@ -57,30 +57,26 @@ class AsyncSDFeel(Algorithm):
     """
 
     name: ClassVar[str] = "async_sdfeel"
-
     min_batches: int = Field(100, ge=1)
     """n_min, the mini-batches that the slowest device of a cluster does in an iteration (A-05)."""
     deadline: DeadlineRule = "slowest_min_batches"
-    """``"slowest_min_batches"``; ``"mean_min_batches"``: a device of the cluster's mean speed does n_min;
-    ``"fixed"``: `deadline_seconds`. A device that cannot do a single step until then takes no part.
-    """
+    """``"slowest_min_batches"``; "mean_min_batches": a device of the cluster's mean speed does n_min; "fixed":
+    `deadline_seconds`. A device that cannot do a single step until then takes no part."""
     deadline_seconds: Seconds | None = None
-    """Time for training, for ``"fixed"``."""
+    """Time for training, for "fixed"."""
     discount: StalenessWeight = Polynomial(a=1.0)
-    """psi; the paper's 1 / (2 (delta + 1)) is ``"polynomial(a=1)"``, as the 1/2 has no effect (E-04)."""
+    """psi; the paper's 1 / (2 (delta + 1)) is "polynomial(a=1)", as the 1/2 has no effect (E-04)."""
     mixing: Mixing = "derived"
-    """``"derived"``: Eq. 5 corrected; ``"printed"``: as printed, with which models grow or vanish (E-01);
-    ``"data_weighted"``: keeps the data-weighted mean of the models (E-05).
-    """
+    """``"derived"``: Eq. 5 corrected; "printed": as printed, with which models grow or vanish (E-01);
+    "data_weighted": keeps the data-weighted mean of the models (E-05)."""
     self_staleness: SelfStaleness = "gap"
-    """``"gap"``: a cluster counts its own staleness too; ``"fresh"``: it counts itself as fresh (A-02)."""
+    """``"gap"``: a cluster counts its own staleness too; "fresh": it counts itself as fresh (A-02)."""
     staleness_origin: Literal[0, 1] = 0
     """Staleness of a fresh model: 0, or 1 (E-03)."""
     simultaneous: Literal["in_order", "together"] = "in_order"
-    """What happens where all clusters have the same iteration time: ``"in_order"``: they end one after the other, in
-    the order of their numbers (2.2); ``"together"``: all aggregate, then all mix at once, which is synchronous
-    SD-FEEL (E-17).
-    """
+    """What happens where all clusters have the same iteration time: "in_order": they end one after the other, in the
+    order of their numbers (2.2); "together": all aggregate, then all mix at once, which is synchronous SD-FEEL
+    (E-17)."""
 
     @model_validator(mode="after")
     def _consistent(self) -> AsyncSDFeel:
@@ -233,15 +229,13 @@ class SyncSDFeel(Lockstep):
     """
 
     name: ClassVar[str] = "sync_sdfeel"
-
     intra_rounds: int = Field(1, ge=1)
     """tau_2, aggregations inside the clusters for each exchange."""
     gossip_rounds: int = Field(1, ge=1)
     """alpha, repetitions of the exchange; each takes the world's server-to-server time."""
     mixing: ConstantMixing = "laplacian_safe"
-    """Matrix P: ``"laplacian_safe"``, ``"laplacian"``, ``"uniform"`` or ``"metropolis"``; see
-    `fl_core.formulas.sdfeel.synchronous_mixing_matrix`. The first two keep the data-weighted mean.
-    """
+    """Matrix P: "laplacian_safe", "laplacian", "uniform" or "metropolis"; see
+    `fl_core.formulas.sdfeel.synchronous_mixing_matrix`. The first two keep the data-weighted mean."""
 
     def cycle(self, server: ServerHandle) -> tuple[int, float]:
         """Return tau_2 and alpha T_sr-sr."""
@@ -274,7 +268,6 @@ class HierarchicalFedAvg(Lockstep):
     """
 
     name: ClassVar[str] = "hierarchical_fedavg"
-
     edge_rounds: int = Field(1, ge=1)
     """kappa_2, aggregations at the edge for each at the cloud."""
     cloud_seconds: Duration | None = None

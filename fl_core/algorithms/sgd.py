@@ -19,8 +19,7 @@ class SGD(Algorithm):
 
     block: int = Field(10, ge=1)
     """Iterations between two versions. It sets how often the model can be measured and nothing else that the paper
-    knows; with the paper's value a version costs as many gradients as a global epoch of FedAsync.
-    """
+    knows; with the paper's value a version costs as many gradients as a global epoch of FedAsync."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Let the machine go on from the newest version."""

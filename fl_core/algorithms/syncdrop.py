@@ -1,8 +1,7 @@
 """SyncDrop: asynchronous distributed dropout, every device trains some of the hidden units (BL-3.26, BL-3.27).
 
 FedASMU's name for AsyncDrop: Dun, Hipolito, Jermaine, Dimitriadis & Kyrillidis, "Efficient and Light-Weight Federated
-Learning via Asynchronous Distributed Dropout" (AISTATS 2023). BL-n are the equations of this project's specification
-of the baselines.
+Learning via Asynchronous Distributed Dropout" (AISTATS 2023).
 """
 
 from __future__ import annotations
@@ -38,13 +37,12 @@ class SyncDrop(ContinuousAlgorithm):
     keep: float = Field(0.25, gt=0, le=1)
     """Part kappa of each layer's hidden units that a device gets."""
     assignment: Literal["random", "hetero"] = "random"
-    """Which units: ``"random"``, drawn for each task; or ``"hetero"``: those that have moved most go to the fastest
-    devices (BL-3.27).
-    """
+    """Which units: "random", drawn for each task; or "hetero": those that have moved most go to the fastest devices
+    (BL-3.27)."""
     reference: Literal["initial", "last"] = "initial"
-    """For ``"hetero"``, since when they have moved: since the ``"initial"`` model or the ``"last"`` one."""
+    """For "hetero", since when they have moved: since the "initial" model or the "last" one."""
     ranks: int = Field(8, ge=1)
-    """For ``"hetero"``, groups of devices by speed."""
+    """For "hetero", groups of devices by speed."""
 
     async def updater(self, server: ServerHandle) -> None:
         """Mix each arrival where the device had the model."""

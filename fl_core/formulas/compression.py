@@ -146,7 +146,7 @@ class TopK(PerTensor):
     delta: float = Field(gt=0, le=1, allow_inf_nan=False)
     """Fraction of the entries that is kept, in (0, 1]."""
     wire: Literal["values+indices", "bitmask", "ideal_fraction"] = "values+indices"
-    """How positions are sent and counted: ``"values+indices"``, ``"bitmask"`` or ``"ideal_fraction"``."""
+    """How positions are sent and counted: "values+indices", "bitmask" or "ideal_fraction"."""
 
     def counted_bytes(
         self, d: int, dtype: torch.dtype = torch.float32, segments: Sequence[int] | None = None
@@ -208,7 +208,7 @@ class RandomK(Compressor):
     scaled: bool = False
     """Whether kept entries are multiplied by d/k, which makes C unbiased."""
     wire: Literal["seed", "values+indices", "bitmask"] = "seed"
-    """How positions are sent: ``"seed"``, ``"values+indices"`` or ``"bitmask"``."""
+    """How positions are sent: "seed", "values+indices" or "bitmask"."""
 
     def ideal_bits(self, d: int, dtype: torch.dtype = torch.float32, segments: Sequence[int] | None = None) -> float:
         """Return 32 k + log2 (d choose k), or 32 k + 64 with a seed if that is less."""

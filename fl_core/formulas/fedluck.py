@@ -49,7 +49,7 @@ class Variant:
     delta_power: Any = 0.5
     """p in (0, 1]: 1/2 in (14), 1 in the authors' supplement (E9)."""
     contraction: Literal["printed", "tight"] = "printed"
-    """"tight" replaces 2 - delta by 1, which top-k's ‖C(x)‖ <= ‖x‖ gives (E10)."""
+    """``"tight"`` replaces 2 - delta by 1, which top-k's ‖C(x)‖ <= ‖x‖ gives (E10)."""
 
     def __post_init__(self) -> None:
         require(self.staleness_coefficient > 0, "staleness_coefficient", self.staleness_coefficient, "> 0")
@@ -149,10 +149,7 @@ def rate_polynomial(kappa: Any, comm_ratio: Any, variant: Variant = PRINTED) -> 
     if variant.contraction == "tight":
         return RatePolynomial(0 * r, (p - 2) * r**2, 2 * (p - 1) * kappa * r, p * (kappa**2 + 1 / c))
     return RatePolynomial(
-        (3 - p) * r**2,
-        (4 - 2 * p) * r * (kappa - r),
-        (1 - p) * kappa * (kappa - 4 * r),
-        p * (2 * kappa**2 + 1 / c),
+        (3 - p) * r**2, (4 - 2 * p) * r * (kappa - r), (1 - p) * kappa * (kappa - 4 * r), p * (2 * kappa**2 + 1 / c)
     )
 
 

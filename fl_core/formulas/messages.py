@@ -69,11 +69,7 @@ class Compressor(Family):
         return floats + pack(codes, self._layout(parts, vector.dtype).width)
 
     def decode(
-        self,
-        message: bytes,
-        d: int,
-        dtype: torch.dtype = torch.float32,
-        segments: Sequence[int] | None = None,
+        self, message: bytes, d: int, dtype: torch.dtype = torch.float32, segments: Sequence[int] | None = None
     ) -> Tensor:
         """Return the vector ``[d]`` of a message: bit for bit what :meth:`compress` gave for the same draws."""
         parts = self._parts(d, segments)

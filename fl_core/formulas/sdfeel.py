@@ -112,10 +112,7 @@ def gossip_weights(
 
 
 def joint_gossip_weights(
-    server: int,
-    discounts: Mapping[int, Any],
-    sums: Mapping[int, Any],
-    cluster_weight: Sequence[Any] | None = None,
+    server: int, discounts: Mapping[int, Any], sums: Mapping[int, Any], cluster_weight: Sequence[Any] | None = None
 ) -> dict[int, Any]:
     """Return the column of `server` when all clusters end an iteration at once and mix together. Derived.
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from fl_core.algorithms import ALGORITHMS, Algorithm, FedAsync, make_algorithm, register
 from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
+from fl_core.formulas.fedasmu import Controls, PastAggregation
 from fl_core.formulas.fedasync import mix
 from fl_core.formulas.staleness import Hinge, Polynomial
 
@@ -48,6 +51,46 @@ def test_the_sample_weighted_mean_is_weighted_by_samples():
     algorithm = make_algorithm("fedavg", clients_per_round=2, weighting="samples")
     run = Simulation(task, World(devices=2), algorithm, budget=Budget(updates=1), training=LocalTraining(lr=1.0))
     assert float(run.run().model) == pytest.approx(0.75)
+
+
+MODEL, UPLOADED = torch.tensor([1.0, 1.0]), torch.tensor([3.0, -1.0])
+DELTA = MODEL - UPLOADED
+PAST = PastAggregation(0, 1, Controls(2.0, 0.5, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "arguments", "expected"),
+    [
+        ("fedasync", (MODEL, UPLOADED, 1, 0), [2.2, -0.2]),
+        ("asyncpart", (MODEL, UPLOADED, 1.0, 0.5, 0.5), [2.2, -0.2]),
+        ("fedsa", (MODEL, UPLOADED, 0, 0), [2.2, -0.2]),
+        ("asofed", (MODEL, DELTA, 0.25, [(2,)]), [1.5, 0.5]),
+        ("fedbuff", (MODEL, [DELTA, -DELTA], [0, 3]), [1.5, 0.5]),
+        ("feddelay", (MODEL, DELTA, 20), [2.0, 0.0]),
+        ("port", (MODEL, [DELTA, -DELTA], [3.0, 1.0]), [2.0, 0.0]),
+        ("fedper", (MODEL, [DELTA, DELTA], [1, 3]), [2.4, -0.4]),
+        ("fedavg_topk", (MODEL, [DELTA, -DELTA], [3, 1]), [2.0, 0.0]),
+        ("fedavg", (torch.stack([MODEL, UPLOADED]), [1, 3]), [2.0, 0.0]),
+        ("feddyn", (MODEL, torch.stack([MODEL, UPLOADED]), 0.0, 2, 2), [3.0, -1.0]),
+        ("syncdrop", (MODEL, UPLOADED, torch.tensor([True, False])), [2.0, 1.0]),
+        ("kasync", (torch.stack([DELTA, -3 * DELTA]), [0, 5], [1, 1]), [2.0, -2.0]),
+        ("sasgd_softsync", (torch.stack([DELTA, DELTA]), [1, 4], [1, 1]), [-1.25, 1.25]),
+        ("gsgm", (torch.stack([DELTA]), DELTA, 0 * DELTA, 2), [-2.2, 2.2]),
+        ("wkafl", (torch.stack([DELTA]), torch.zeros(1), None, 1), [-2.0, 2.0]),
+        ("async_sdfeel", (0, {0: MODEL, 1: UPLOADED}, {0: 0, 1: 0}), [2.0, 0.0]),
+        ("fedasmu_da", (MODEL, UPLOADED, 5, 1, PAST.controls), [2.2, -0.2]),
+        ("fedasmu", (MODEL, UPLOADED, 0, 1, Controls(1.0, 0.5, 0.0)), [2.0, 0.0]),
+        ("fedasmu", (MODEL, UPLOADED, 0, 1, Controls(0.9999875, 0.5, -0.0000125), PAST, -1.125), [2.0, 0.0]),
+    ],
+)
+def test_what_a_server_computes_in_one_step_needs_no_run(algorithm, arguments, expected):
+    vectors = [value for value in arguments if isinstance(value, Tensor)]
+    before = [vector.clone() for vector in vectors]
+    made = make_algorithm(algorithm).combine(*arguments)
+    torch.testing.assert_close(made if isinstance(made, Tensor) else made[0], torch.tensor(expected))
+    assert all(
+        torch.equal(a, b) for a, b in zip(before, (v for v in arguments if isinstance(v, Tensor)), strict=True)
+    )
 
 
 def test_fedasync_weights_do_not_accumulate_over_updates():
