@@ -25,7 +25,7 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
-    "runtime": (4455, 27, 3500, 12),
+    "runtime": (4465, 27, 3500, 12),
     "world": (1507, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
@@ -34,13 +34,13 @@ ROOMS = {
     "experiments": (2830, 17, 2400, 12),
     "report bookbuild cli": (4150, 26, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
-    "fl_core": (25120, 153, 21500, 135),
+    "fl_core": (25140, 153, 21500, 135),
     "fl_papers": (12731, 35, 11000, 35),
     "tests": (27850, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (6737, 6500)
+CORE_LINES = (6746, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {
