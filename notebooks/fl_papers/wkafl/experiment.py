@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -232,20 +233,16 @@ class WKAFLExperiment(experiment.Experiment):
         skewed, first = self.setup.skew_level, self.options.labels[0]
         cells = [(level, first) for level in self.setup.levels]
         cells += [] if self.owners else [(skewed, labels) for labels in self.options.labels]
-        for seed in self.seeds:
-            for snapshot in self.snapshots:
-                for factor in self.options.lr_factors:
-                    for level, labels in dict.fromkeys(cells):
-                        for method in COMPARED:
-                            if method != "GSGM" or level == skewed:  # as in Table 3 and Figure 6
-                                yield self.entry(method, level, labels, seed, snapshot=snapshot, factor=factor)
+        varied = product(self.seeds, self.snapshots, self.options.lr_factors, dict.fromkeys(cells), COMPARED)
+        for seed, snapshot, factor, (level, labels), method in varied:
+            if method != "GSGM" or level == skewed:  # as in Table 3 and Figure 6
+                yield self.entry(method, level, labels, seed, snapshot=snapshot, factor=factor)
 
     def ablations(self) -> Iterator[Entry]:
         """Yield the runs of Figure 5: WKAFL and, one by one, without its three components."""
         level, labels = self.setup.skew_level, self.options.labels[0]
-        for seed in self.seeds:
-            for snapshot in self.snapshots:
-                yield from (self.entry(m, level, labels, seed, snapshot=snapshot) for m in ("WKAFL", *ABLATIONS))
+        for seed, snapshot, method in product(self.seeds, self.snapshots, ("WKAFL", *ABLATIONS)):
+            yield self.entry(method, level, labels, seed, snapshot=snapshot)
 
     def motivation(self) -> Iterator[Entry]:
         """Yield the runs of Figure 2 a: staleness weights and momentum alone, at a constant learning rate (A13)."""
@@ -255,17 +252,15 @@ class WKAFLExperiment(experiment.Experiment):
 
     def byzantine(self) -> Iterator[Entry]:
         """Yield the runs of Appendix A (P = 100, one label), without and with Byzantine uploads."""
-        for seed in self.seeds:
-            for share in dict.fromkeys((0.0, self.options.byzantine)):
-                for method, level in (("WKAFL", Level(100, 10)), ("Zeno++", Level(100, 1))):
-                    yield self.entry(method, level, 1, seed, role="byzantine", share=share)
+        both = ("WKAFL", Level(100, 10)), ("Zeno++", Level(100, 1))
+        for seed, share, (method, level) in product(self.seeds, dict.fromkeys((0.0, self.options.byzantine)), both):
+            yield self.entry(method, level, 1, seed, role="byzantine", share=share)
 
     def gsgm_rates(self) -> Iterator[Entry]:
         """Yield GSGM's runs of Table 3 with true staleness, at its learning rate and at smaller ones (A17)."""
-        for seed in self.seeds:
-            for labels in self.options.labels[: 1 if self.owners else None]:
-                for factor in GSGM_FACTORS:
-                    yield self.entry("GSGM", self.setup.skew_level, labels, seed, factor=factor)
+        varied = self.options.labels[: 1 if self.owners else None]
+        for seed, labels, factor in product(self.seeds, varied, GSGM_FACTORS):
+            yield self.entry("GSGM", self.setup.skew_level, labels, seed, factor=factor)
 
     def scaled(self, level: Level) -> Level:
         """Return a level with as many clients as the profile has."""
@@ -288,11 +283,10 @@ class WKAFLExperiment(experiment.Experiment):
         clients, count = self.scaled(level)
         updates = self.scale.zeno_updates if role == "byzantine" else self.updates
         faults = [{"kind": "corrupted", "how": "scaled", "factor": -10.0, "probability": share}] if share else []
+        owned = Natural(min_samples=self.setup.min_samples) if self.owners else None
         spec = RunSpec(
             dataset=self.dataset,
-            partition=Natural(min_samples=self.setup.min_samples)
-            if self.owners
-            else WKAFLPartition(labels_per_device=labels),
+            partition=owned or WKAFLPartition(labels_per_device=labels),
             model=self.model,
             initialisation="pytorch",
             preprocessing="wkafl",
