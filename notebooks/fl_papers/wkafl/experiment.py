@@ -318,8 +318,8 @@ class WKAFLExperiment(experiment.Experiment):
             begins = max(1, round(self.setup.stage2_share * updates))
             stage = {"without": without, "stage_rule": "iteration", "stage_threshold": begins}
             return {**self.setup.wkafl, **changed, "lr": factor * self.setup.wkafl["lr"], **stage}
-        own = self.setup.others.get(method) or {"lr": ZenoPP().lr}
-        return {**own, "lr": factor * own["lr"]}
+        own = self.setup.others.get(method, {})  # Zeno++ has its own defaults
+        return {name: factor * value if name == "lr" else value for name, value in own.items()}
 
     def setting(self) -> pd.DataFrame:
         """Return the paper's setting beside ours, by quantity; "code": stated by the authors' programs only."""
