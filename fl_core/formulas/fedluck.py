@@ -16,15 +16,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fl_core.formulas.checks import require
 
-V = TypeVar("V", NDArray[Any], torch.Tensor)
 TIE = 1e-9
 """An upload that arrives within this part of a period after a tick still belongs to the round that ends there."""
 
@@ -188,7 +186,7 @@ class DevicePlan(NamedTuple):
     compression_rate: Array
     """delta_i."""
     factor: Array
-    """The minimised phi (phi_ceil for `exact_ceil`)."""
+    """The minimised phi (phi_ceil for `solve_exact_ceil`)."""
 
 
 def plan_devices(

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from fl_core.formulas.checks import require
 
 Mixing = Literal["derived", "printed", "data_weighted"]
-"""How the trigger's weights become a matrix; see :func:`mixing_weights`."""
+"""How the trigger's weights become a matrix; see :func:`gossip_weights`."""
 
 SelfStaleness = Literal["gap", "fresh"]
 """Whether the trigger counts its own staleness, k - k'(d), or takes itself as fresh (A-02)."""
