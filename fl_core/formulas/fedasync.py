@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fl_core.formulas.checks import require
 from fl_core.formulas.staleness import constant
 
+R = TypeVar("R", float, NDArray[Any])
 M = TypeVar("M", float, NDArray[Any], torch.Tensor)
 Schedule = Literal["constant", "step", "inv_sqrt"]
 Convention = Literal["missed_updates", "paper"]
