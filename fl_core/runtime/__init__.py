@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from fl_core.runtime.checkpoint import Checkpoints
 from fl_core.runtime.device import DeviceHandle
-from fl_core.runtime.edge import Cluster
 from fl_core.runtime.executors import EXECUTORS, make_executor
 from fl_core.runtime.history import History
 from fl_core.runtime.kernel import Kernel, Kind, Process
 from fl_core.runtime.local import Gradient, Peek, Trained
-from fl_core.runtime.messages import Snapshot, Upload
+from fl_core.runtime.messages import Budget, Cluster, Evaluation, LocalTraining, Snapshot, Upload, Warmup
 from fl_core.runtime.server import ServerHandle
-from fl_core.runtime.settings import Budget, Evaluation, LocalTraining, Warmup
 from fl_core.runtime.simulation import Simulation
 
 __all__ = [

@@ -2,30 +2,42 @@
 
 A checkpoint is taken between two events, when every server program waits at the beginning of a turn. It holds the
 clock, the timers, the server's and the devices' state, uploads that wait, and for each task in flight what it has
-seen since its trigger: numbers as tensors, and JSON that says what they are. Nothing in it is executed.
+seen since its trigger: numbers as tensors, and JSON that says what they are.
+
+Coroutines are not stored. A server program is begun again at the time at which its turn began; a device program is
+run again from its trigger, and what it awaits is answered from the record until it comes to the point where it
+waited. Local training that was under way is computed again: its result depends on nothing else.
 """
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from safetensors import SafetensorError
 
 from fl_core.errors import RunError
-from fl_core.runtime import checkpoint_file
-from fl_core.runtime.plain import Reader, Writer
-from fl_core.runtime.state import state_of
-from fl_core.runtime.turns import alive, at_rest, watch_turns
+from fl_core.runtime import storage
+from fl_core.runtime.device import DeviceHandle
+from fl_core.runtime.history import TABLES
+from fl_core.runtime.kernel import Event, Kind, Process
+from fl_core.runtime.messages import Snapshot, Upload
+from fl_core.runtime.programs import Program
+from fl_core.runtime.server import ServerHandle
+from fl_core.runtime.storage import CHECKSUM_BYTES, Owned, Reader, Writer, buffer
 
 if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
+    from fl_core.runtime.timers import Timers
 
 FORMAT = 1
 """Raised when older checkpoints can no longer be read."""
@@ -121,7 +133,7 @@ class Checkpoints:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with fresh.open("wb") as file:
-                checkpoint_file.write(file, metadata, text, writer.tensors)
+                storage.write(file, metadata, text, writer.tensors)
             if current.exists() and self._current_is_whole:
                 current.replace(self.folder / PREVIOUS)
             fresh.replace(current)
@@ -169,7 +181,7 @@ class Checkpoints:
             self.folder.rmdir()
 
     def _read(self, path: Path) -> dict[str, Any]:
-        header = checkpoint_file.read_metadata(path)
+        header = storage.read_metadata(path)
         if header["format"] != str(FORMAT):
             raise _Unusable(
                 f"has format {header['format']}, but this version reads format {FORMAT}: finish the run with the "
@@ -179,7 +191,7 @@ class Checkpoints:
             raise _Unusable("belongs to another run")
         if header.get("code", "") != self.code:
             raise _Unusable("was written by other code, so the run would be a mixture")
-        text, tensors = checkpoint_file.read(path)
+        text, tensors = storage.read(path)
         if header["torch"] != torch.__version__:
             warnings.warn(
                 f"{path} was written with PyTorch {header['torch']}, this is {torch.__version__}: "
@@ -192,3 +204,263 @@ class Checkpoints:
 
 class _Unusable(ValueError):
     """A whole checkpoint, but not one for this run."""
+
+
+SERVER_FIELDS = (
+    "version", "in_flight", "up_at", "failed_in_a_row", "changes", "_answered", "_committed_at", "_failed",
+    "_missed", "_down",
+)  # fmt: skip
+RUN_FIELDS, TIMERS_FIELDS = ("version", "dispatched", "waits"), ("quiet", "ticks")
+UPLOAD_FIELDS = ("device", "task", "base_version", "arrived_seconds", "num_samples", "steps", "loss", "payload")
+
+
+def state_of(run: Simulation) -> dict[str, Any]:
+    """Return the state of a run between two events."""
+    kernel, history = run.kernel, run.history
+    return {
+        "clock": [kernel.now, kernel.events, kernel.scheduled],
+        "run": {name: getattr(_owner(run, name), name) for name in (*RUN_FIELDS, *TIMERS_FIELDS)},
+        "wall_seconds": run.wall_before + time.perf_counter() - run.wall_start,
+        "history": {name: getattr(history, name) for name in TABLES},
+        "away": sorted(run.away),
+        "timers": [[*key, *_event(event)] for key, event in run.timers.events.items()],
+        "servers": [_server(server) for server in run.servers],
+        "devices": {
+            device: Owned("device.state", state, f" of device {device}")
+            for device, state in run.device_state.items()
+            if state
+        },
+        "tasks": [_task(process) for process in run.running.values()],
+        "programs": [
+            [*key, p.began, p.place, list(p.wait), p.seen, _event(p.pending) if p.wait[0] == "until" else None]
+            for key, p in sorted(alive(run).items(), key=lambda item: item[1].place)
+        ],
+    }
+
+
+def restore(run: Simulation, state: dict[str, Any]) -> None:
+    """Bring `run`, which has not begun, to where the one was whose `state` was stored.
+
+    Raises
+    ------
+    RunError
+        If a program does not come to the point where it waited: it keeps something outside its state, or does
+        something before its first wait.
+    """
+    kernel = run.kernel
+    for name, value in state["run"].items():
+        setattr(_owner(run, name), name, value)
+    run.wall_before = state["wall_seconds"]
+    for name, table in state["history"].items():
+        setattr(run.history, name, table)
+    run.away = set(state["away"])
+    # The tasks of one device take turns with its state if they run at once, which only a sampled timeline has.
+    shared = sorted({device for _, device, *_, reserved in state["tasks"] if not reserved})
+    run.device_state = {device: kept for device, kept in state["devices"].items() if device not in shared}
+    run.servers = [_restored_server(run, number, stored) for number, stored in enumerate(state["servers"])]
+    for *key, when, kind, order, place in state["timers"]:
+        run.timers.put(tuple(key), (when, Kind(kind), order, place))
+    for record in state["programs"]:
+        _revive_program(run, *record)
+    for record in state["tasks"]:
+        _revive_task(run, *record)
+    for device in shared:
+        _refill(run, device, state["devices"].get(device))
+    kernel.now, kernel.events, kernel.scheduled = state["clock"]
+    kernel.current = None
+
+
+def _owner(run: Simulation, field: str) -> Simulation | Timers:
+    return run.timers if field in TIMERS_FIELDS else run
+
+
+def _server(server: ServerHandle) -> dict[str, Any]:
+    return {
+        **{name: getattr(server, name) for name in SERVER_FIELDS},
+        "model": server.checked_model(),
+        "state": Owned("server.state", server.state),
+        "rng": server.rng.bit_generator.state,
+        "idle": server.idle.to_dict(),
+        "counters": server.counters,
+        "outcomes": server.outcomes,
+        "triggers": [list(server._triggers), list(server._triggers.values())],
+        "inbox": [_upload(upload) for upload in server._inbox],
+        "taken": [_upload(upload) for upload in server._taken],
+        "released": None if server._released is None else list(server._released),
+    }
+
+
+def _restored_server(run: Simulation, number: int, stored: dict[str, Any]) -> ServerHandle:
+    server = ServerHandle(run, stored["model"], number)
+    for name in SERVER_FIELDS:
+        setattr(server, name, stored[name])
+    server.state, server.counters, server.outcomes = stored["state"], stored["counters"], stored["outcomes"]
+    server.rng.bit_generator.state = stored["rng"]
+    server.idle.restore(stored["idle"])
+    server._triggers = dict(zip(*stored["triggers"], strict=True))
+    server._inbox.extend(Upload(server, *fields) for fields in stored["inbox"])
+    server._taken = [Upload(server, *fields) for fields in stored["taken"]]
+    server._released = None if stored["released"] is None else dict.fromkeys(stored["released"])
+    return server
+
+
+def _upload(upload: Upload) -> list[Any]:
+    *numbers, payload = (getattr(upload, name) for name in UPLOAD_FIELDS)
+    return [*numbers, Owned("the upload", payload, f" of device {upload.device}")]
+
+
+def _task(process: Process) -> list[Any]:
+    handle: DeviceHandle = process.name  # type: ignore[assignment]
+    state = Owned("device.state", handle._state_before, f" of device {handle.id}")
+    return [
+        handle._server.number, handle.id, handle.trigger, handle._task, handle._trigger_snapshot, handle._seconds,
+        handle._triggered_at, state, handle._journal, handle._sent, _event(process.pending), handle._reserved,
+    ]  # fmt: skip
+
+
+def _revive_task(
+    run: Simulation,
+    server: int,
+    device: int,
+    trigger: int,
+    task: int,
+    snapshot: Snapshot,
+    seconds: float | None,
+    triggered_at: float,
+    state: dict[str, Any] | None,
+    journal: list[list[Any]],
+    sent: bool,
+    pending: list[Any],
+    reserved: bool,
+) -> None:
+    kernel = run.kernel
+    kernel.now, kernel.scheduled = triggered_at, pending[3] - 1
+    if reserved:
+        run.device_state.pop(device, None)
+    if state or not reserved:
+        _refill(run, device, state)
+    handle = DeviceHandle(run, run.servers[server], device, trigger, task, snapshot, seconds, reserved)
+    handle._journal = list(map(tuple, journal))
+    # Results belong to the program, which may change them; global models are everybody's.
+    replay = (tuple(v if type(v) is Snapshot else copy.deepcopy(v) for v in entry) for entry in journal)
+    handle._replay, handle._resuming = deque(replay), True
+    process = run.launch(handle)
+    kernel._ready.pop()
+    asked = run.servers[server]
+    up_at = asked.up_at
+    if pending[1] == Kind.REQUEST:
+        asked.up_at = pending[0]  # a later restart may have moved it on
+    kernel.step(process)
+    handle._sent, asked.up_at = sent, up_at
+    if handle._replay or process.pending is None or _event(process.pending) != pending:
+        _cannot(process.name, f"it waited for {pending}, and now for {process.pending}")
+
+
+def _refill(run: Simulation, device: int, state: dict[str, Any] | None) -> None:
+    """Let `device` keep what `state` holds, in the dictionary that its programs know."""
+    kept = run.device_state.setdefault(device, {})
+    kept.clear()
+    kept.update(state or {})
+
+
+def _revive_program(
+    run: Simulation,
+    number: int,
+    name: str,
+    began: float,
+    place: int,
+    wait: list[Any],
+    seen: dict[str, int],
+    pending: list[Any] | None,
+) -> None:
+    program, kernel, server = run.program(number, name), run.kernel, run.servers[number]
+    program.began, program.seen = began, dict(seen)
+    kernel.now = began
+    waits, run.waits = run.waits, place - 1
+    before, up_at = fingerprint(server), server.up_at
+    if pending is not None:
+        kernel.scheduled = pending[3] - 1
+        server.up_at = pending[0]  # a restart may have moved the tick on, or come only after it was set
+    kernel.revive(program)
+    run.waits, server.up_at = waits, up_at
+    if not program.at_rest or list(program.wait) != wait:
+        _cannot(program.name, f"it waited for {wait}, and now for {list(program.wait)}")
+    if fingerprint(server) != before:
+        _cannot(program.name, "it changes server.state, or draws from server.rng, before it waits")
+
+
+def _event(event: Event | None) -> list[Any]:
+    """Return what puts an event in its place in the order; not what happens then."""
+    assert event is not None
+    when, kind, order, place, _ = event
+    return [when, int(kind), order, place]
+
+
+def _cannot(name: object, why: str) -> NoReturn:
+    raise RunError(
+        f"{name} cannot be resumed: {why}. What a program must remember belongs into server.state or device.state"
+    )
+
+
+def at_rest(run: Simulation) -> bool:
+    """Say whether the state between two events can be stored: every server program is at the beginning of a turn."""
+    return all(program.at_rest for program in alive(run).values())
+
+
+def alive(run: Simulation) -> dict[tuple[int, str], Program]:
+    """Return the server programs that are not over, by server and name."""
+    return {key: program for key, program in run.programs.items() if program in run.kernel._alive}
+
+
+def watch_turns(program: Program, server: ServerHandle) -> None:
+    """Have a warning given if `program` changes, before it waits, what is stored: begun again, it would do so twice.
+
+    The first turn may initialise the state. Of the others those are looked at whose numbers are powers of two, so
+    that it costs next to nothing.
+    """
+    begin, turn, warned = program.begin, 0, False
+
+    def watched() -> Any:
+        nonlocal turn
+        turn += 1
+        coroutine = begin()
+        return coroutine if warned or turn & (turn - 1) else _Watched(coroutine, program, server, warn)
+
+    def warn() -> None:
+        nonlocal warned
+        warned = True
+        warnings.warn(
+            f"{program.name} changes server.state, or draws from server.rng, before it waits: unless that gives the "
+            "same when it is done again, the run cannot be resumed from its checkpoints",
+            stacklevel=2,
+        )
+
+    program.begin = watched
+
+
+class _Watched:
+    """A coroutine up to its first wait; then the program has the coroutine itself."""
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, Any], program: Program, server: ServerHandle, warn: Callable[[], None]
+    ) -> None:
+        self.coroutine, self.program, self.server, self.warn = coroutine, program, server, warn
+        self.close = coroutine.close
+
+    def send(self, value: Any) -> Any:
+        before = fingerprint(self.server)
+        wish = self.coroutine.send(value)
+        self.program.coroutine, self.program.send = self.coroutine, self.coroutine.send
+        if self.program.at_rest and fingerprint(self.server) != before:
+            self.warn()
+        return wish
+
+
+def fingerprint(server: ServerHandle) -> tuple[str, bytes]:
+    """Return what tells two states of `server` apart, as far as a program may change it before it waits."""
+    writer = Writer()
+    text = writer.text(Owned("server.state", server.state)) + writer.text(server.rng.bit_generator.state)
+    digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
+    for tensor in writer.tensors:
+        digest.update(buffer(tensor))
+    return text, digest.digest()

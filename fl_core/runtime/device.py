@@ -13,13 +13,12 @@ from fl_core.errors import RunError
 from fl_core.runtime.effects import Effects
 from fl_core.runtime.kernel import Kind, sleep_until
 from fl_core.runtime.local import Gradient, GradientJob, LossJob, Peek, PeekJob, Trained, TrainJob
-from fl_core.runtime.messages import Snapshot, Upload
-from fl_core.runtime.settings import LocalTraining
+from fl_core.runtime.messages import LocalTraining, Snapshot, Upload
 from fl_core.streams import stream
 from fl_core.tasks import Contrast, Correction, Objective
 
 if TYPE_CHECKING:
-    from fl_core.runtime.edge import Cluster
+    from fl_core.runtime.messages import Cluster
 
 
 class DeviceHandle(Effects):

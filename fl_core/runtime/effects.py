@@ -1,7 +1,7 @@
 """What the effects of a device program take: virtual time, with faults and absences; and their record.
 
 A resumed run brings a new coroutine to where the old one waited by answering its effects from that record: see
-:mod:`fl_core.runtime.state`.
+:mod:`fl_core.runtime.checkpoint`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from fl_core.errors import RunError
-from fl_core.runtime.executor import Ticket
+from fl_core.runtime.executors import Ticket
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
 from fl_core.runtime.local import Job
 from fl_core.runtime.messages import Snapshot

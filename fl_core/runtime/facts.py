@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fl_core.runtime.edge import Cluster
+from fl_core.runtime.messages import Cluster
 from fl_core.streams import stream
 from fl_core.tasks import POOLED
 

@@ -1,13 +1,21 @@
-"""What a run leaves behind: columns of plain numbers, and on request the event trace."""
+"""What a run leaves behind: columns of plain numbers, and on request the event trace; and how they are measured."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
+
+from fl_core.errors import RunError
+from fl_core.runtime.executors import Ticket
+from fl_core.runtime.kernel import StopRun
+from fl_core.runtime.local import EvaluateJob
+
+if TYPE_CHECKING:
+    from fl_core.runtime.simulation import Simulation
 
 UPDATE_COLUMNS = ("seconds", "version", "device", "staleness", "weight", "steps", "loss")
 COUNTERS = ("gradients", "models_sent", "models_received", "bytes_down", "bytes_up")
@@ -20,48 +28,37 @@ OUTCOMES = ("dispatched", "applied", "discarded", "rejected", "lost", "duplicate
 
 @dataclass
 class History:
-    """The record of one run.
-
-    Attributes
-    ----------
-    evaluations : dict of lists
-        One row per evaluation of the global model. ``seconds``: virtual time; ``version``: global model versions so
-        far (global epochs); ``gradients``: mini-batch gradients applied to the global model; ``models_sent``,
-        ``models_received``: transfers from and to the server; ``bytes_down``, ``bytes_up``: their sizes;
-        ``test_accuracy`` in [0, 1]; ``test_loss``, ``train_loss``: mean cross entropy (NaN if not measured).
-    updates : dict of lists
-        One row per upload that a version was made from. ``seconds``: virtual time of the commit; ``version``: the
-        version made, counted over all servers; ``device``; ``staleness``: versions made between dispatch and use,
-        by all servers (0: fresh); ``weight``: what the algorithm logged as its mixing weight (NaN if nothing);
-        ``steps``: local mini-batch steps; ``loss``: mean local training loss.
-    spans : dict of lists
-        Event trace, filled when the run was asked to trace. ``task``: dispatch sequence number; ``activity``:
-        ``"download"``, ``"train"``, ``"upload"`` (those that take time) or ``"down"`` (crashed or away in the middle
-        of one); ``start``, ``end``: virtual seconds, the end after the run's own end for tasks still in flight;
-        ``base_version``: version the task began with.
-    faults : dict of lists
-        One row per thing that went wrong, in the order in which it became certain. ``seconds``: virtual time at which
-        it shows (a pause is certain when training begins, so later rows may be earlier); ``device``, ``task``: whom
-        it struck (-1: the server); ``fault``: the kind of the declared fault, or ``"rejected: ..."`` with the reason.
-    outcomes : dict of int
-        How the ``dispatched`` tasks ended: ``applied`` in a version, ``discarded`` by the algorithm (too stale),
-        ``rejected`` (not finite, or of the wrong shape), ``lost`` (crashed, lost on the way or at a server that was
-        down), or still ``in_flight`` (on a device or waiting at the server). The five add up to the first.
-        ``duplicates``: second copies that were recognised.
-    ended : str
-        Why the run ended: ``"budget"``, or ``"rejected"`` or ``"lost"`` when no usable upload arrived any more; the
-        word says how the last task failed.
-    model : Tensor or None
-        ``[d]``, the last global model.
-    """
+    """The record of one run."""
 
     evaluations: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in EVALUATION_COLUMNS})
+    """One row per evaluation of the global model. ``seconds``: virtual time; ``version``: global model versions so
+    far (global epochs); ``gradients``: mini-batch gradients applied to the global model; ``models_sent``,
+    ``models_received``: transfers from and to the server; ``bytes_down``, ``bytes_up``: their sizes;
+    ``test_accuracy`` in [0, 1]; ``test_loss``, ``train_loss``: mean cross entropy (NaN if not measured)."""
     updates: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in UPDATE_COLUMNS})
+    """One row per upload that a version was made from. ``seconds``: virtual time of the commit; ``version``: the
+    version made, counted over all servers; ``device``; ``staleness``: versions made between dispatch and use, by all
+    servers (0: fresh); ``weight``: what the algorithm logged as its mixing weight (NaN if nothing); ``steps``: local
+    mini-batch steps; ``loss``: mean local training loss."""
     spans: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in SPAN_COLUMNS})
+    """Event trace, filled when the run was asked to trace. ``task``: dispatch sequence number; ``activity``:
+    ``"download"``, ``"train"``, ``"upload"`` (those that take time) or ``"down"`` (crashed or away in the middle of
+    one); ``start``, ``end``: virtual seconds, the end after the run's own end for tasks still in flight;
+    ``base_version``: version the task began with."""
     model: Tensor | None = field(default=None, repr=False)
+    """``[d]``, the last global model."""
     faults: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in FAULT_COLUMNS})
+    """One row per thing that went wrong, in the order in which it became certain. ``seconds``: virtual time at which
+    it shows (a pause is certain when training begins, so later rows may be earlier); ``device``, ``task``: whom it
+    struck (-1: the server); ``fault``: the kind of the declared fault, or ``"rejected: ..."`` with the reason."""
     outcomes: dict[str, int] = field(default_factory=dict)
+    """How the ``dispatched`` tasks ended: ``applied`` in a version, ``discarded`` by the algorithm (too stale),
+    ``rejected`` (not finite, or of the wrong shape), ``lost`` (crashed, lost on the way or at a server that was
+    down), or still ``in_flight`` (on a device or waiting at the server). The five add up to the first.
+    ``duplicates``: second copies that were recognised."""
     ended: str = "budget"
+    """Why the run ended: ``"budget"``, or ``"rejected"`` or ``"lost"`` when no usable upload arrived any more; the
+    word says how the last task failed."""
 
     def evaluation_frame(self) -> pd.DataFrame:
         """Return the evaluations as a frame, with the derived column ``communications`` (sent + received)."""
@@ -121,3 +118,48 @@ def _plain(values: list[Any]) -> list[Any]:
 
 def _full(values: list[Any]) -> list[Any]:
     return [np.nan if v is None else float(v) if v in ("inf", "-inf") else v for v in values]
+
+
+class Measurements:
+    """The evaluations of a run: computed beside it, and filled in when their results are wanted."""
+
+    def __init__(self, run: Simulation) -> None:
+        self._run = run
+        self._tickets: list[tuple[int, Ticket]] = []
+
+    def measure(self, test_samples: int = 0) -> None:
+        """Measure the global model on `test_samples` test samples or on all, unless the last row says the same."""
+        run = self._run
+        table, row = run.history.evaluations, len(run.history.evaluations["version"])
+        alike = row and test_samples == run.evaluation.test_samples
+        if alike and table["version"][-1] == run.version and not run.evaluation.every_seconds:
+            return
+        counters = {name: sum(server.counters[name] for server in run.servers) for name in run.servers[0].counters}
+        found = {"seconds": run.kernel.now, "version": run.version, **counters}
+        if alike and all(table[name][-1] == value for name, value in found.items()):
+            return
+        append(table, **found)
+        job = EvaluateJob(run.global_model(), run.evaluation.train_samples, test_samples)
+        self._tickets.append((row, run.executor.submit(job, run.kernel.now)))
+
+    def periodic(self) -> None:
+        """Measure on the test samples of a periodic evaluation, and end the run if that is as good as asked for."""
+        run = self._run
+        self.measure(run.evaluation.test_samples)
+        if run.budget.accuracy is not None:
+            self.collect()
+            if run.history.evaluations["test_accuracy"][-1] >= run.budget.accuracy:
+                raise StopRun
+
+    def collect(self) -> None:
+        """Fill in the results of all evaluations."""
+        run = self._run
+        tickets, self._tickets = self._tickets, []
+        for row, ticket in tickets:
+            try:
+                metrics = run.executor.result(ticket)
+            except Exception as error:
+                version = run.history.evaluations["version"][row]
+                raise RunError(f"evaluation of version {version} failed: {type(error).__name__}: {error}") from error
+            for name, value in metrics.items():
+                run.history.evaluations[name][row] = value

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_core.runtime.minibatches import batches, cyclic_batches
 from fl_core.streams import stream, torch_stream
 from fl_core.tasks import POOLED, Contrast, ContrastiveWorkspace, Correction, Objective, Workspace
 
@@ -29,72 +28,48 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Trained:
-    """What local training produced.
-
-    Attributes
-    ----------
-    model : Tensor
-        ``[d]``.
-    loss : float
-        Mean mini-batch loss on the way.
-    steps : int
-        Mini-batch steps done.
-    velocity : Tensor or None
-        ``[p]``, with momentum: that of the last step.
-    memory : tuple of Tensor
-        What the correction, if there was one, remembers.
-    """
+    """What local training produced."""
 
     model: Tensor
+    """``[d]``."""
     loss: float
+    """Mean mini-batch loss on the way."""
     steps: int
+    """Mini-batch steps done."""
     velocity: Tensor | None = None
+    """``[p]``, with momentum: that of the last step."""
     memory: tuple[Tensor, ...] = ()
+    """What the correction, if there was one, remembers."""
 
 
 @dataclass(slots=True)
 class TrainJob:
-    """Local SGD on one device (FA-4, FA-5).
-
-    Attributes
-    ----------
-    start : Tensor
-        ``[d]``, the received model; read only.
-    device, samples : int
-        Whose data, and how many samples that is.
-    steps, batch_size : int
-        Mini-batches to do, and their size; each epoch is a new permutation of the device's samples.
-    lr, weight_decay : float
-    objective : Objective or None
-        Added to the local loss.
-    key : tuple
-        ``(seed, purpose, *index)`` of the random stream that orders the samples; see :func:`noise_stream`.
-    momentum : float
-        Part of the velocity that a step keeps.
-    velocity : Tensor or None
-        ``[p]``, at the start; read only; None: 0.
-    cursor : int or None
-        The samples stay in order, and so many mini-batches have been done before.
-    contrast : Contrast or None
-        Added to the local loss.
-    correction : Correction or None
-        Has the last word on the gradient of each step.
-    """
+    """Local SGD on one device (FA-4, FA-5)."""
 
     start: Tensor
+    """``[d]``, the received model; read only."""
     device: int
     samples: int
+    """Whose data, and how many samples that is."""
     steps: int
     batch_size: int
+    """Mini-batches to do, and their size; each epoch is a new permutation of the device's samples."""
     lr: float
     weight_decay: float
     objective: Objective | None
+    """Added to the local loss."""
     key: tuple[int, str, int, int, int]
+    """``(seed, purpose, *index)`` of the random stream that orders the samples; see :func:`noise_stream`."""
     momentum: float = 0.0
+    """Part of the velocity that a step keeps."""
     velocity: Tensor | None = None
+    """``[p]``, at the start; read only; None: 0."""
     cursor: int | None = None
+    """The samples stay in order, and so many mini-batches have been done before."""
     contrast: Contrast | None = None
+    """Added to the local loss."""
     correction: Correction | None = None
+    """Has the last word on the gradient of each step."""
 
     def run(self, workspace: Workspace) -> Trained:
         """Train in `workspace` and return a copy of the result."""
@@ -130,51 +105,31 @@ class TrainJob:
 
 @dataclass(frozen=True)
 class Gradient:
-    """One mini-batch gradient.
-
-    Attributes
-    ----------
-    gradient : Tensor
-        ``[p]``.
-    loss : float
-        Mean loss of the mini-batch.
-    samples : int
-        Size of the mini-batch.
-    """
+    """One mini-batch gradient."""
 
     gradient: Tensor
+    """``[p]``."""
     loss: float
+    """Mean loss of the mini-batch."""
     samples: int = 0
+    """Size of the mini-batch."""
 
 
 @dataclass(slots=True)
 class GradientJob:
-    """The gradient of one mini-batch on one device, the first of an epoch (WKAFL uploads these).
-
-    Attributes
-    ----------
-    start : Tensor
-        ``[d]``, the model at which it is taken; read only.
-    device, samples : int
-        Whose data, and how many samples that is.
-    batch_size : int
-    weight_decay : float
-    objective : Objective or None
-        Added to the local loss, with `start` as both of its arguments.
-    key : tuple
-        ``(seed, purpose, *index)`` of the random stream that orders the samples; see :func:`noise_stream`.
-    cursor : int or None
-        As in :class:`TrainJob`.
-    """
+    """The gradient of one mini-batch on one device, as :class:`TrainJob` (WKAFL uploads these)."""
 
     steps: ClassVar[int] = 1
 
     start: Tensor
+    """``[d]``, the model at which it is taken; read only."""
     device: int
     samples: int
+    """Whose data, and how many samples that is."""
     batch_size: int
     weight_decay: float
     objective: Objective | None
+    """Added to the local loss, with `start` as both of its arguments."""
     key: tuple[int, str, int, int, int]
     cursor: int | None = None
 
@@ -192,20 +147,12 @@ class GradientJob:
 
 @dataclass(slots=True)
 class ServerGradientJob:
-    """The gradient of one mini-batch of the server's own samples (Zeno++ validates with it).
-
-    Attributes
-    ----------
-    model : Tensor
-        ``[d]``, read only.
-    batch : ndarray
-        Positions among the samples of all devices.
-    key : tuple
-        Of :func:`noise_stream`.
-    """
+    """The gradient of one mini-batch of the server's own samples (Zeno++ validates with it)."""
 
     model: Tensor
+    """``[d]``, read only."""
     batch: np.ndarray
+    """Positions among the samples of all devices."""
     key: tuple[int, str, int, int, int]
 
     def run(self, workspace: Workspace) -> Gradient:
@@ -218,38 +165,23 @@ class ServerGradientJob:
 
 @dataclass(frozen=True)
 class Peek:
-    """What one mini-batch says about a model, and about others.
-
-    Attributes
-    ----------
-    gradient : Tensor
-        ``[p]``, of the mean loss at the model, in training mode; without objective and weight decay.
-    losses : tuple of float
-        Mean losses in evaluation mode: of the model, then of the others.
-    """
+    """What one mini-batch says about a model, and about others."""
 
     gradient: Tensor
+    """``[p]``, of the mean loss at the model, in training mode; without objective and weight decay."""
     losses: tuple[float, ...]
+    """Mean losses in evaluation mode: of the model, then of the others."""
 
 
 @dataclass(slots=True)
 class PeekJob:
-    """Losses of several models on the first mini-batch of a training, and the gradient of one.
-
-    Attributes
-    ----------
-    model, others : Tensor, tuple of Tensor
-        ``[d]``, read only.
-    device, samples, batch_size : int
-        Whose data, how many samples that is, and how many of them are a mini-batch.
-    key, cursor
-        As in the :class:`TrainJob` that begins with this mini-batch.
-    """
+    """Losses of several models on the first mini-batch of a :class:`TrainJob`, and the gradient of one."""
 
     steps: ClassVar[int] = 1
 
     model: Tensor
     others: tuple[Tensor, ...]
+    """``[d]``, read only."""
     device: int
     samples: int
     batch_size: int
@@ -267,21 +199,14 @@ class PeekJob:
 
 @dataclass(slots=True)
 class LossJob:
-    """The mean loss of a model on training samples of one device.
-
-    Attributes
-    ----------
-    model : Tensor
-        ``[d]``, read only.
-    device : int
-        Whose data.
-    samples : int
-        Only the first so many samples are looked at.
-    """
+    """The mean loss of a model on training samples of one device."""
 
     model: Tensor
+    """``[d]``, read only."""
     device: int
+    """Whose data."""
     samples: int
+    """Only the first so many samples are looked at."""
 
     def run(self, workspace: Workspace) -> float:
         """Return the loss."""
@@ -290,21 +215,14 @@ class LossJob:
 
 @dataclass(slots=True)
 class EvaluateJob:
-    """Measure a global model.
-
-    Attributes
-    ----------
-    model : Tensor
-        ``[d]``, read only.
-    train_samples : int
-        Bound on the training samples used.
-    test_samples : int
-        Test samples used, spread evenly; 0: all.
-    """
+    """Measure a global model."""
 
     model: Tensor
+    """``[d]``, read only."""
     train_samples: int
+    """Bound on the training samples used."""
     test_samples: int = 0
+    """Test samples used, spread evenly; 0: all."""
 
     def run(self, workspace: Workspace) -> dict[str, float]:
         """Return the task's metrics."""
@@ -333,3 +251,23 @@ def regularise(
             gradient.add_(objective.gradient(parameters, start))
         if weight_decay:
             gradient.add_(parameters, alpha=weight_decay)
+
+
+def batches(samples: int, size: int, steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield `steps` mini-batches of positions ``0..samples-1``: without replacement within an epoch."""
+    done = 0
+    while done < steps:
+        order = rng.permutation(samples)
+        for first in range(0, samples, size):
+            if done == steps:
+                return
+            yield order[first : first + size]
+            done += 1
+
+
+def cyclic_batches(samples: int, size: int, steps: int, first: int) -> Iterator[np.ndarray]:
+    """Yield `steps` mini-batches of positions in their own order, from number `first` on, round and round."""
+    per_epoch = -(-samples // size)
+    for step in range(first, first + steps):
+        start = step % per_epoch * size
+        yield np.arange(start, min(start + size, samples))

@@ -1,68 +1,130 @@
-"""What travels between server and devices: global models and uploads."""
+"""What a run is asked to do, and what travels between server and devices."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from pydantic import Field, model_validator
 from torch import Tensor
+
+from fl_core.config import Config, Seconds
+from fl_core.world import DeviceProfile
 
 if TYPE_CHECKING:
     from fl_core.runtime.server import ServerHandle
 
 
-class Snapshot(NamedTuple):
-    """A global model as it was handed to a device; nothing may change it.
+class LocalTraining(Config):
+    """How a device trains unless its algorithm says otherwise; the same for all methods of one comparison."""
 
-    Attributes
-    ----------
-    model : Tensor
-        ``[d]``, read only.
-    version : int
-        How many commits had happened.
+    lr: float = Field(0.03, gt=0, allow_inf_nan=False)
+    """Step size of local SGD, > 0."""
+    batch_size: int = Field(50, ge=1)
+    """Samples per mini-batch; the last one of an epoch may be smaller."""
+    epochs: int = Field(1, ge=1)
+    """Passes over the device's data per task, when `steps` is None."""
+    steps: int | None = Field(None, ge=1)
+    """Mini-batches per task instead of whole passes."""
+    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Added to the gradient as ``weight_decay * x``."""
+    momentum: float = Field(0.0, ge=0, lt=1)
+    """Part m of its velocity that a step keeps: v <- m v + gradient, x <- x - lr v."""
+    momentum_reset: bool = True
+    """Whether every task begins with velocity 0; if not, a device goes on with that of its last task, which it keeps
+    as ``device.state["velocity"]`` (FedLuck, A1)."""
+    order: Literal["shuffled", "cyclic"] = "shuffled"
+    """``"shuffled"``: each epoch of a task is a new permutation of the device's samples; ``"cyclic"``: always the
+    same order, in which a task goes on where the last one ended (FedLuck, A2), ``device.state["cursor"]``
+    mini-batches after the first. A task that is not finished leaves both as they were."""
+    lr_decay: float = Field(1.0, gt=0, le=1)
+    """Factor of the step size, in (0, 1], after every `lr_decay_versions` versions (FedASMU, A06). A task keeps the
+    one of the version with which it was triggered."""
+    lr_decay_versions: int = Field(10, ge=1)
+    """How many versions a step size lasts."""
+
+    def lr_at(self, version: int) -> float:
+        """Return the step size of a task that is triggered with `version`."""
+        return self.lr if self.lr_decay == 1 else self.lr * self.lr_decay ** (version // self.lr_decay_versions)
+
+
+class Warmup(Config):
+    """Training of the initial model on device 0's data before version 0 (FedAsync specification, A11).
+
+    It is shared by all methods of a comparison and counts neither as gradients nor as virtual time.
     """
+
+    epochs: int = Field(0, ge=0)
+    """Passes over device 0's data; 0: none."""
+    lr: float = Field(0.01, gt=0, allow_inf_nan=False)
+    """Step size, > 0."""
+
+
+class Budget(Config):
+    """When a run ends: at the first bound that is reached."""
+
+    updates: int | None = Field(None, ge=1)
+    """Global model versions."""
+    gradients: int | None = Field(None, ge=1)
+    """Mini-batch gradients applied to the global model."""
+    seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Virtual time."""
+    accuracy: float | None = Field(None, gt=0, le=1)
+    """Test accuracy that an evaluation finds: a run that only asks when it is reached needs no more. As it may never
+    be, it stands beside another bound."""
+    uploads: int | None = Field(None, ge=1)
+    """Uploads that were applied or discarded: where too stale ones count as rounds (FedASMU, E05)."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Budget:
+        if self.updates is None and self.gradients is None and self.seconds is None and self.uploads is None:
+            raise ValueError("a budget needs at least one of updates, gradients, seconds, uploads")
+        return self
+
+
+class Evaluation(Config):
+    """When and on what the global model is measured; always also at the start and at the end."""
+
+    every_updates: int | None = Field(100, ge=1)
+    """Period in versions."""
+    every_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Period in virtual time."""
+    test_samples: int = Field(0, ge=0)
+    """Test samples of a periodic evaluation, spread evenly over the test set (0: all of it). The evaluations at the
+    start, at the end and `at_seconds` always use all."""
+    at_seconds: tuple[Seconds, ...] = ()
+    """Further virtual times of an evaluation."""
+    train_samples: int = Field(0, ge=0)
+    """Training samples that the training loss is averaged over (0: not measured)."""
+
+
+class Snapshot(NamedTuple):
+    """A global model as it was handed to a device; nothing may change it."""
 
     model: Tensor
+    """``[d]``, read only."""
     version: int
+    """How many commits had happened."""
 
 
+@dataclass(slots=True, eq=False)
 class Upload:
-    """What has arrived at the server.
+    """What has arrived at the server; the content is also reachable by its names (``upload.model``)."""
 
-    Attributes
-    ----------
-    device, task : int
-        Sender, and dispatch sequence number.
-    base_version : int
-        Version that the content was made from.
-    arrived_seconds : float
-        Virtual time of arrival.
-    num_samples, steps : int
-        The device's data size, and its local steps in this task.
-    loss : float
-        Mean local training loss.
-    payload : dict
-        The content by name; also reachable as attributes (``upload.model``).
-    """
-
-    __slots__ = (
-        "arrived_seconds", "base_version", "device", "loss", "num_samples", "payload", "server", "steps", "task",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        server: ServerHandle,
-        device: int,
-        task: int,
-        base_version: int,
-        arrived_seconds: float,
-        num_samples: int,
-        steps: int,
-        loss: float,
-        payload: dict[str, Any],
-    ) -> None:
-        self.server, self.device, self.task, self.base_version = server, device, task, base_version
-        self.arrived_seconds, self.num_samples, self.steps, self.loss = arrived_seconds, num_samples, steps, loss
-        self.payload = payload
+    server: ServerHandle
+    device: int
+    task: int
+    """Dispatch sequence number."""
+    base_version: int
+    """Version that the content was made from."""
+    arrived_seconds: float
+    num_samples: int
+    """The device's data size."""
+    steps: int
+    """Its local steps in this task."""
+    loss: float
+    """Mean local training loss."""
+    payload: dict[str, Any]
 
     @property
     def staleness(self) -> int:
@@ -73,3 +135,22 @@ class Upload:
         if name != "payload" and name in self.payload:
             return self.payload[name]
         raise AttributeError(f"the upload of device {self.device} has no {name!r}; it has {sorted(self.payload)}")
+
+
+class Cluster(NamedTuple):
+    """The devices of one server, as the world declares them, before anything that is drawn for each task."""
+
+    devices: range
+    """Their numbers."""
+    neighbours: tuple[int, ...]
+    """Numbers of the servers that the server exchanges models with."""
+    samples: int
+    """Training samples of all of them."""
+    step_seconds: tuple[float, ...]
+    """Time of one local step of each."""
+    profiles: tuple[DeviceProfile, ...]
+    """What transfers cost each."""
+
+    def upload_seconds(self, size: float) -> float:
+        """Return the time until the slowest link has sent `size` bytes."""
+        return max(profile.up_seconds(size) for profile in self.profiles)

@@ -16,18 +16,15 @@ import torch
 from torch import Tensor
 
 from fl_core.errors import SpecError
+from fl_core.runtime.checkpoint import restore
 from fl_core.runtime.device import DeviceHandle
-from fl_core.runtime.edge import Cluster
-from fl_core.runtime.executor import Executor
-from fl_core.runtime.executors import make_executor
-from fl_core.runtime.history import History, append
+from fl_core.runtime.executors import Executor, make_executor
+from fl_core.runtime.history import History, Measurements, append
 from fl_core.runtime.kernel import Kernel, Process, StopRun
 from fl_core.runtime.local import TrainJob
-from fl_core.runtime.measurements import Measurements
+from fl_core.runtime.messages import Budget, Cluster, Evaluation, LocalTraining, Warmup
 from fl_core.runtime.programs import Program
 from fl_core.runtime.server import ServerHandle
-from fl_core.runtime.settings import Budget, Evaluation, LocalTraining, Warmup
-from fl_core.runtime.state import restore
 from fl_core.runtime.timers import Timers
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, LayeredWorkspace, Task

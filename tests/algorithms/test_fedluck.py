@@ -16,8 +16,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.compression import Compressor, Identity, TopK, kept_count
 from fl_core.formulas.fedluck import plan_devices, rounds_per_job
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, simulation
-from fl_core.runtime.executor import Ticket
-from fl_core.runtime.executors import Sequential
+from fl_core.runtime.executors import Sequential, Ticket
 from fl_core.runtime.local import Trained, TrainJob
 from fl_core.tasks import Quadratic
 from fl_core.tasks.quadratic import QuadraticWorkspace

@@ -16,10 +16,9 @@ from torch import nn
 from fl_core.algorithms import FedAsync
 from fl_core.datasets import Dataset, Preprocessing, Split
 from fl_core.models import MODELS
-from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, batched_executor, executor, make_executor
-from fl_core.runtime.batched import batch_sizes, compute_together
-from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob
-from fl_core.runtime.minibatches import batches
+from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, executors, make_executor
+from fl_core.runtime.executors import batch_sizes, compute_together
+from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Classification, Proximal, Quadratic
 from fl_core.world import World
@@ -76,7 +75,7 @@ class Calls:
 
     def __init__(self, monkeypatch):
         self.groups = []
-        monkeypatch.setattr(batched_executor, "compute_together", self)
+        monkeypatch.setattr(executors, "compute_together", self)
 
     def __call__(self, jobs, shape, workspace):
         self.groups.append([job.device for job in jobs])
@@ -289,7 +288,7 @@ def test_the_sizes_of_mini_batches_are_known_beforehand(samples, size, steps):
 def test_grouping_takes_the_earliest_due_of_equal_shape(monkeypatch):
     calls = Calls(monkeypatch)
     task = quadratic(8)
-    monkeypatch.setattr(batched_executor, "STEP_SAMPLES", 9)  # three jobs of one step with three samples
+    monkeypatch.setattr(executors, "STEP_SAMPLES", 9)  # three jobs of one step with three samples
     jobs = [training(task, i, size=3, decay=0.1 * (i == 6)) for i in range(8)]
     results("batched", task, jobs, due=[5, 1, 9, 2, 8, 3, 0, 4])
     # job 0 is wanted first and takes 1 and 3 along; then 2 takes 5 and 7; 6 has another weight decay
@@ -299,7 +298,7 @@ def test_grouping_takes_the_earliest_due_of_equal_shape(monkeypatch):
 def test_untaken_results_are_bounded(monkeypatch):
     calls = Calls(monkeypatch)
     task = quadratic(10)
-    monkeypatch.setattr(executor, "RESULT_BYTES", 5 * 4 * task.dimension)
+    monkeypatch.setattr(executors, "RESULT_BYTES", 5 * 4 * task.dimension)
     with make_executor("batched", task) as ex:
         tickets = [ex.submit(training(task, i), float(i)) for i in range(10)]
         ex.result(tickets[0])
@@ -321,7 +320,7 @@ def test_results_that_were_taken_are_let_go_where_jobs_are_computed_alone(alone,
             task = quadratic()
             self.workspace, self.dimension = task.workspace, task.dimension
 
-    monkeypatch.setattr(batched_executor, "STEP_SAMPLES", 3)
+    monkeypatch.setattr(executors, "STEP_SAMPLES", 3)
     task, models = quadratic(), []
     with warnings.catch_warnings(), make_executor("batched", Plain() if alone == "unbatched" else task) as ex:
         warnings.simplefilter("ignore")

@@ -58,8 +58,7 @@ from fl_core.runtime import (
     History,
     LocalTraining,
     Simulation,
-    checkpoint_file,
-    plain,
+    storage,
 )
 from fl_core.runtime.checkpoint import CURRENT, PREVIOUS
 from fl_core.streams import stream, torch_stream
@@ -429,11 +428,11 @@ def test_a_write_that_was_interrupted_is_ignored_and_cleared_away(tmp_path):
 
 def rewritten(path: Path, old: bytes, new: bytes) -> None:
     """Change a whole checkpoint into another whole one."""
-    content = path.read_bytes()[: -checkpoint_file.CHECKSUM_BYTES]
+    content = path.read_bytes()[: -storage.CHECKSUM_BYTES]
     assert content.count(old) == 1
     assert len(old) == len(new)
     content = content.replace(old, new)
-    digest = hashlib.blake2b(content, digest_size=checkpoint_file.CHECKSUM_BYTES)
+    digest = hashlib.blake2b(content, digest_size=storage.CHECKSUM_BYTES)
     path.write_bytes(content + digest.digest())
 
 
@@ -485,14 +484,14 @@ def test_a_folder_that_cannot_be_made_ends_the_run_with_a_clear_error(tmp_path):
 def test_a_full_disk_ends_the_run_and_what_was_stored_before_is_used(tmp_path, monkeypatch):
     reference = start(tmp_path)
     before = current(tmp_path).read_bytes()
-    write = checkpoint_file.write
+    write = storage.write
 
     def full(file, metadata, text, tensors):
         write(file, metadata, text, tensors[:2])
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_file, "write", full)
+        patch.setattr(storage, "write", full)
         with pytest.raises(RunError, match=r"cannot write a checkpoint to .* \(No space left on device\); what was"):
             simulation(FedAsync(concurrency=4)).run(checkpoints=Checkpoints(tmp_path, 0.0))
     assert current(tmp_path).read_bytes() == before
@@ -605,23 +604,23 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("name", [name for name in KEPT if name not in ("a cycle",)])
 def test_plain_data_comes_back_with_its_types_and_bits(name, tmp_path):
-    writer = plain.Writer()
+    writer = storage.Writer()
     text = writer.text([KEPT[name](), KEPT[name]()])
     stored = tmp_path / "file"
     with stored.open("wb") as file:
-        checkpoint_file.write(file, {"of": "a test"}, text, writer.tensors)
-    assert checkpoint_file.read_metadata(stored) == {"of": "a test"}
-    text, tensors = checkpoint_file.read(stored)
-    first, second = plain.Reader(tensors).full(json.loads(text))
+        storage.write(file, {"of": "a test"}, text, writer.tensors)
+    assert storage.read_metadata(stored) == {"of": "a test"}
+    text, tensors = storage.read(stored)
+    first, second = storage.Reader(tensors).full(json.loads(text))
     assert same(first, KEPT[name]())
     assert same(second, KEPT[name]())
 
 
 def test_what_is_the_same_object_stays_the_same_object():
-    writer = plain.Writer()
+    writer = storage.Writer()
     array, tensor = np.zeros(2), torch.zeros(2)
     shared = {"list": cycle(), "a": array, "b": [array], "c": tensor, "d": tensor, "e": tensor.data}
-    value = plain.Reader(writer.tensors).full(json.loads(writer.text([shared, shared["list"]])))
+    value = storage.Reader(writer.tensors).full(json.loads(writer.text([shared, shared["list"]])))
     assert value[0]["list"] is value[1]
     assert value[1][1] is value[1]
     assert value[0]["a"] is value[0]["b"][0]

@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from fl_core.datasets import Dataset, Split
 from fl_core.errors import SpecError
 from fl_core.runtime.executors import EXECUTORS, SWITCH_SECONDS, Threads, default_executor, make_executor
-from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches_of
-from fl_core.runtime.minibatches import batches
+from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches, batches_of
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Classification, Proximal, Quadratic
 

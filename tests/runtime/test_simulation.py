@@ -20,7 +20,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, DeviceHandle, Simulation, make_executor
 from fl_core.runtime.executors import Threads
 from fl_core.runtime.history import History, append
-from fl_core.runtime.minibatches import batches
+from fl_core.runtime.local import batches
 from fl_core.streams import stream
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, World
@@ -76,7 +76,7 @@ def test_same_seed_same_history_in_another_process():
 def test_numbers_do_not_depend_on_how_far_workers_run_ahead(monkeypatch):
     spec = SPECS["fedasync"]
     reference = spec.simulation().run("sequential")
-    monkeypatch.setattr("fl_core.runtime.executor.RESULT_BYTES", 0)  # two models per thread at most
+    monkeypatch.setattr("fl_core.runtime.executors.RESULT_BYTES", 0)  # two models per thread at most
     assert spec.simulation().run("threads", 2) == reference
 
 

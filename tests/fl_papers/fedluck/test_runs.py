@@ -15,8 +15,7 @@ from fl_core.algorithms import Algorithm, FedAsync, FedLuck, FedPer, PeriodicAgg
 from fl_core.formulas.compression import Compressor, TopK
 from fl_core.formulas.fedluck import rounds_per_job
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, simulation
-from fl_core.runtime.executor import Ticket
-from fl_core.runtime.executors import Sequential
+from fl_core.runtime.executors import Sequential, Ticket
 from fl_core.runtime.local import Trained, TrainJob
 from fl_core.tasks import Quadratic
 from fl_core.world import Network, TraceCompute, World
