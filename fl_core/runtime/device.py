@@ -1,8 +1,15 @@
-"""The device's side of a task: what a device program may await."""
+"""The device's side of a task: what a device program may await, and the virtual time that this takes.
+
+Time passes with faults and absences. A resumed run brings a new coroutine to where the old one waited by answering
+what it awaits from a record: see :mod:`fl_core.runtime.checkpoint`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import types
+from collections import deque
+from collections.abc import Generator, Sequence
+from copy import deepcopy
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -10,29 +17,81 @@ import numpy as np
 from torch import Tensor
 
 from fl_core.errors import RunError
-from fl_core.runtime.effects import Effects
-from fl_core.runtime.kernel import Kind, sleep_until
-from fl_core.runtime.local import Gradient, GradientJob, LossJob, Peek, PeekJob, Trained, TrainJob
-from fl_core.runtime.messages import LocalTraining, Snapshot, Upload
+from fl_core.runtime.executors import Ticket
+from fl_core.runtime.kernel import Crashed, Kind, sleep_until
+from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
+from fl_core.runtime.messages import Cluster, LocalTraining, Snapshot, Upload
 from fl_core.streams import stream
-from fl_core.tasks import Contrast, Correction, Objective
+from fl_core.tasks import POOLED, Contrast, Correction, Objective
+from fl_core.world import DeviceProfile
+from fl_core.world.faults import Fault, Interruption, Message
 
 if TYPE_CHECKING:
-    from fl_core.runtime.messages import Cluster
+    from fl_core.runtime.server import ServerHandle
+    from fl_core.runtime.simulation import Simulation
+
+MOST_WINDOWS = 10_000
+"""So many windows of availability may a device need for one activity."""
 
 
-class DeviceHandle(Effects):
-    """One task of one device, from trigger to upload.
+class DeviceHandle:
+    """One task of one device, from trigger to upload."""
 
-    Attributes
-    ----------
-    id : int
-        Device number (:data:`fl_core.tasks.POOLED` for single-machine SGD).
-    trigger : int
-        How often this device has been triggered before.
-    profile : DeviceProfile
-        What computing and communicating costs this task.
-    """
+    id: int
+    """Device number (:data:`fl_core.tasks.POOLED` for single-machine SGD)."""
+    trigger: int
+    """How often this device has been triggered before."""
+    profile: DeviceProfile
+    """What computing and communicating costs this task."""
+
+    _snapshot: Snapshot | None
+    _calls = _steps = _samples = 0
+    _loss = float("nan")
+    _sent = False
+    _saved_bytes = 0.0
+    _velocity: Tensor | None = None
+    _struck: Sequence[tuple[Fault, np.random.Generator]] = ()
+    _gone_at = 0.0
+    # What a resumed run needs to bring a new coroutine to where this one waits.
+    _journal: list[tuple[Any, ...]]
+    _replay: deque[tuple[Any, ...]] = deque()
+    _resuming = False
+    _state_before: dict[str, Any] | None = None
+
+    def __init__(
+        self,
+        run: Simulation,
+        server: ServerHandle,
+        device: int,
+        trigger: int,
+        task: int,
+        snapshot: Snapshot,
+        seconds: float | None,
+        reserved: bool,
+    ) -> None:
+        self._run, self._server, self.id, self.trigger, self._task = run, server, device, trigger, task
+        self._snapshot = self._trigger_snapshot = snapshot
+        self._seconds, self._reserved = seconds, reserved
+        self._triggered_at = run.kernel.now
+        self.profile = run.devices.profile(device, trigger)
+        if not run.undisturbed:
+            self._struck = run.strike(device, trigger)
+            if run.checkpointing:
+                self._journal = []
+                self._state_before = run.copy_of_state(device)
+
+    def __str__(self) -> str:
+        return "the pooled device" if self.id == POOLED else f"device {self.id}"
+
+    @property
+    def now(self) -> float:
+        """Virtual time, seconds."""
+        return self._run.kernel.now
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Plain data that the device keeps between triggers."""
+        return self._run.device_state.setdefault(self.id, {})
 
     @property
     def num_samples(self) -> int:
@@ -89,7 +148,7 @@ class DeviceHandle(Effects):
         With `trial`, a number >= 0: the time in that trial before the run, drawn as a task's is where tasks differ.
         """
         profile = self._run.devices.profile(self.id, None if trial is None else -1 - trial)
-        return profile.train_seconds(1, -(-self.num_samples // self._run.training.batch_size))
+        return profile.train_seconds(1, self.steps_per_epoch)
 
     def upload_seconds(self, size: float) -> float:
         """Return the time to send `size` bytes."""
@@ -98,11 +157,8 @@ class DeviceHandle(Effects):
     async def download(self, *, bytes_down: float | None = None) -> Snapshot:
         """Receive the global model: the one of the trigger, and on later calls the newest one.
 
-        Parameters
-        ----------
-        bytes_down : float, optional
-            Size on the wire if only a part of the model is sent: for the time of the transfer and for the counter of
-            bytes. The whole model is at hand all the same; the program has to keep to its part.
+        With `bytes_down` only a part of it is sent, for the time of the transfer and for the counter of bytes. The
+        whole model is at hand all the same; the program has to keep to its part.
         """
         snapshot = self._snapshot
         if snapshot is None:
@@ -112,13 +168,22 @@ class DeviceHandle(Effects):
         if bytes_down is not None:
             self._send_less(size - bytes_down)
             size = bytes_down
-        if self._seconds is None:
-            seconds = self.profile.down_seconds(size)
-            if not self._run.plain:
-                await self._spend("download", seconds)
-            elif seconds:
-                await sleep_until(self._run.kernel.now + seconds, Kind.PROGRESS)
+        if self._seconds is None and (seconds := self.profile.down_seconds(size)) > 0:
+            await self._spend("download", seconds)
         return snapshot
+
+    async def download_newer(self, than: Snapshot) -> Snapshot | None:
+        """Ask for a global model that is newer than `than` and receive it; None if there is none.
+
+        The question takes no time, and an answer that there is none takes none and no bytes either. It is put after
+        the arrivals of that instant, and waits while the server is down.
+        """
+        if self._seconds is not None:
+            raise RunError(
+                f"{self} cannot ask for a newer model: this world draws staleness instead of simulating time"
+            )
+        self._snapshot = await self._request(than.version)
+        return None if self._snapshot is None else await self.download()
 
     async def ask(self, question: Any) -> Any:
         """Return what the algorithm's ``answer(server, device, question)`` says, at once.
@@ -145,33 +210,22 @@ class DeviceHandle(Effects):
     ) -> Trained:
         """Run local SGD from `model` ``[d]`` and return the result after the virtual time that it costs.
 
+        With momentum, a second call in the same task goes on with the velocity of the first.
+
         Parameters
         ----------
         model : Tensor
             Start and, for a proximal `objective`, anchor. It is not changed.
         steps, epochs : int, optional
-            Local work: mini-batches, or passes over the device's data, at least 1; by default as the run's settings
-            say.
-        lr : float, optional
-            Step size; by default :attr:`lr`.
-        objective : Objective, optional
-            A term added to the local loss.
-        contrast : Contrast, optional
-            A term of the local loss that compares representations with those under other models.
+            Local work: mini-batches, or passes over the device's data, at least 1; by default, and `lr` too, as the
+            run's settings say.
+        objective, contrast : Objective, Contrast, optional
+            Terms added to the local loss; the second compares representations with those under other models.
         correction : Correction, optional
             What is done to the gradient of each step, with a memory.
         cost : float
             Virtual time of a step, in steps of plain training: above 1 if it takes more, below 1 if only a part of
             the model is trained.
-
-        Notes
-        -----
-        With momentum, a second call in the same task goes on with the velocity of the first.
-
-        Raises
-        ------
-        RunError
-            If the device has no training samples, or nothing is to be done.
         """
         settings, samples = self._run.training, self.num_samples
         if not samples:
@@ -194,14 +248,7 @@ class DeviceHandle(Effects):
         if settings.order == "cyclic":
             job.cursor = self.state.get("cursor", 0)
         seconds = self._seconds or cost * self.profile.train_seconds(steps, per_epoch)
-        run = self._run
-        if run.plain:  # as _work does, with one coroutine less
-            finish = run.kernel.now + seconds
-            ticket = run.executor.submit(job, finish)
-            await sleep_until(finish, Kind.PROGRESS)
-            trained: Trained = run.executor.result(ticket)
-        else:
-            trained = await self._work(job, seconds)
+        trained: Trained = await self._work(job, seconds)
         before, self._steps = self._steps, self._steps + steps
         self._loss = (before * self._loss + steps * trained.loss) / self._steps if before else trained.loss
         if settings.momentum and not settings.momentum_reset:
@@ -218,16 +265,12 @@ class DeviceHandle(Effects):
         None: at the model that the server has when that time is over, as if the device shared its memory. No transfer
         is counted; WKAFL's published programs are like that (E30 of its specification).
         """
-        settings, samples = self._run.training, self.num_samples
-        if not samples:
-            raise self._no_samples()
+        settings, samples, key, cursor = self._next_batch()
         self._calls += 1
-        key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
-        cursor = self.state.get("cursor", 0) if settings.order == "cyclic" else None
         start = self._server.model if model is None else model
         job = GradientJob(start, self.id, samples, settings.batch_size, settings.weight_decay, objective, key, cursor)
         seconds = self._seconds or self.profile.train_seconds(1, -(-samples // settings.batch_size))
-        found: Gradient = await self._work(job, seconds, newest=model is None)
+        found: Gradient = await self._work(job, seconds, model is None)  # type: ignore[misc]  # mypy meets it before its decorator
         self._steps += 1
         self._loss = found.loss
         if cursor is not None:
@@ -242,40 +285,13 @@ class DeviceHandle(Effects):
     async def peek(self, model: Tensor, *, others: Sequence[Tensor] = ()) -> Peek:
         """Look at the mini-batch with which the next :meth:`train` begins; takes no time and is no step.
 
-        Parameters
-        ----------
-        model : Tensor
-            ``[d]``; the gradient is that of the first step of a training that begins with it.
-        others : sequence of Tensor
-            Further models ``[d]`` whose loss is wanted.
+        The gradient is that of the first step of a training that begins with `model` ``[d]``; of `others` ``[d]``
+        only the loss is wanted.
         """
-        settings, samples = self._run.training, self.num_samples
-        if not samples:
-            raise self._no_samples()
-        key = (self._run.seed, "batches", self.id, self.trigger, self._calls + 1)
-        cursor = self.state.get("cursor", 0) if settings.order == "cyclic" else None
-        seen: Peek = await self._work(
-            PeekJob(model, tuple(others), self.id, samples, settings.batch_size, key, cursor), 0.0
-        )
+        settings, samples, key, cursor = self._next_batch()
+        job = PeekJob(model, tuple(others), self.id, samples, settings.batch_size, key, cursor)
+        seen: Peek = await self._work(job, 0.0)
         return seen
-
-    async def download_newer(self, than: Snapshot) -> Snapshot | None:
-        """Ask for a global model that is newer than `than` and receive it; None if there is none.
-
-        The question takes no time, and an answer that there is none takes none and no bytes either. It is put after
-        the arrivals of that instant, and waits while the server is down.
-
-        Raises
-        ------
-        RunError
-            If the world draws staleness: then there is no time at which a device could ask.
-        """
-        if self._seconds is not None:
-            raise RunError(
-                f"{self} cannot ask for a newer model: this world draws staleness instead of simulating time"
-            )
-        self._snapshot = await self._request(than.version)
-        return None if self._snapshot is None else await self.download()
 
     async def upload(self, *, based_on: Snapshot, bytes_up: float | None = None, **payload: Any) -> None:
         """Send `payload` to the server, once per task; returns when the server has it.
@@ -291,17 +307,11 @@ class DeviceHandle(Effects):
             Named content, e.g. ``model=``, ``delta=`` or ``gradient=``; tensors count as bytes on the wire. What
             ``device.state`` holds may be changed in place later on: the server has what was sent. Any other tensor
             must stay as it is.
-
-        Raises
-        ------
-        RunError
-            If this task has sent something already, or if the size is not a number >= 0.
         """
         if self._sent:
             raise RunError("a task sends one upload; this is its second")
         size: float = 0
-        run, sent = self._run, None
-        kept = run.device_state.get(self.id)
+        kept = self._run.device_state.get(self.id)
         for name, value in payload.items():
             if value.__class__ is Tensor or isinstance(value, Tensor):  # isinstance() alone asks a slow metaclass
                 size += value.nbytes
@@ -311,26 +321,31 @@ class DeviceHandle(Effects):
             if not 0 <= bytes_up < inf:
                 raise RunError(f"bytes_up = {bytes_up} is not valid: it should be a number >= 0")
             size = bytes_up
-        seconds = self.profile.up_seconds(size) if self._seconds is None else 0.0
-        if run.plain:
-            await sleep_until(run.kernel.now + seconds, Kind.ARRIVAL)
-        else:
-            sent, arrived = payload, await self._send(payload, seconds, size)
-            if arrived is None:
-                return
-            payload = arrived
-        self._sent = True
+        arrived = await self._send(payload, self.profile.up_seconds(size) if self._seconds is None else 0.0, size)
+        if arrived is None:
+            return
         if self._seconds is not None:
             # In a sampled timeline the dispatch is only a way of writing it down, so the model that was sent is
             # counted now, together with the one that is received: two transfers per global epoch.
             self._server.counters["bytes_down"] -= self._saved_bytes
             self._server.count_download()
         upload = Upload(
-            self._server, self.id, self._task, based_on.version, run.kernel.now, self.num_samples, self._steps,
-            self._loss, payload,
+            self._server, self.id, self._task, based_on.version, self._run.kernel.now, self.num_samples, self._steps,
+            self._loss, arrived,
         )  # fmt: skip
-        self._server.deliver(upload, size, sent)
+        self._server.deliver(upload, size, None if arrived is payload else payload)
         self._record()
+
+    def _next_batch(self) -> tuple[LocalTraining, int, tuple[int, str, int, int, int], int | None]:
+        """Return the settings, the number of samples, and what decides the order of the next job's mini-batches."""
+        settings, samples = self._run.training, self.num_samples
+        if not samples:
+            raise self._no_samples()
+        key = (self._run.seed, "batches", self.id, self.trigger, self._calls + 1)
+        return settings, samples, key, self.state.get("cursor", 0) if settings.order == "cyclic" else None
+
+    def _no_samples(self) -> RunError:
+        return RunError(f"{self} has no training samples; choose a partition that gives every device some")
 
     def _send_less(self, size: float) -> None:
         """Note that `size` bytes of the model that was counted are not sent; a task that is resumed has done so."""
@@ -339,5 +354,209 @@ class DeviceHandle(Effects):
         elif not self._resuming:
             self._server.counters["bytes_down"] -= size
 
-    def _no_samples(self) -> RunError:
-        return RunError(f"{self} has no training samples; choose a partition that gives every device some")
+    # What takes virtual time. These are generators, not coroutines that await one more: a million of them are run.
+
+    @types.coroutine
+    def _work(self, job: Job, seconds: float, newest: bool = False) -> Generator[Any, Any, Any]:
+        """Have `job` computed while its virtual `seconds` pass, with what interrupts it.
+
+        With `newest` it is computed when they have passed, and starts from the server's model of that time.
+        """
+        run, crash = self._run, None
+        finish = run.kernel.now + seconds
+        if not run.undisturbed:
+            struck = [(fault.interrupt(seconds, rng), fault) for fault, rng in self._struck] if seconds else []
+            if self._replay:
+                return self._replayed()
+            pauses, crash = self._interruptions([(pause, fault) for pause, fault in struck if pause is not None])
+            finish = self._plan("train", seconds if crash is None else crash[0].after, pauses)
+        ticket = run.executor.submit(job, finish) if crash is None and finish < inf and not newest else None
+        if finish == inf:
+            yield from self._vanish()
+        yield finish, Kind.PROGRESS
+        if crash is not None:
+            self._crash(*crash)
+        result = run.executor.result(ticket or self._on_newest(job))
+        if run.checkpointing:
+            self._record(result)
+        return result
+
+    @types.coroutine
+    def _spend(self, activity: str, seconds: float) -> Generator[Any, Any, None]:
+        """Let virtual time pass."""
+        run = self._run
+        finish = run.kernel.now + seconds
+        if not run.undisturbed:
+            if self._replay:
+                self._replayed()
+                return
+            finish = self._plan(activity, seconds)
+            if finish == inf:
+                yield from self._vanish()
+        yield finish, Kind.PROGRESS
+        self._record()
+
+    @types.coroutine
+    def _send(
+        self, payload: dict[str, Any], seconds: float, size: float
+    ) -> Generator[Any, Any, dict[str, Any] | None]:
+        """Let the transfer pass, with what goes wrong; return what arrives, or None if that is nothing (any more)."""
+        run, arrived = self._run, payload
+        finish = run.kernel.now + seconds
+        if not run.undisturbed:
+            messages = self._disturbed(payload)
+            if messages:
+                seconds, arrived = seconds + messages[0].delay, messages[0].payload
+            for number, copy in enumerate(messages[1:]):
+                first = self._intervals(seconds)[-1][1]
+                self._send_again(first + (copy.delay - messages[0].delay), size, number)
+            if self._replay:
+                self._sent = True
+                return self._replayed()
+            finish = self._plan("upload", seconds)
+            if finish == inf:
+                yield from self._vanish()
+        yield finish, Kind.ARRIVAL
+        self._sent = True
+        if not run.undisturbed and not messages:
+            self._server.lose(self)
+            self._record()
+            return None
+        return arrived
+
+    async def _request(self, than: int = -1) -> Any:
+        """Ask the server for a model newer than version `than`, or return None.
+
+        It answers after the arrivals of that instant, and when it is up.
+        """
+        if self._replay:
+            return self._replayed()
+        kernel = self._run.kernel
+        self._resuming = False
+        await sleep_until(max(kernel.now, self._server.up_at), Kind.REQUEST)
+        while kernel.now < self._server.up_at:  # it went down again meanwhile
+            await sleep_until(self._server.up_at, Kind.REQUEST)
+        snapshot = self._server.send_snapshot(than)
+        self._record(snapshot)
+        return snapshot
+
+    def _vanish(self) -> Generator[Any, Any, None]:
+        """Wait for the end of the last window of a device that goes away for good; then its task is lost."""
+        yield self._gone_at, Kind.PROGRESS
+        self._server.lose(self)
+        raise Crashed
+
+    def _on_newest(self, job: Any) -> Ticket:
+        """Submit `job` with the server's present model as its start."""
+        job.start = self._server.model
+        return self._run.executor.submit(job, self._run.kernel.now)
+
+    # What goes wrong.
+
+    def _disturbed(self, payload: dict[str, Any]) -> list[Message]:
+        """Return what becomes of an upload, first come first."""
+        messages = [Message(payload)]
+        for fault, rng in self._struck:
+            if not messages:
+                break
+            sent = fault.send(messages, rng)
+            if sent is not messages:
+                self._log(fault, self._run.kernel.now)
+            messages = sent
+        return sorted(messages, key=lambda message: message.delay)
+
+    def _interruptions(
+        self, struck: list[tuple[Interruption, Fault]]
+    ) -> tuple[list[Interruption], tuple[Interruption, Fault] | None]:
+        """Return the pauses of local work before its crash, and the crash if there is one."""
+        pauses: list[Interruption] = []
+        for pause, fault in sorted(struck, key=lambda pair: pair[0].after):
+            if pause.fatal:
+                return pauses, (pause, fault)
+            begins = self._intervals(pause.after, pauses)[-1][1]
+            if begins < inf:
+                self._log(fault, begins)
+            pauses.append(pause)
+        return pauses, None
+
+    def _crash(self, crash: Interruption, fault: Fault) -> None:
+        """End the task, and have the device recover."""
+        run = self._run
+        self._log(fault, run.kernel.now)
+        self._server.lose(self)
+        if self._reserved and crash.seconds > 0:
+            run.timers.keep_away(self.id, crash.seconds)
+            if run.tracing:
+                self._trace("down", run.kernel.now, run.kernel.now + crash.seconds)
+        raise Crashed
+
+    def _plan(self, activity: str, seconds: float, pauses: Sequence[Interruption] = ()) -> float:
+        """Return when an activity that begins now will end; inf if the device goes away for good before."""
+        intervals = self._intervals(seconds, pauses)
+        finish, before = intervals[-1][1], self._run.kernel.now
+        if finish == inf:
+            self._gone_at = max([before, *(stop for _, stop in intervals if stop < inf)])
+        if self._run.tracing and not self._resuming and finish > before:
+            for start, stop in intervals:
+                self._trace("down", before, start)
+                self._trace(activity, start, stop)
+                before = stop
+        self._resuming = False
+        return finish
+
+    def _intervals(self, seconds: float, pauses: Sequence[Interruption] = ()) -> list[tuple[float, float]]:
+        """Return from when to when the device works on something that takes `seconds` and begins now."""
+        run, intervals = self._run, []
+        time, done = run.kernel.now, 0.0
+        windows = not run.devices.always_available and self.id != POOLED and self._seconds is None
+        for after, away in [*((pause.after, pause.seconds) for pause in pauses), (seconds, 0.0)]:
+            left = after - done
+            if windows:
+                time = run.devices.resume_at(self.id, time)
+                while (stop := run.devices.leaves_at(self.id, time)) < time + left:
+                    intervals.append((time, stop))
+                    left -= stop - time
+                    time = run.devices.resume_at(self.id, stop)
+                    if len(intervals) > MOST_WINDOWS:
+                        raise RunError(
+                            f"{self} is there for more than {MOST_WINDOWS:,} windows of time during {seconds:g} s of "
+                            "work: give its availability in longer ones, or slow its computing down instead"
+                        )
+            intervals.append((time, time + left))
+            time, done = time + left + away, after
+        return intervals
+
+    # What is kept of it.
+
+    def _trace(self, activity: str, start: float, end: float) -> None:
+        if start < end < inf:
+            self._run.trace(self._task, self.id, activity, start, end, self._trigger_snapshot.version)
+
+    def _log(self, fault: Fault, seconds: float) -> None:
+        if not self._replay and not self._resuming:
+            self._run.log_fault(self.id, self._task, fault.kind, seconds)
+
+    def _send_again(self, seconds: float, size: float, number: int) -> None:
+        if not self._replay and not self._resuming:
+            arguments = (self._server.number, self._task, self.id, size, number)
+            self._run.timers.add(seconds, Kind.ARRIVAL, self._task, "duplicate", *arguments)
+
+    def _record(self, value: Any = None) -> None:
+        """Keep what the program has just been given, and when."""
+        if self._run.checkpointing:
+            kept = value if type(value) is Snapshot else deepcopy(value)
+            state = None if self._reserved else self._run.copy_of_state(self.id)
+            self._journal.append((self._run.kernel.now, kept, state))
+
+    def _replayed(self) -> Any:
+        """Return what the next effect of a resumed task gave, and set the clock to when that was."""
+        self._run.kernel.now, value, state = self._replay.popleft()
+        if not self._reserved:
+            self.state.clear()
+            self.state.update(state or {})
+        return value
+
+    def _end(self) -> None:
+        """Note that the program is over."""
+        del self._run.running[self._task]
+        self._server.ended(self)

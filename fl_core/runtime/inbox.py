@@ -19,7 +19,7 @@ from fl_core.runtime.messages import Upload
 from fl_core.runtime.programs import Program
 
 if TYPE_CHECKING:
-    from fl_core.runtime.effects import Effects
+    from fl_core.runtime.device import DeviceHandle
     from fl_core.runtime.simulation import Simulation
 
 Select = Callable[[Any], "list[Upload] | None"]
@@ -145,7 +145,7 @@ class Inbox(Fleet):
         self._inbox.append(upload)
         self._offer()
 
-    def lose(self, handle: Effects) -> None:
+    def lose(self, handle: DeviceHandle) -> None:
         """Note that the task of `handle` will bring no upload."""
         handle._sent = True
         self._drop("lost", handle.id)
@@ -156,7 +156,7 @@ class Inbox(Fleet):
             self.counters["bytes_up"] += size
             self.outcomes["duplicates"] += 1
 
-    def ended(self, handle: Effects) -> None:
+    def ended(self, handle: DeviceHandle) -> None:
         """Note that a device program is over."""
         self.in_flight -= 1
         if not handle._sent:

@@ -94,7 +94,7 @@ class Simulation:
         self.kernel = Kernel()
         self.history = History()
         self.tracing = trace
-        self.checkpointing = self.plain = False
+        self.checkpointing = self.undisturbed = False
         self.version = self.dispatched = self.waits = 0
         self.wall_before = 0.0
         self.device_state: dict[int, dict[str, Any]] = {}
@@ -153,7 +153,7 @@ class Simulation:
         self._progress = progress
         self.wall_start = time.perf_counter()
         self.checkpointing = checkpoints is not None
-        self.plain = not (self.faults or self.tracing or self.checkpointing) and self.devices.always_available
+        self.undisturbed = not (self.faults or self.tracing or self.checkpointing) and self.devices.always_available
         whole = self.task.dimension
         space = self.task.workspace()
         self.lengths = {"model": whole, "delta": whole, "gradient": len(space.parameters)}
@@ -188,7 +188,7 @@ class Simulation:
 
         Without a cycle all that a task has used is free as soon as it ends.
         """
-        process = Process(self.algorithm.device(handle), handle, handle._task, handle.end)
+        process = Process(self.algorithm.device(handle), handle, handle._task, handle._end)
         self.running[handle._task] = process
         self.kernel.spawn(process)
         return process
