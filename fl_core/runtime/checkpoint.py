@@ -29,9 +29,8 @@ from fl_core.errors import RunError
 from fl_core.runtime import storage
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.history import TABLES
-from fl_core.runtime.kernel import Event, Kind, Process
+from fl_core.runtime.kernel import Event, Kind, Process, Program
 from fl_core.runtime.messages import Snapshot, Upload
-from fl_core.runtime.programs import Program
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.storage import CHECKSUM_BYTES, Owned, Reader, Writer, buffer
 
@@ -206,10 +205,12 @@ class _Unusable(ValueError):
     """A whole checkpoint, but not one for this run."""
 
 
-SERVER_FIELDS = (
-    "version", "in_flight", "up_at", "failed_in_a_row", "changes", "_answered", "_committed_at", "_failed",
-    "_missed", "_down",
-)  # fmt: skip
+SERVER_FIELDS = {
+    "version": "version", "in_flight": "in_flight", "up_at": "up_at", "failed_in_a_row": "_failed_in_a_row",
+    "changes": "_changes", "_answered": "_answered", "_committed_at": "_committed_at", "_failed": "_failed",
+    "_missed": "_missed", "_down": "_down",
+}  # fmt: skip
+"""Names in a file, and in a server's handle."""
 RUN_FIELDS, TIMERS_FIELDS = ("version", "dispatched", "waits"), ("quiet", "ticks")
 UPLOAD_FIELDS = ("device", "task", "base_version", "arrived_seconds", "num_samples", "steps", "loss", "payload")
 
@@ -276,8 +277,8 @@ def _owner(run: Simulation, field: str) -> Simulation | Timers:
 
 def _server(server: ServerHandle) -> dict[str, Any]:
     return {
-        **{name: getattr(server, name) for name in SERVER_FIELDS},
-        "model": server.checked_model(),
+        **{name: getattr(server, field) for name, field in SERVER_FIELDS.items()},
+        "model": server._checked_model(),
         "state": Owned("server.state", server.state),
         "rng": server.rng.bit_generator.state,
         "idle": server.idle.to_dict(),
@@ -292,8 +293,8 @@ def _server(server: ServerHandle) -> dict[str, Any]:
 
 def _restored_server(run: Simulation, number: int, stored: dict[str, Any]) -> ServerHandle:
     server = ServerHandle(run, stored["model"], number)
-    for name in SERVER_FIELDS:
-        setattr(server, name, stored[name])
+    for name, field in SERVER_FIELDS.items():
+        setattr(server, field, stored[name])
     server.state, server.counters, server.outcomes = stored["state"], stored["counters"], stored["outcomes"]
     server.rng.bit_generator.state = stored["rng"]
     server.idle.restore(stored["idle"])

@@ -328,12 +328,12 @@ class DeviceHandle:
             # In a sampled timeline the dispatch is only a way of writing it down, so the model that was sent is
             # counted now, together with the one that is received: two transfers per global epoch.
             self._server.counters["bytes_down"] -= self._saved_bytes
-            self._server.count_download()
+            self._server._count_download()
         upload = Upload(
             self._server, self.id, self._task, based_on.version, self._run.kernel.now, self.num_samples, self._steps,
             self._loss, arrived,
         )  # fmt: skip
-        self._server.deliver(upload, size, None if arrived is payload else payload)
+        self._server._deliver(upload, size, None if arrived is payload else payload)
         self._record()
 
     def _next_batch(self) -> tuple[LocalTraining, int, tuple[int, str, int, int, int], int | None]:
@@ -419,7 +419,7 @@ class DeviceHandle:
         yield finish, Kind.ARRIVAL
         self._sent = True
         if not run.undisturbed and not messages:
-            self._server.lose(self)
+            self._server._lose(self)
             self._record()
             return None
         return arrived
@@ -436,14 +436,14 @@ class DeviceHandle:
         await sleep_until(max(kernel.now, self._server.up_at), Kind.REQUEST)
         while kernel.now < self._server.up_at:  # it went down again meanwhile
             await sleep_until(self._server.up_at, Kind.REQUEST)
-        snapshot = self._server.send_snapshot(than)
+        snapshot = self._server._send_snapshot(than)
         self._record(snapshot)
         return snapshot
 
     def _vanish(self) -> Generator[Any, Any, None]:
         """Wait for the end of the last window of a device that goes away for good; then its task is lost."""
         yield self._gone_at, Kind.PROGRESS
-        self._server.lose(self)
+        self._server._lose(self)
         raise Crashed
 
     def _on_newest(self, job: Any) -> Ticket:
@@ -483,7 +483,7 @@ class DeviceHandle:
         """End the task, and have the device recover."""
         run = self._run
         self._log(fault, run.kernel.now)
-        self._server.lose(self)
+        self._server._lose(self)
         if self._reserved and crash.seconds > 0:
             run.timers.keep_away(self.id, crash.seconds)
             if run.tracing:
@@ -559,4 +559,4 @@ class DeviceHandle:
     def _end(self) -> None:
         """Note that the program is over."""
         del self._run.running[self._task]
-        self._server.ended(self)
+        self._server._ended(self)

@@ -1,18 +1,11 @@
-"""Which devices of a server are free: the pool that schedulers draw from, and how they wait for it to change."""
+"""Which devices of a server are free: the pool that schedulers draw from."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-from fl_core.runtime.kernel import park
-from fl_core.runtime.programs import Waiting
-
-if TYPE_CHECKING:
-    from fl_core.runtime.simulation import Simulation
 
 
 class IdleSet:
@@ -66,53 +59,3 @@ class IdleSet:
         other, here = members[place], places[index]
         members[here], members[place] = other, device
         places[other - self._first], places[index] = here, place
-
-
-class Fleet(Waiting):
-    """The devices of a server, and those of them whose last upload has been dealt with."""
-
-    def __init__(self, run: Simulation, number: int) -> None:
-        super().__init__(run, number)
-        self.devices: range = run.devices.members(number)
-        self.idle = IdleSet(self.devices)
-        self.changes = 1
-        self._released: dict[int, None] | None = None
-
-    async def idle_changed(self) -> None:
-        """Wait until a device has become free that this program has not seen yet: at the start all are new."""
-        program = self._program()
-        if program.seen.get("idle") == self.changes or self._down:
-            self._enlist(program, "idle")
-            await park()
-        program.seen["idle"] = self.changes
-
-    async def released(self) -> list[int]:
-        """Wait for devices whose last upload has been dealt with, and take them: at the start all devices.
-
-        Those whose uploads were committed come in the order in which these were taken.
-        """
-        if self._released is None:
-            self._released = dict.fromkeys(self.idle)
-        program = self._program()
-        if not self._released or self._down:
-            self._enlist(program, "released")
-            await park()
-        released, self._released = list(self._released), {}
-        return released
-
-    def leave(self, device: int) -> None:
-        """Take an idle `device` away."""
-        if device in self.idle:
-            self.idle.remove(device)
-            if self._released:
-                self._released.pop(device, None)
-
-    def _release(self, device: int) -> None:
-        if self._released is not None and device in self.idle:
-            self._released[device] = None
-            self._wake("released")
-
-    def _changed(self) -> None:
-        if not self._down:
-            self.changes += 1
-        self._wake("idle")

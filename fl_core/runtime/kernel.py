@@ -71,6 +71,47 @@ class Process:
         return False
 
 
+class Program(Process):
+    """A server program: its coroutine is begun again whenever a turn has ended.
+
+    Attributes
+    ----------
+    began : float
+        When the present turn began, virtual seconds.
+    waits : int
+        Waits of the present turn so far; `acted` too is about the present turn.
+    wait : tuple
+        What it waits for, and with which arguments.
+    place : int
+        Grows with every wait of the run: the order in which programs came to wait.
+    seen : dict
+        What it has been told already: versions, changes of the idle set, ticks.
+    """
+
+    __slots__ = ("began", "begin", "kernel", "place", "seen", "wait", "waits")
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]], name: str, order: int, kernel: Any) -> None:
+        super().__init__(begin(), name, order)
+        self.begin, self.kernel = begin, kernel
+        self.began, self.waits, self.place = 0.0, 0, 0
+        self.wait: tuple[Any, ...] = ()
+        self.seen: dict[str, int] = {}
+
+    def next(self) -> bool:
+        """Begin the next turn; a program that did not wait for anything is over."""
+        if not self.waits:
+            return False
+        self.coroutine = self.begin()
+        self.send = self.coroutine.send
+        self.began, self.waits, self.acted = self.kernel.now, 0, False
+        return True
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the present turn has done nothing but come to its first wait."""
+        return self.waits == 1 and not self.acted
+
+
 Event = tuple[float, int, int, int, Process | Callable[[], None]]
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -154,3 +157,31 @@ class Cluster(NamedTuple):
     def upload_seconds(self, size: float) -> float:
         """Return the time until the slowest link has sent `size` bytes."""
         return max(profile.up_seconds(size) for profile in self.profiles)
+
+
+def unusable(payload: dict[str, Any], lengths: dict[str, int]) -> str:
+    """Say why an upload is not usable, whose parts should have `lengths`; empty if it is."""
+    for name, value in payload.items():
+        if (value.__class__ is Tensor or isinstance(value, Tensor)) and value.is_floating_point():
+            expected = lengths.get(name)
+            if expected is not None and value.numel() != expected:
+                return f"length {value.numel()} instead of {expected}"
+            # The cheapest test; the squares may overflow although every entry is finite.
+            plain = value.dtype in (torch.float32, torch.float64) and not value.requires_grad
+            entries = (value if plain else value.detach().double()).numpy().ravel()
+            with np.errstate(over="ignore", invalid="ignore"):
+                square = entries.dot(entries)
+            if not isfinite(square) and not bool(torch.isfinite(value).all()):
+                return "not finite"
+    return ""
+
+
+def misshapen(payload: dict[str, Any], sent: dict[str, Any]) -> str:
+    """Say in which other shape than it was sent in a tensor has arrived; empty if there is none."""
+    for name, value in payload.items():
+        before = sent.get(name)
+        if isinstance(value, Tensor) and isinstance(before, Tensor) and value.shape != before.shape:
+            if value.dim() == before.dim() == 1:
+                return f"length {len(value)} instead of {len(before)}"
+            return f"shape {list(value.shape)} instead of {list(before.shape)}"
+    return ""

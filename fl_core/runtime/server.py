@@ -1,14 +1,17 @@
-"""The server's side: what a scheduler and an updater may call and await.
+"""The server's side: what a scheduler and an updater may call and await, and what becomes of their devices' uploads.
 
 Both are programs that the runtime repeats: a *turn* waits for one occasion, acts on it, and returns; what must be
 remembered is kept in ``server.state``. (A loop inside the coroutine works too, but a run can be stored only while
-every server program waits at the beginning of a turn.)
+every server program waits at the beginning of a turn.) While the server is down, nobody goes on; what the programs
+have missed they are told when it is up again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cache
+from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -16,63 +19,83 @@ from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.device import DeviceHandle
-from fl_core.runtime.facts import Facts
-from fl_core.runtime.inbox import Inbox
-from fl_core.runtime.kernel import park
+from fl_core.runtime.history import COUNTERS, OUTCOMES
+from fl_core.runtime.idle import IdleSet
+from fl_core.runtime.kernel import Kind, Program, park
 from fl_core.runtime.local import Gradient, ServerGradientJob
-from fl_core.runtime.messages import Snapshot
+from fl_core.runtime.messages import Cluster, Snapshot, Upload, misshapen, unusable
 from fl_core.streams import stream
 from fl_core.tasks import POOLED
 from fl_core.world.triggers import Continuous, Sampled, Trigger
 
 if TYPE_CHECKING:
+    from fl_core.models.units import Units
     from fl_core.runtime.simulation import Simulation
 
 T = TypeVar("T")
+Select = Callable[[Any], "list[Upload] | None"]
 
 
-class ServerHandle(Facts, Inbox):
-    """The server as an algorithm sees it; in a world with clusters there is one for each.
+class ServerHandle:
+    """The server as an algorithm sees it; in a world with clusters there is one for each."""
 
-    What it knows of its world is in :class:`~fl_core.runtime.facts.Facts`, how it receives uploads in
-    :class:`~fl_core.runtime.inbox.Inbox`, how it waits for its devices in :class:`~fl_core.runtime.idle.Fleet`, and
-    for a time in :class:`~fl_core.runtime.programs.Waiting`.
-
-    Attributes
-    ----------
-    number : int
-        Which server this is, from 0.
-    devices : range
-        Numbers of its devices.
-    version : int
-        Its commits so far.
-    in_flight : int
-        Tasks that its devices work on.
-    idle : IdleSet
-        Its devices that are free.
-    state : dict
-        Plain data that the algorithm keeps.
-    rng : numpy.random.Generator
-        The server's own random stream.
-    up_at : float
-        Virtual time at which it is up again; in the past except during a restart.
-    """
+    number: int
+    """Which server this is, from 0."""
+    devices: range
+    """Numbers of its devices."""
+    version: int
+    """Its commits so far."""
+    in_flight: int
+    """Tasks that its devices work on."""
+    idle: IdleSet
+    """Its devices that are free."""
+    state: dict[str, Any]
+    """Plain data that the algorithm keeps."""
+    rng: np.random.Generator
+    """The server's own random stream."""
+    up_at: float
+    """Virtual time at which it is up again; in the past except during a restart."""
+    counters: dict[str, Any]
+    """Transfers and gradients so far."""
+    outcomes: dict[str, int]
+    """How tasks have ended so far."""
 
     def __init__(self, run: Simulation, model: Tensor, number: int = 0) -> None:
-        super().__init__(run, number)
-        self._model = model
-        self._frozen = model._version
+        self._run, self.number, self.version, self.in_flight, self.up_at = run, number, 0, 0, 0.0
+        self.devices = run.devices.members(number)
+        self.idle = IdleSet(self.devices)
+        self.state = {}
+        self.rng = stream(run.seed, "server", *([number] if number else []))
+        self.counters, self.outcomes = dict.fromkeys(COUNTERS, 0), dict.fromkeys(OUTCOMES, 0)
+        self._model, self._frozen = model, model._version
         self._snapshot: Snapshot | None = None
         self._bytes = model.numel() * model.element_size()
-        self.version = 0
-        self.state: dict[str, Any] = {}
-        self.rng = stream(run.seed, "server", *([number] if number else []))
         self._triggers: dict[int, int] = {}
         self._committed_at = 0
         self._met: int | None = None
         world = run.devices.world
         sampled = world.max_staleness is not None
         self._declared = Sampled(max_staleness=world.max_staleness) if sampled else world.trigger
+        self._samples = 0
+        # Uploads that wait and that were taken since the last commit, and who waits for them.
+        self._inbox: deque[Upload] = deque()
+        self._taken: list[Upload] = []
+        self._receiver: tuple[Program, Select, Any] | None = None
+        self._answered = self._failed_in_a_row = 0
+        self._failed: set[int] = set()
+        # Changes of the idle set, who is released, and who waits for what.
+        self._changes = 1
+        self._released: dict[int, None] | None = None
+        self._down = False
+        self._waiters: dict[str, list[Program]] = {"idle": [], "version": [], "released": []}
+        self._missed: set[str] = set()
+
+    # What it knows of its task, its devices and its world.
+
+    @property
+    def now(self) -> float:
+        """Virtual time, seconds."""
+        return self._run.kernel.now
 
     @property
     def model(self) -> Tensor:
@@ -103,22 +126,212 @@ class ServerHandle(Facts, Inbox):
         """Commits of all servers together (SD-FEEL's global iteration k)."""
         return self._run.version
 
+    @property
+    def waiting(self) -> list[Upload]:
+        """Uploads that have arrived and belong to no version yet."""
+        return [*self._inbox, *self._taken]
+
+    @property
+    def num_parameters(self) -> int:
+        """How many entries at the beginning of a model are trained; those behind are statistics."""
+        return self._run.lengths["gradient"]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the parameter tensors, in their order in a model; only ``(p,)`` if the task has no layers."""
+        return self._run.shapes
+
+    @property
+    def hidden_units(self) -> tuple[Units, ...]:
+        """Units of the model that a smaller one can do without, by layer; an error if that is not known."""
+        return self._run.hidden_units
+
+    @property
+    def num_samples(self) -> int:
+        """Training samples of all devices together."""
+        return self._run.task.num_samples(POOLED)
+
+    def share(self, device: int) -> float:
+        """Return the part of this server's training samples that `device` holds."""
+        task = self._run.task
+        if not self._samples:
+            alone = self._run.devices.num_servers == 1
+            self._samples = task.num_samples(POOLED) if alone else sum(map(task.num_samples, self.devices))
+        return task.num_samples(device) / self._samples
+
+    @property
+    def declared_seconds(self) -> np.ndarray:
+        """``[n]`` seconds per local step, or epoch, of its devices, before what is drawn for each task."""
+        return self._run.devices.seconds[self.devices.start : self.devices.stop]
+
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """Numbers of the servers that this one exchanges models with."""
+        return self._run.devices.neighbours(self.number)
+
+    @property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """What is known about the devices of every server, by its number."""
+        return self._run.clusters
+
+    @property
+    def backhaul_seconds(self) -> float:
+        """Time to send a model to a neighbour, as the world says; :meth:`exchange` says who has to count it."""
+        return self._run.devices.backhaul_seconds
+
+    def stream(self, purpose: str, *index: int) -> np.random.Generator:
+        """Return the run's random stream of that name."""
+        return stream(self._run.seed, purpose, *index)
+
     def gradient(self, batch: np.ndarray) -> Gradient:
         """Return the gradient ``[p]`` of the mean loss at the present model over the server's own samples.
 
-        It takes no virtual time.
+        They stand at the positions `batch` ``[b]`` among all devices' samples, which the server has, too. It takes no
+        virtual time.
+        """
+        key = (self._run.seed, "server-gradient", self.number, self.version, 0)
+        job = ServerGradientJob(self._checked_model(), batch, key)
+        found: Gradient = self._run.executor.result(self._run.executor.submit(job, self.now))
+        return found
+
+    # What a program may wait for.
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds` of virtual time (a trigger tick)."""
+        await self._sleep(self.now + seconds)
+
+    async def every(self, seconds: float) -> None:
+        """Wait for the next of the times 0, `seconds`, 2 `seconds`, ... (a trigger tick)."""
+        program = self._program()
+        program.waits -= 1  # counted again by the sleep
+        count = max(program.seen.get("ticks", 0), ceil(self.now / seconds))
+        await self._sleep(count * seconds)
+        program.seen["ticks"] = count + 1
+
+    async def new_version(self) -> None:
+        """Wait until there is a version that this program has not seen yet: at the start version 0 is new."""
+        program = self._program()
+        if program.seen.get("version") == self.version or self._down:
+            self._enlist(program, "version")
+            await park()
+        program.seen["version"] = self.version
+
+    async def idle_changed(self) -> None:
+        """Wait until a device has become free that this program has not seen yet: at the start all are new."""
+        program = self._program()
+        if program.seen.get("idle") == self._changes or self._down:
+            self._enlist(program, "idle")
+            await park()
+        program.seen["idle"] = self._changes
+
+    async def released(self) -> list[int]:
+        """Wait for devices whose last upload has been dealt with, and take them: at the start all devices.
+
+        Those whose uploads were committed come in the order in which these were taken.
+        """
+        if self._released is None:
+            self._released = dict.fromkeys(self.idle)
+        program = self._program()
+        if not self._released or self._down:
+            self._enlist(program, "released")
+            await park()
+        released, self._released = list(self._released), {}
+        return released
+
+    async def receive(
+        self,
+        count: int = 1,
+        *,
+        until: float | None = None,
+        tolerance: float = 0.0,
+        from_: Sequence[int] | None = None,
+    ) -> list[Upload]:
+        """Wait for uploads and take them.
 
         Parameters
         ----------
-        batch : ndarray
-            ``[b]``, positions in 0 .. `num_samples` - 1: which of all devices' samples the server has, too.
+        count : int
+            Take the first `count` uploads in order of arrival.
+        until : float, optional
+            Instead: wait until this virtual time and take all that have arrived, possibly none. An arrival exactly
+            then is included.
+        tolerance : float
+            With `until`: what devices do within so many seconds after it counts as done then. Tasks that should fill
+            a period exactly may end after it because of rounding.
+        from_ : sequence of int, optional
+            Instead: wait for one upload of each of these devices, and return them in this order. A device whose
+            last upload was lost or rejected, and that has not been triggered since, is not waited for.
         """
-        run = self._run
-        key = (run.seed, "server-gradient", self.number, self.version, 0)
-        found: Gradient = run.executor.result(
-            run.executor.submit(ServerGradientJob(self.checked_model(), batch, key), self.now)
-        )
-        return found
+        if until is not None:
+            await self._sleep(float(until), tolerance)
+            uploads, self._inbox = list(self._inbox), deque()
+            self._taken.extend(uploads)
+            return uploads
+        if from_ is not None:
+            ready = self._select("from", self._from, tuple(from_))
+        elif count >= 1:
+            ready = self._select("count", self._first, count)
+        else:
+            raise RunError(f"receive(count={count}) is not valid: wait for at least 1 upload")
+        return await park() if ready is None else ready
+
+    async def receive_round(self, most: int | None = None) -> list[Upload]:
+        """Wait until every triggered device has answered or failed; take the answers, in order of dispatch.
+
+        With `most`: take the first so many in order of arrival as soon as they are there, and fewer only when nobody
+        else can answer (blocked rounds).
+        """
+        uploads = self._select("round", self._round, (most,))
+        if uploads is None:
+            uploads = await park()
+        if not self.in_flight:
+            self._answered = self.outcomes["dispatched"]
+        return uploads
+
+    async def meet(self, value: T) -> list[T]:
+        """Hand in `value`, wait until every server has handed in one, and return all of them, by number.
+
+        All go on at that instant, in the order of their numbers. What each of them commits next belongs to one event:
+        their staleness does not grow by it, and counts from its end.
+        """
+        run, program = self._run, self._program()
+        if self.number in run.meeting:
+            raise RunError(f"{program.name} and {run.meeting[self.number][0].name} both wait for the other servers")
+        self._register(program, ("meet",))
+        run.meeting[self.number] = program, value
+        if len(run.meeting) == len(run.servers):
+            met, run.meeting = sorted(run.meeting.items()), {}
+            values = [one for _, (_, one) in met]
+            for number, (waiting, _) in met:
+                run.servers[number]._met = run.version
+                run.kernel.resume(waiting, values)
+        everybody: list[T] = await park()
+        return everybody
+
+    async def exchange(self) -> dict[int, Snapshot]:
+        """Return, by number, the present model of this server and of each neighbour.
+
+        The version of each is the :attr:`iteration` that its own last commit made (0 before the first): when its
+        devices were sent what they now train. A neighbour may have changed the model since.
+
+        All models are those of this instant, and no time passes: aggregation, exchange and mixing are one event at
+        the end of a server's iteration (SD-FEEL, A-14). What the exchange takes, :attr:`backhaul_seconds`, is a part
+        of the length of that iteration, for which nobody waits but this server and its devices; so an updater counts
+        it in the time that it waits for uploads.
+        """
+        servers = (self._run.servers[number] for number in (self.number, *self.neighbours))
+        return {server.number: Snapshot(server._checked_model(), server._committed_at) for server in servers}
+
+    # What a program may do.
+
+    def keep_busy(self, concurrency: int | Trigger) -> Coroutine[Any, Any, None]:
+        """Keep `concurrency` tasks in flight: idle devices are triggered, drawn uniformly; one turn of that.
+
+        Instead of a number, another trigger may be given. If the world declares one (or sampled staleness), that
+        decides, and what is given here has no meaning.
+        """
+        default = _continuous(concurrency) if isinstance(concurrency, int) else concurrency
+        return (self._declared or default).turn(self)
 
     def dispatch(
         self, devices: Iterable[int], *, seconds: float | None = None, snapshot: Snapshot | None = None
@@ -134,11 +347,6 @@ class ServerHandle(Facts, Inbox):
             several tasks at once: this is how a sampled staleness becomes a timeline.
         snapshot : Snapshot, optional
             A :attr:`snapshot` taken earlier, to be handed out instead of the present model.
-
-        Raises
-        ------
-        RunError
-            If a device is already working or does not exist.
         """
         run, triggers, idle = self._run, self._triggers, self.idle
         snapshot = snapshot or self._current()
@@ -148,12 +356,12 @@ class ServerHandle(Facts, Inbox):
             reserved = device != POOLED and seconds is None
             if reserved:
                 if device not in idle:
-                    raise RunError(f"cannot trigger device {device} at t = {self.now:g} s: {self._why_not(device)}")
+                    raise self._not_idle(device)
                 idle.remove(device)
                 if self._released:
                     self._released.pop(device, None)
             elif device != POOLED and device not in self.devices:
-                raise RunError(f"cannot trigger device {device} at t = {self.now:g} s: {self._why_not(device)}")
+                raise self._not_idle(device)
             if self._failed:
                 self._failed.discard(device)
             trigger = triggers.get(device, 0)
@@ -161,65 +369,22 @@ class ServerHandle(Facts, Inbox):
             self.in_flight += 1
             self.outcomes["dispatched"] += 1
             if seconds is None:
-                self.count_download()
+                self._count_download()
             run.dispatched += 1
             run.launch(DeviceHandle(run, self, device, trigger, run.dispatched, snapshot, seconds, reserved))
 
-    async def new_version(self) -> None:
-        """Wait until there is a version that this program has not seen yet: at the start version 0 is new."""
-        program = self._program()
-        if program.seen.get("version") == self.version or self._down:
-            self._enlist(program, "version")
-            await park()
-        program.seen["version"] = self.version
-
-    def keep_busy(self, concurrency: int | Trigger) -> Coroutine[Any, Any, None]:
-        """Keep `concurrency` tasks in flight: idle devices are triggered, drawn uniformly; one turn of that.
-
-        Instead of a number, another trigger may be given. If the world declares one (or sampled staleness), that
-        decides, and what is given here has no meaning.
-        """
-        default = _continuous(concurrency) if isinstance(concurrency, int) else concurrency
-        return (self._declared or default).turn(self)
-
-    async def exchange(self) -> dict[int, Snapshot]:
-        """Return, by number, the present model of this server and of each neighbour.
-
-        The version of each is the :attr:`iteration` that its own last commit made (0 before the first): when its
-        devices were sent what they now train. A neighbour may have changed the model since.
-
-        All models are those of this instant, and no time passes: aggregation, exchange and mixing are one event at
-        the end of a server's iteration (SD-FEEL, A-14). What the exchange takes, :attr:`backhaul_seconds`, is a part
-        of the length of that iteration, for which nobody waits but this server and its devices; so an updater counts
-        it in the time that it waits for uploads.
-        """
-        servers = (self._run.servers[number] for number in (self.number, *self.neighbours))
-        return {server.number: Snapshot(server.checked_model(), server._committed_at) for server in servers}
-
-    async def meet(self, value: T) -> list[T]:
-        """Hand in `value`, wait until every server has handed in one, and return all of them, by number.
-
-        All go on at that instant, in the order of their numbers. What each of them commits next belongs to one event:
-        their staleness does not grow by it, and counts from its end.
-
-        Raises
-        ------
-        RunError
-            If both programs of a server want to meet.
-        """
-        run, program = self._run, self._program()
-        if self.number in run.meeting:
-            raise RunError(f"{program.name} and {run.meeting[self.number][0].name} both wait for the other servers")
-        self._register(program, ("meet",))
-        run.meeting[self.number] = program, value
-        if len(run.meeting) == len(run.servers):
-            met, run.meeting = sorted(run.meeting.items()), {}
-            values = [one for _, (_, one) in met]
-            for number, (waiting, _) in met:
-                run.servers[number]._met = run.version
-                run.kernel.resume(waiting, values)
-        everybody: list[T] = await park()
-        return everybody
+    def discard(self, upload: Upload) -> None:
+        """Drop an upload that was received, e.g. because it is too stale; it counts as discarded."""
+        self._run.kernel.current.acted = True  # type: ignore[union-attr]
+        if upload not in self._taken:
+            raise RunError(
+                f"cannot discard the upload of device {upload.device} (task {upload.task}): it was discarded or "
+                "committed already, or not received here"
+            )
+        self._taken.remove(upload)
+        self.outcomes["discarded"] += 1
+        self._release(upload.device)
+        self._run.dealt_with()
 
     def commit(
         self,
@@ -238,12 +403,6 @@ class ServerHandle(Facts, Inbox):
             Mixing weight, for the record; of all uploads, or of each in the order in which they were received.
         neighbours : mapping of int to Tensor, optional
             New models of neighbouring servers, changed at the same instant; their versions stay.
-
-        Raises
-        ------
-        RunError
-            If the old model was changed in place: devices may still hold it. If the new one is of another length or
-            type, or if there are not as many weights as uploads.
         """
         run, taken = self._run, self._taken
         run.kernel.current.acted = True  # type: ignore[union-attr]
@@ -279,14 +438,222 @@ class ServerHandle(Facts, Inbox):
         self._wake("version")
         run.committed()
 
-    def send_snapshot(self, than: int = -1) -> Snapshot | None:
+    # The rest is the runtime's. How its programs wait:
+
+    def _program(self) -> Program:
+        program = self._run.kernel.current
+        if program.__class__ is not Program:
+            raise RunError("only the scheduler and the updater may wait for the server")
+        program.waits += 1
+        return program
+
+    def _register(self, program: Program, wait: tuple[Any, ...]) -> None:
+        program.wait = wait
+        self._run.waits += 1
+        program.place = self._run.waits
+
+    def _enlist(self, program: Program, signal: str) -> None:
+        self._register(program, (signal,))
+        self._waiters[signal].append(program)
+
+    def _wake(self, signal: str) -> None:
+        if self._down:
+            self._missed.add(signal)
+        elif waiters := self._waiters[signal]:
+            self._waiters[signal] = []
+            for program in waiters:
+                self._run.kernel.resume(program)
+
+    async def _sleep(self, until: float, tolerance: float = 0.0) -> None:
+        program = self._program()
+        until = max(until, self.now)
+        self._register(program, ("until", until))
+        self._wake_at(max(until, self.up_at), program, tolerance)
+        await park()
+
+    def _wake_at(self, time: float, program: Program, tolerance: float) -> None:
+        """Resume `program` at a tick, or, if the server is down then, when it is up again."""
+
+        def wake() -> None:
+            if self._down:
+                self._wake_at(self.up_at, program, tolerance)
+            else:
+                self._run.timers.idle_tick()
+                if tolerance:
+                    self._run.kernel.bring_forward(time + tolerance)
+                self._run.kernel.resume(program)
+
+        program.pending = self._run.kernel.at(time, Kind.TICK, self.number, wake)
+
+    def _select(self, name: str, select: Select, wanted: Any) -> list[Upload] | None:
+        """Return what is there already, or None: then the calling program is resumed with what it wants."""
+        program = self._program()
+        ready = None if self._down else select(wanted)
+        if ready is None:
+            self._register(program, (name, wanted))
+            if self._receiver is not None:
+                raise RunError(f"{program.name} and {self._receiver[0].name} both wait for uploads")
+            self._receiver = (program, select, wanted)
+        else:
+            self._taken.extend(ready)
+        return ready
+
+    def _first(self, count: int) -> list[Upload] | None:
+        if len(self._inbox) < count:
+            return None
+        return [self._inbox.popleft()] if count == 1 else [self._inbox.popleft() for _ in range(count)]
+
+    def _from(self, devices: Sequence[int]) -> list[Upload] | None:
+        found: dict[int, Upload] = {}
+        for upload in self._inbox:
+            found.setdefault(upload.device, upload)
+        if any(device not in found and device not in self._failed for device in devices):
+            return None
+        uploads = [found[device] for device in devices if device in found]
+        for upload in uploads:
+            self._inbox.remove(upload)
+        return uploads
+
+    def _round(self, wanted: tuple[int | None]) -> list[Upload] | None:
+        if wanted[0] is not None and len(self._inbox) >= wanted[0]:
+            return self._first(wanted[0])
+        if self.in_flight or self.outcomes["dispatched"] == self._answered:
+            return None
+        uploads, self._inbox = sorted(self._inbox, key=lambda upload: upload.task), deque()
+        return uploads
+
+    def _look(self) -> None:
+        """Let who waits for certain devices see that one of them may no longer be waited for."""
+        if self._receiver is not None and self._receiver[2].__class__ is not int:
+            self._offer()
+
+    def _offer(self) -> None:
+        """Let who waits for uploads see what there is."""
+        if self._receiver is not None and not self._down:
+            program, select, wanted = self._receiver
+            ready = select(wanted)
+            if ready is not None:
+                self._receiver = None
+                self._taken.extend(ready)  # now: their devices end before the program goes on
+                self._run.kernel.resume(program, ready)
+
+    # What becomes of its devices and their tasks:
+
+    def _deliver(self, upload: Upload, size: float, sent: dict[str, Any] | None = None) -> None:
+        """Take in `upload` of `size` bytes; `sent` is what its device sent, if that may be something else."""
+        if self._down:
+            self._drop("lost", upload.device)
+            return
+        self.counters["models_received"] += 1
+        self.counters["bytes_up"] += size
+        problem = unusable(upload.payload, self._run.lengths)
+        if sent is not None and not problem:
+            problem = misshapen(upload.payload, sent)
+        if problem:
+            self._run.log_fault(upload.device, upload.task, f"rejected: {problem}")
+            self._drop("rejected", upload.device)
+            return
+        self._failed_in_a_row = 0
+        self._inbox.append(upload)
+        self._offer()
+
+    def _lose(self, handle: DeviceHandle) -> None:
+        """Note that the task of `handle` will bring no upload."""
+        handle._sent = True
+        self._drop("lost", handle.id)
+
+    def _duplicate(self, size: float) -> None:
+        """Take in a second copy of an upload: it costs its bytes and changes nothing."""
+        if not self._down:
+            self.counters["bytes_up"] += size
+            self.outcomes["duplicates"] += 1
+
+    def _ended(self, handle: DeviceHandle) -> None:
+        """Note that a device program is over."""
+        self.in_flight -= 1
+        if not handle._sent:
+            self._lose(handle)
+        if handle._reserved:
+            self._free(handle.id)
+        else:
+            self._changed()
+            self._look()
+
+    def _free(self, device: int) -> None:
+        """Put `device` back among the idle ones, unless it is away, and tell who waits for that."""
+        if device not in self._run.away:
+            self.idle.add(device)
+            if self._released is not None and not any(upload.device == device for upload in self.waiting):
+                self._release(device)
+        self._changed()
+        self._look()
+
+    def _leave(self, device: int) -> None:
+        """Take an idle `device` away."""
+        if device in self.idle:
+            self.idle.remove(device)
+            if self._released:
+                self._released.pop(device, None)
+
+    def _release(self, device: int) -> None:
+        if self._released is not None and device in self.idle:
+            self._released[device] = None
+            self._wake("released")
+
+    def _changed(self) -> None:
+        if not self._down:
+            self._changes += 1
+        self._wake("idle")
+
+    def _drop(self, outcome: str, device: int) -> None:
+        """Note that a task has failed, and count it if that was not this server's doing."""
+        if not self._down:
+            self._failed_in_a_row += 1
+        self._give_up(outcome, device)
+        if not self._down:
+            self._run.failed(outcome, self._failed_in_a_row)
+
+    def _give_up(self, outcome: str, device: int) -> None:
+        """Note that a task has failed."""
+        self.outcomes[outcome] += 1
+        self._failed.add(device)
+        self._release(device)
+
+    def _go_down(self, until: float) -> None:
+        """Lose what has not been applied and answer nobody before virtual time `until`."""
+        self.up_at = max(self.up_at, until)
+        self._down = self.up_at > self.now
+        lost, self._inbox = self._inbox, deque()
+        for upload in lost:
+            self._give_up("lost", upload.device)
+        self._offer()
+
+    def _come_up(self) -> None:
+        """Let the programs that wait for what has happened in the meantime go on."""
+        self._down = self.up_at > self.now
+        if not self._down:
+            missed, self._missed = self._missed, set()
+            if "idle" in missed:
+                self._changes += 1
+            for signal in sorted(missed):
+                self._wake(signal)
+            self._offer()
+
+    # What is handed out:
+
+    def _send_snapshot(self, than: int = -1) -> Snapshot | None:
         """Hand out the present model to a device that asks for one newer than `than`, and count the transfer."""
         if self._committed_at <= than:
             return None
-        self.count_download()
+        self._count_download()
         return self._current()
 
-    def checked_model(self) -> Tensor:
+    def _count_download(self) -> None:
+        """Count a model that a device is sent."""
+        self.counters["models_sent"] += 1
+        self.counters["bytes_down"] += self._bytes
+
+    def _checked_model(self) -> Tensor:
         """Return the global model, having made sure that nobody has changed it."""
         if self._model._version != self._frozen:
             raise RunError(
@@ -296,28 +663,25 @@ class ServerHandle(Facts, Inbox):
         return self._model
 
     def _current(self) -> Snapshot:
-        self.checked_model()
+        self._checked_model()
         if self._snapshot is None or self._snapshot.version != self._run.version:
             self._snapshot = Snapshot(self._model, self._run.version)
         return self._snapshot
 
     def _replace(self, model: Tensor) -> None:
-        old = self.checked_model()
+        old = self._checked_model()
         tensor = model.__class__ is Tensor or isinstance(model, Tensor)  # the second asks a slow metaclass
         if not tensor or model.shape != old.shape or model.dtype != old.dtype:
             found = f"{model.dtype} {list(model.shape)}" if tensor else type(model).__name__
             raise RunError(f"the new model must be like the old one, {old.dtype} {list(old.shape)}, not {found}")
         self._model, self._frozen, self._snapshot = model, model._version, None
 
-    def _why_not(self, device: int) -> str:
+    def _not_idle(self, device: int) -> RunError:
         if device not in self.devices:
-            return f"it does not exist ({self.devices.start}..{self.devices.stop - 1})"
-        return "it is away" if device in self._run.away else "it is already working"
-
-    def count_download(self) -> None:
-        """Count a model that a device is sent."""
-        self.counters["models_sent"] += 1
-        self.counters["bytes_down"] += self._bytes
+            why = f"it does not exist ({self.devices.start}..{self.devices.stop - 1})"
+        else:
+            why = "it is away" if device in self._run.away else "it is already working"
+        return RunError(f"cannot trigger device {device} at t = {self.now:g} s: {why}")
 
 
 @cache

@@ -20,10 +20,9 @@ from fl_core.runtime.checkpoint import restore
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.executors import Executor, make_executor
 from fl_core.runtime.history import History, Measurements, append
-from fl_core.runtime.kernel import Kernel, Process, StopRun
+from fl_core.runtime.kernel import Kernel, Process, Program, StopRun
 from fl_core.runtime.local import TrainJob
 from fl_core.runtime.messages import Budget, Cluster, Evaluation, LocalTraining, Warmup
-from fl_core.runtime.programs import Program
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.timers import Timers
 from fl_core.streams import stream
@@ -234,7 +233,7 @@ class Simulation:
 
     def global_model(self) -> Tensor:
         """Return the model ``[d]`` that is measured: the server's, or the mean of all, weighted by their samples."""
-        models = [server.checked_model() for server in self.servers]
+        models = [server._checked_model() for server in self.servers]
         if len(models) == 1:
             return models[0]
         samples = [sum(map(self.task.num_samples, server.devices)) for server in self.servers]

@@ -115,7 +115,7 @@ class Timers:
         back = run.devices.resume_at(device, now)
         if back > now:
             run.away.add(device)
-            self._server_of(device).leave(device)
+            self._server_of(device)._leave(device)
             self.add(back, Kind.PROGRESS, run.dispatched, "available", device)
         else:
             self.add(run.devices.leaves_at(device, now), Kind.PROGRESS, run.dispatched, "leaves", device)
@@ -144,16 +144,16 @@ class Timers:
         run = self._run
         run.log_fault(-1, -1, "server_restart")
         for server in run.servers:
-            server.go_down(run.kernel.now + down)
+            server._go_down(run.kernel.now + down)
         if down:
             self.add(run.kernel.now + down, Kind.PROGRESS, 0, "up", number)
 
     def _on_up(self, number: int) -> None:
         for server in self._run.servers:
-            server.come_up()
+            server._come_up()
 
     def _on_duplicate(self, server: int, task: int, device: int, size: float, number: int) -> None:
-        self._run.servers[server].duplicate(task, device, size)
+        self._run.servers[server]._duplicate(size)
 
     def _on_back(self, device: int) -> None:
         """A device has recovered; it is free unless its window of availability has closed meanwhile."""
@@ -162,13 +162,13 @@ class Timers:
         if run.devices.resume_at(device, run.kernel.now) > run.kernel.now:
             run.away.add(device)
         elif not self._busy(device):
-            self._server_of(device).free(device)
+            self._server_of(device)._free(device)
 
     def _on_leaves(self, device: int) -> None:
         run = self._run
         self._stand_still()
         run.away.add(device)
-        self._server_of(device).leave(device)
+        self._server_of(device)._leave(device)
         self.add(run.devices.resume_at(device, run.kernel.now), Kind.PROGRESS, run.dispatched, "available", device)
 
     def _on_available(self, device: int) -> None:
@@ -177,5 +177,5 @@ class Timers:
         if device in run.away and ("back", device) not in self.events:  # it may have recovered at this very instant
             run.away.discard(device)
             if not self._busy(device):
-                self._server_of(device).free(device)
+                self._server_of(device)._free(device)
         self.add(run.devices.leaves_at(device, run.kernel.now), Kind.PROGRESS, run.dispatched, "leaves", device)
