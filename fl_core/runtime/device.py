@@ -227,7 +227,7 @@ class DeviceHandle:
             Virtual time of a step, in steps of plain training: above 1 if it takes more, below 1 if only a part of
             the model is trained.
         """
-        settings, samples = self._run.training, self.num_samples
+        settings, samples = self._run.training, self._samples or self.num_samples
         if not samples:
             raise self._no_samples()
         if steps is None and epochs is None:
@@ -237,7 +237,7 @@ class DeviceHandle:
             steps = epochs * per_epoch  # type: ignore[operator]  # one of the two is given
         if steps < 1:
             raise RunError(f"{self} cannot train for {steps} steps: steps and epochs must be at least 1")
-        lr = self.lr if lr is None else lr
+        lr = settings.lr_at(self._trigger_snapshot.version) if lr is None else lr
         self._calls += 1
         key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
         job = TrainJob(model, self.id, samples, steps, settings.batch_size, lr, settings.weight_decay, objective, key)
@@ -364,15 +364,17 @@ class DeviceHandle:
         """
         run, crash = self._run, None
         finish = run.kernel.now + seconds
-        if not run.undisturbed:
+        if run.undisturbed:
+            ticket = None if newest else run.executor.submit(job, finish)
+        else:
             struck = [(fault.interrupt(seconds, rng), fault) for fault, rng in self._struck] if seconds else []
             if self._replay:
                 return self._replayed()
             pauses, crash = self._interruptions([(pause, fault) for pause, fault in struck if pause is not None])
             finish = self._plan("train", seconds if crash is None else crash[0].after, pauses)
-        ticket = run.executor.submit(job, finish) if crash is None and finish < inf and not newest else None
-        if finish == inf:
-            yield from self._vanish()
+            if finish == inf:
+                yield from self._vanish()
+            ticket = None if newest or crash is not None else run.executor.submit(job, finish)
         yield finish, Kind.PROGRESS
         if crash is not None:
             self._crash(*crash)
