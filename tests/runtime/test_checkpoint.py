@@ -723,7 +723,7 @@ def test_a_program_that_acts_before_it_waits_is_warned_of_and_not_resumed_wrongl
 def test_well_behaved_programs_are_not_warned_of(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for algorithm, world in CASES:
+        for algorithm, world in (case.values for case in CASES):
             checkpoints = Checkpoints(tmp_path, when=never)
             simulation(algorithm_for(algorithm, world), WORLDS[world], updates=8).run(checkpoints=checkpoints)
 
