@@ -11,16 +11,7 @@ import torch
 from pydantic import ValidationError
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fl_core.algorithms import (
-    FedASMU,
-    FedASMU0,
-    FedASMUDA,
-    FedASMUFA,
-    FedASMUH1,
-    FedASMUH2,
-    FedASMUH3,
-    FedAsync,
-)
+from fl_core.algorithms import FedASMU, FedASMU0, FedASMUDA, FedASMUFA, FedASMUH1, FedASMUH2, FedASMUH3, FedAsync
 from fl_core.algorithms.fedasmu import on_disk
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec

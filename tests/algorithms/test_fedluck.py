@@ -139,10 +139,7 @@ def test_a_job_of_whole_periods_ends_in_the_last_of_them():
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
-    [
-        ({}, (0.411057166765, 0.203631463195)),
-        ({"weighting": "samples"}, (0.384193875941, 0.152061828299)),
-    ],
+    [({}, (0.411057166765, 0.203631463195)), ({"weighting": "samples"}, (0.384193875941, 0.152061828299))],
 )
 def test_fedper_without_compression_gives_trace_p(fields, expected):
     fedper = FedPer(period_seconds=2.5, compressor=Identity(), **fields)
@@ -311,10 +308,7 @@ def test_in_fedlucks_world_fedasync_mixes_with_one_weight_and_every_device_resta
 
 @pytest.mark.parametrize(
     ("weight", "expected"),
-    [
-        ("polynomial(a=0.5)", (0.167486542289, 0.353122722023)),
-        ("constant", (0.068703123617, 0.323125297507)),
-    ],
+    [("polynomial(a=0.5)", (0.167486542289, 0.353122722023)), ("constant", (0.068703123617, 0.323125297507))],
 )
 def test_fedbuff_gives_trace_f(weight, expected):
     run = simulate(FedBuff(buffer=2, global_lr=0.7, weight=weight, concurrency=3), TOY_B_WORLD, TOY_B, 6)

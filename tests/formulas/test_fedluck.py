@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 
 from fl_core.algorithms.base import mean_step
 from fl_core.formulas.fedluck import (
+    SOLVERS,
+    Box,
     Variant,
     fit_upload,
     fit_upload_with_latency,
+    job_seconds,
     key_convergence_factor,
     mean_step_seconds,
+    plan_devices,
     rounds_per_job,
     staleness_factor,
 )
@@ -146,5 +150,205 @@ def test_the_first_steps_warm_up() -> None:
     ],
 )
 def test_each_formula_names_what_is_wrong(call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# Planners, Eq. 15
+
+
+def random_devices(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return alpha and beta, log-uniform over 0.005..2 s and 0.05..200 s."""
+    rng = np.random.default_rng(seed)
+    return np.exp(rng.uniform(np.log(0.005), np.log(2), n)), np.exp(rng.uniform(np.log(0.05), np.log(200), n))
+
+
+# The global minimum
+
+
+def brute_force(alpha, beta, period, box, form="printed") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return k, delta and phi by search alone: a fine grid for every k, its lowest valley refined by golden section.
+
+    Shares no code with the planner, not even phi.
+    """
+    a, b = alpha[:, None], beta[:, None]
+    k = np.arange(box.k_min, box.k_max + 1.0)
+
+    def phi(delta):
+        excess = 2 - delta if form == "printed" else 1
+        return ((k * a + delta * b) ** 2 * excess + period**2) / (period**2 * k * np.sqrt(delta))
+
+    grid = np.unique(
+        np.concatenate(
+            [np.linspace(box.delta_min, box.delta_max, 1000), np.geomspace(box.delta_min, box.delta_max, 1000)]
+        )
+    )
+    before, here = np.full((len(alpha), len(k)), np.inf), phi(grid[0])
+    best, low, high = here.copy(), np.full(here.shape, grid[0]), np.full(here.shape, grid[1])
+    for j in range(len(grid)):
+        after = phi(grid[j + 1]) if j + 1 < len(grid) else np.full(here.shape, np.inf)
+        valley = (here <= before) & (here <= after) & (here < best)
+        best = np.where(valley, here, best)
+        low, high = (
+            np.where(valley, grid[max(j - 1, 0)], low),
+            np.where(valley, grid[min(j + 1, len(grid) - 1)], high),
+        )
+        before, here = here, after
+    ratio = (np.sqrt(5) - 1) / 2
+    for _ in range(60):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        lower = phi(left) < phi(right)
+        low, high = np.where(lower, low, left), np.where(lower, right, high)
+    candidates = np.stack([np.full(here.shape, grid[0]), (low + high) / 2, np.full(here.shape, grid[-1])])
+    values = np.stack([phi(delta) for delta in candidates])
+    pick = values.argmin(axis=0)[None]
+    values, rates = np.take_along_axis(values, pick, 0)[0], np.take_along_axis(candidates, pick, 0)[0]
+    index, rows = values.argmin(axis=1), np.arange(len(alpha))
+    return k[index].astype(int), rates[rows, index], values[rows, index]
+
+
+def test_the_tight_plan_equals_brute_force() -> None:
+    alpha, beta = random_devices(7, 150)
+    k, _, factor = brute_force(alpha, beta, 1.5, Box(), "tight")
+    found = plan_devices(alpha, beta, 1.5, solver="exact", variant=Variant(contraction="tight"))
+    assert found.local_steps.tolist() == k.tolist()
+    assert np.abs(found.factor / factor - 1).max() < 1e-14
+
+
+TIMES = {
+    "alpha": st.floats(0, 5),
+    "beta": st.just(0.0) | st.floats(0.01, 500),
+    "latency": st.floats(0, 5),
+    "period": st.floats(0.05, 20),
+}
+
+
+@given(
+    **TIMES,
+    k=st.integers(2, 60),
+    delta=st.floats(0.01, 1),
+    c=st.floats(0.2, 4),
+    p=st.floats(0.05, 1),
+    form=st.sampled_from(["printed", "tight"]),
+)
+def test_no_point_of_the_box_beats_the_exact_plan(alpha, beta, latency, period, k, delta, c, p, form) -> None:
+    variant = Variant(c, p, form)
+    found = plan_devices(alpha, beta, period, solver="exact", latency_seconds=latency, variant=variant)
+    other = key_convergence_factor(k, delta, alpha, beta, period, latency_seconds=latency, variant=variant)
+    assert found.factor[0] <= other * (1 + 1e-14)
+
+
+@given(
+    **TIMES,
+    k=st.integers(2, 60),
+    delta=st.floats(0.01, 1),
+    c=st.floats(0.2, 4),
+    p=st.floats(0.05, 1),
+    form=st.sampled_from(["printed", "tight"]),
+)
+def test_no_point_of_the_box_beats_the_plan_with_the_ceiling(
+    alpha, beta, latency, period, k, delta, c, p, form
+) -> None:
+    variant = Variant(c, p, form)
+    found = plan_devices(alpha, beta, period, solver="exact_ceil", latency_seconds=latency, variant=variant)
+    d = job_seconds(k, delta, alpha, beta, latency_seconds=latency)
+    other = staleness_factor(k, delta, max(1, np.ceil(d / period)), variant)
+    assert found.factor[0] <= other * (1 + 1e-8)
+
+
+def test_many_devices_are_planned_as_each_alone() -> None:
+    alpha, beta = random_devices(5, 700)
+    for solver, n in (("exact", 700), ("exact_ceil", 700), ("official_grid", 30)):
+        together = plan_devices(alpha[:n], beta[:n], 1.5, solver=solver)
+        for i in range(0, n, n // 7):
+            alone = plan_devices(alpha[i], beta[i], 1.5, solver=solver)
+            assert [column[i] for column in together] == [column[0] for column in alone]
+
+
+# Oracles
+
+
+@pytest.mark.parametrize(
+    ("device", "box", "k", "delta", "phi"),
+    [
+        ((0.4, 9, 1.5), Box(), 3, 0.0729431291170741, 4.8774021879351),
+        ((0.25, 60, 3), Box(), 10, 0.0210480796507567, 2.83527012484777),
+        ((0.05, 2, 3), Box(), 60, 1, 0.062962962962963),
+        ((0.02, 0.5, 2), Box(1, 60, 0.001, 1.0), 60, 1, 0.0287083333333333),
+        ((0.3, 7, 1.5), Box(5, 20, 0.05, 0.5), 5, 0.108877344290077, 3.21310495452194),
+    ],
+)
+def test_o6_exact(device, box, k, delta, phi) -> None:
+    found = plan_devices(*device, solver="exact", box=box)
+    assert [column[0] for column in found] == close([k, delta, phi])
+
+
+def test_o4_no_compression_although_an_interior_minimum_exists() -> None:
+    assert [column[0] for column in plan_devices(0.1, 3.6, 1.5, solver="exact")] == close([39, 1, 2 / 3])
+
+
+@pytest.mark.parametrize(
+    ("device", "k", "delta", "rounds", "phi"),
+    [((0.4, 9, 1.5), 5, 1 / 9, 2, 5.133333333333334), ((0.25, 60, 3), 8, 1 / 60, 1, 2.8886000790463653)],
+)
+def test_o7_exact_with_the_ceiling(device, k, delta, rounds, phi) -> None:
+    alpha, beta, period = device
+    found = plan_devices(*device, solver="exact_ceil")
+    assert [column[0] for column in found] == close([k, delta, phi])
+    assert rounds_per_job(job_seconds(k, found.compression_rate[0], alpha, beta), period) == rounds
+
+
+# The paper's devices, 6.3
+
+
+def test_the_grid_is_never_better_and_close() -> None:
+    """Worst between its rates 0.01 and 0.02: 3.4 % above the minimum for one of 3,000 such devices."""
+    alpha, beta = random_devices(0, 200)
+    exact, grid = (plan_devices(alpha, beta, 1.5, solver=solver) for solver in ("exact", "official_grid"))
+    assert (grid.factor >= exact.factor * (1 - 1e-14)).all()
+    assert (grid.factor <= exact.factor * 1.04).all()
+    assert (grid.local_steps == exact.local_steps).mean() > 0.9
+
+
+def test_a_device_without_compute_or_upload_time_takes_all_it_can() -> None:
+    assert plan_devices(0, 0, 1.0, solver="exact").local_steps[0] == 60
+    for solver in SOLVERS:
+        assert plan_devices(0.3, 0.0, 1.0, solver=solver).compression_rate[0] == 1
+    assert plan_devices(0.0, 5.0, 1.0, solver="exact").local_steps[0] == 60
+
+
+def test_the_supplements_power_compresses_only_where_the_steps_are_bounded() -> None:
+    """E9."""
+    alpha, beta = random_devices(2, 300)
+    supplement = Variant(delta_power=1)
+    free = plan_devices(alpha, beta, 1.5, solver="exact", box=Box(1, 2000, 0.01, 1.0), variant=supplement)
+    bound = free.local_steps == 2000
+    assert (free.compression_rate[~bound] == 1).all()
+    narrow = plan_devices(alpha, beta, 1.5, solver="exact", variant=supplement)
+    assert (narrow.compression_rate < 1).any()
+    assert (narrow.local_steps[narrow.compression_rate < 1] == 60).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: plan_devices(1, 1, 1, solver="exactly"),
+            "solver = 'exactly'; solver must be one of official_grid, exact",
+        ),
+        (lambda: plan_devices(-1, 1, 1), "seconds_per_step = -1"),
+        (lambda: plan_devices(1, [1, float("inf")], 1), "full_upload_seconds = .*inf"),
+        (lambda: plan_devices(1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
+        (lambda: plan_devices(1, 1, 0), "period_seconds = 0"),
+        (lambda: Box(0), r"k_min = 0; k_min must be in 1\.\.k_max = 60"),
+        (lambda: Box(2.5), "k_min = 2.5; k_min must be a whole number"),  # type: ignore[arg-type]
+        (lambda: Box(5, 4), "k_min = 5"),
+        (lambda: Box(delta_min=0), "delta_min = 0"),
+        (lambda: Box(delta_min=0.5, delta_max=0.4), "delta_min = 0.5"),
+        (lambda: Box(delta_max=1.5), "delta_max = 1.5"),
+        (lambda: plan_devices(1, 1, 1, box=Box(delta_min=0.011, delta_max=0.019)), "multiple of 0.01"),
+    ],
+)
+def test_the_planners_name_what_is_wrong(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
