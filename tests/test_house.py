@@ -31,7 +31,7 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2985, 24, 2800, 24),
     "datasets": (3600, 21, 3600, 22),
-    "experiments": (2830, 17, 2400, 12),
+    "experiments": (2785, 16, 2400, 12),
     "report bookbuild cli": (4150, 26, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
     "fl_core": (25140, 153, 21500, 135),

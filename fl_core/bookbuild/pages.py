@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
-from fl_core.experiments.profiles import PROFILES
+from fl_core.experiments.experiment import PROFILES
 
 SHOWN = ("torch", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
 
@@ -187,7 +187,7 @@ def build_record(profile: str, seconds: Mapping[str, float]) -> str:
     rows = [f"| {name} | {value:.1f} |" for name, value in seconds.items()]
     return "\n".join(
         [
-            f"Profile **{profile}**: {PROFILES[profile].meaning}.",
+            f"Profile **{profile}**: {PROFILES[profile]}.",
             "",
             f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores.",
             f"Python {platform.python_version()}, {versions}.",

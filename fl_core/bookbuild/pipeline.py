@@ -26,7 +26,7 @@ from fl_core.bookbuild.chapters import (
 )
 from fl_core.bookbuild.execute import Job, run_all, run_notebook
 from fl_core.bookbuild.pages import dress, write_reference
-from fl_core.experiments.profiles import profile as known_profile
+from fl_core.experiments.experiment import known_profile
 from fl_core.runtime.executors import usable_cores
 
 SPHINX = """import json, sys

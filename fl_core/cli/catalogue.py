@@ -197,9 +197,9 @@ def _artifacts() -> list[Item]:
 
 
 def _profiles() -> list[Item]:
-    from fl_core.experiments.profiles import PROFILES
+    from fl_core.experiments.experiment import PROFILES
 
-    return [Item(name, profile.meaning) for name, profile in PROFILES.items()]
+    return [Item(name, meaning) for name, meaning in PROFILES.items()]
 
 
 def _notebooks() -> list[Item]:

@@ -175,7 +175,7 @@ def pack_results(echo: Echo) -> None:
     from fl_core.errors import FlCoreError
     from fl_core.experiments.artifacts import artifacts
     from fl_core.experiments.calibration import calibration
-    from fl_core.experiments.profiles import PROFILES
+    from fl_core.experiments.experiment import PROFILES
     from fl_core.experiments.store import Store, default_store, pack, singles
 
     store = default_store()

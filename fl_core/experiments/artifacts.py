@@ -12,7 +12,7 @@ import pandas as pd
 from fl_core.datasets import names
 from fl_core.errors import SpecError, unknown
 from fl_core.experiments.claims import claims
-from fl_core.experiments.profiles import PROFILES, profile
+from fl_core.experiments.experiment import PROFILES, known_profile
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, listed, load_study
 from fl_core.plugins import paper_modules
@@ -101,7 +101,7 @@ class Artifact:
 
         A profile, data set, seed or override that is not valid is a SpecError that says what would be.
         """
-        profile(profile_name)
+        known_profile(profile_name)
         if dataset not in names():
             raise unknown("data set", dataset, names())
         if seeds is not None and (not seeds or len(set(seeds)) != len(seeds)):
@@ -127,12 +127,6 @@ class Artifact:
 
 
 ARTIFACTS: dict[str, Artifact] = {}
-
-
-def register(artifact: Artifact) -> Artifact:
-    """Make `artifact` known by its id."""
-    ARTIFACTS[artifact.id] = artifact
-    return artifact
 
 
 def artifacts() -> dict[str, Artifact]:

@@ -166,27 +166,6 @@ class Judgement:
 CLAIMS: dict[str, Claim] = {}
 
 
-def register(claim: Claim) -> Claim:
-    """Make `claim` known by its id."""
-    CLAIMS[claim.id] = claim
-    return claim
-
-
-def add_claim(
-    paper: str,
-    number: str,
-    source: str,
-    statement: str,
-    test: str,
-    judge: Callable[[Study], Sequence[Comparison | Check]],
-    fragile: bool = False,
-    exact: bool = False,
-    computed: bool = False,
-) -> Claim:
-    """Register a claim of `paper`, e.g. ``"FEDASYNC"``, in the order in which a list of claims is read."""
-    return register(make_claim(paper, number, source, statement, test, judge, fragile, exact, computed))
-
-
 def make_claim(
     paper: str,
     number: str,

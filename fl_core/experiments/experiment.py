@@ -9,8 +9,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fl_core.errors import SpecError, nearest, unknown
 from fl_core.experiments.explain import explain
-from fl_core.experiments.profiles import profile as known_profile
 from fl_core.experiments.study import Entry
+
+PROFILES = {
+    "smoke": "seconds per run: shows that everything works, proves nothing about accuracy",
+    "laptop": "two processor cores and about an hour: the published results",
+    "paper": "the paper's own budget and repetitions: days on two cores",
+}
+"""The three sizes of every experiment, and what they are for. A profile scales budgets, never the method."""
+
+
+def known_profile(name: str) -> str:
+    """Return `name` if there is such a profile; otherwise a SpecError names those that there are."""
+    if name not in PROFILES:
+        raise unknown("profile", name, PROFILES)
+    return name
 
 
 class Options(BaseModel):

@@ -8,8 +8,8 @@ from typing import Any
 
 from fl_core.datasets import all_surrogates
 from fl_core.errors import SpecError, nearest
+from fl_core.experiments.experiment import PROFILES as SIZES
 from fl_core.experiments.experiment import Experiment
-from fl_core.experiments.profiles import PROFILES as SIZES
 
 PROFILES = tuple(SIZES)
 

@@ -17,10 +17,10 @@ from fl_core.experiments.artifacts import (
     make_study,
 )
 from fl_core.experiments.claims import judge
+from fl_core.experiments.experiment import PROFILES
 from fl_core.experiments.grid import execute
 from fl_core.experiments.notebook import PROFILES as NOTEBOOK_PROFILES
 from fl_core.experiments.notebook import Interval, OrNone, check_parameters
-from fl_core.experiments.profiles import PROFILES
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Study, listed, load_study
 from fl_core.report.figures import draw
