@@ -376,11 +376,11 @@ def plot_memory(reports: Mapping[str, Report]) -> Figure:
     with style():
         figure, axis = plt.subplots(figsize=(5.6, 3.2))
         looks = zip((BLUE, VERMILION, GREEN, PURPLE), "osD^", strict=True)
-        for (label, report), (colour, marker) in zip(reports.items(), looks, strict=False):
-            rows = [row for row in _rows(report, "memory") if row["quantity"] == "idle: peak memory"]
-            if rows:
-                points = ([row[key] for row in rows] for key in ("size", "median"))
-                axis.plot(*points, color=colour, marker=marker, label=label)
+        measured = {label: rows for label, report in reports.items() if (rows := _rows(report, "memory"))}
+        for (label, rows), (colour, marker) in zip(measured.items(), looks, strict=False):
+            idle = [row for row in rows if row["quantity"] == "idle: peak memory"]
+            points = ([row[key] for row in idle] for key in ("size", "median"))
+            axis.plot(*points, color=colour, marker=marker, label=label)
         axis.set(xscale="log", xlabel="devices", ylabel="peak memory (MiB)")
         axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
         axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))

@@ -27,9 +27,9 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_book("smoke", build=tmp_path_factory.mktemp("book"))
 
 
-@pytest.fixture(scope="module")
-def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
-    """Return a function that opens HTML from disk in headless Chromium, in a window of 1000 or 360 px."""
+@pytest.fixture(scope="session")
+def start_chrome() -> Callable[..., Any]:
+    """Return a function that starts headless Chromium without any host names, in a width and with light or dark."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     driver = shutil.which("chromedriver")
     if not (chromium and driver):
@@ -39,13 +39,32 @@ def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    flags = ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1000,900")
-    for flag in (*flags, "disable-background-networking", "no-first-run", "host-resolver-rules=MAP * ~NOTFOUND"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=Service(driver))
+    def started(width: int, dark: bool = False) -> Any:
+        options = webdriver.ChromeOptions()
+        options.binary_location = chromium
+        flags = ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", f"window-size={width},900")
+        quiet = ("disable-background-networking", "disable-component-update", "disable-sync", "no-first-run")
+        for flag in (*flags, *quiet, "host-resolver-rules=MAP * ~NOTFOUND"):
+            options.add_argument(f"--{flag}")
+        if width < 500:  # a window cannot be that narrow, so emulate the device
+            metrics = {"width": width, "height": 800, "pixelRatio": 2.0}
+            options.add_experimental_option("mobileEmulation", {"deviceMetrics": metrics})
+        options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+        chrome = webdriver.Chrome(options=options, service=Service(driver))
+        if dark:
+            scheme = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+            chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme)
+        return chrome
+
+    return started
+
+
+@pytest.fixture(scope="module")
+def open_page(
+    tmp_path_factory: pytest.TempPathFactory, start_chrome: Callable[..., Any]
+) -> Iterator[Callable[..., Any]]:
+    """Return a function that opens HTML from disk in Chromium, in a window of 1000 or 360 px."""
+    chrome = start_chrome(1000)
     folder = tmp_path_factory.mktemp("pages")
 
     def opened(body: str, width: int = 1000) -> Any:

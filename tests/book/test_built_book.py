@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,47 +121,11 @@ def test_no_page_tells_where_it_was_built(html: Path):
 # With a browser
 
 
-def program(*names: str) -> str | None:
-    return next((found for name in names if (found := shutil.which(name))), None)
-
-
 @pytest.fixture
-def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Headless Chromium that cannot resolve any host name, in the size and colours of ``request.param``."""
-    chromium = program("chromium", "chromium-browser", "google-chrome")
-    driver = program("chromedriver")
-    if not (chromium and driver):
-        if os.environ.get("FL_REQUIRE_BROWSER") == "1":
-            pytest.fail("FL_REQUIRE_BROWSER is set, but chromium or chromedriver is missing")
-        pytest.skip("needs chromium and chromedriver")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    width, dark = getattr(request, "param", (1280, False))
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--no-first-run",
-        "--host-resolver-rules=MAP * ~NOTFOUND",
-        f"--window-size={width},900",
-    ):
-        options.add_argument(flag)
-    if width < 500:  # a window cannot be that narrow, so emulate the device
-        metrics = {"width": width, "height": 800, "pixelRatio": 2.0}
-        options.add_experimental_option("mobileEmulation", {"deviceMetrics": metrics})
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=Service(driver))
+def browser(request: pytest.FixtureRequest, start_chrome: Callable[..., Any]) -> Iterator[Any]:
+    """Chromium in the size and colours of ``request.param``."""
+    chrome = start_chrome(*getattr(request, "param", (1280, False)))
     chrome.set_script_timeout(240)  # a long derivation has six hundred equations, and the machine may be busy
-    if dark:
-        scheme = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme)
     yield chrome
     chrome.quit()
 
