@@ -27,15 +27,10 @@ def accuracy(**spec):
         ({"name": "fedasync", "rho": 0.1, "weight": "hinge(a=10, b=4)"}, 40),
         ({"name": "fedasync", "weight": "exponential(a=0.1)"}, 40),
         ({"name": "fedasync", "weight": "linear(a=0.1)"}, 40),
-        ({"name": "fedavg"}, 5),
         ({"name": "fedavg", "weighting": "samples"}, 5),
-        ({"name": "sgd"}, 40),
-        ({"name": "fedprox"}, 5),
-        ({"name": "feddyn"}, 5),
-        ({"name": "moon"}, 5),
         ({"name": "port"}, 10),
-        ({"name": "fedsa"}, 40),
-        ({"name": "asyncpart"}, 40),
+        *(({"name": name}, 5) for name in ("fedavg", "fedprox", "feddyn", "moon")),
+        *(({"name": name}, 40) for name in ("sgd", "fedsa", "asyncpart")),
     ],
 )
 def test_every_algorithm_learns_fashion_mnist(algorithm, updates):

@@ -314,9 +314,7 @@ class Masks(SyncDrop):
 
 
 def test_syncdrop_gives_oracle_3():
-    world = World(
-        devices=3, compute=TraceCompute(seconds_per_step=(2.0, 3.0, 2.5))
-    )  # half a model takes half the time
+    world = World(devices=3, compute=TraceCompute(seconds_per_step=(2.0, 3.0, 2.5)))  # half a model, half the time
     run = simulate(Masks(concurrency=3), world=world)
     assert applied(run) == TRACE_I[:6]
     close(run.server.model, (0.5945818125, 0.631775))
