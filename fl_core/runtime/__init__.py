@@ -13,24 +13,7 @@ from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.simulation import Simulation
 
 __all__ = [
-    "EXECUTORS",
-    "Budget",
-    "Checkpoints",
-    "Cluster",
-    "DeviceHandle",
-    "Evaluation",
-    "Gradient",
-    "History",
-    "Kernel",
-    "Kind",
-    "LocalTraining",
-    "Peek",
-    "Process",
-    "ServerHandle",
-    "Simulation",
-    "Snapshot",
-    "Trained",
-    "Upload",
-    "Warmup",
-    "make_executor",
-]
+    "EXECUTORS", "Budget", "Checkpoints", "Cluster", "DeviceHandle", "Evaluation", "Gradient", "History", "Kernel",
+    "Kind", "LocalTraining", "Peek", "Process", "ServerHandle", "Simulation", "Snapshot", "Trained", "Upload",
+    "Warmup", "make_executor",
+]  # fmt: skip

@@ -19,14 +19,8 @@ Window = tuple[float, float]
 class Calendar:
     """The windows of all devices in one run.
 
-    Parameters
-    ----------
-    cycles : sequence
-        Windows of each device, in order of time and apart from each other; a single entry holds for all devices.
-    period : float or None
-        After how many seconds they repeat, for all time; None: they don't.
-    offsets : ndarray, optional
-        ``[n]`` seconds by which each device's windows are shifted.
+    `cycles` holds those of each device, in order of time and apart from each other, or one entry for all devices;
+    after `period` seconds they repeat, and `offsets` ``[n]`` are seconds by which each device's are shifted.
     """
 
     def __init__(

@@ -44,20 +44,7 @@ def named_worlds() -> dict[str, type[NamedWorld]]:
 
 
 def named(name: str, **settings: Any) -> World:
-    """Return the world called `name`.
-
-    Parameters
-    ----------
-    name : str
-        One of :func:`named_worlds`.
-    **settings
-        Its settings; and fields of :class:`World`, which replace what results from them.
-
-    Raises
-    ------
-    SpecError
-        If there is no such world or setting, or if a value is not valid.
-    """
+    """Return the world called `name` with its `settings`; fields of :class:`World` replace what results."""
     if not isinstance(name, str) or (name not in _REGISTERED and name not in named_worlds()):
         raise unknown("world", name, named_worlds())
     chosen = _REGISTERED[name]

@@ -67,7 +67,6 @@ class ErdosRenyi(Graph):
 
     kind: Literal["erdos_renyi"] = "erdos_renyi"
     probability: float = Field(0.5, gt=0, le=1)
-    """Of an edge, in (0, 1]."""
 
     def edges(self, servers: int, rng: np.random.Generator) -> Iterable[Edge]:
         pairs = np.array(list(combinations(range(servers), 2)), dtype=int).reshape(-1, 2)

@@ -110,13 +110,7 @@ class World(Config):
 
     @classmethod
     def named(cls, name: str, **settings: Any) -> World:
-        """Return the world of a paper: its `settings`, and fields of the world that replace what results.
-
-        Raises
-        ------
-        SpecError
-            If there is no such world or setting, or if a value is not valid.
-        """
+        """Return the world of a paper: its `settings`, and fields of the world that replace what results."""
         from fl_core.world.named import named
 
         return named(name, **settings)
