@@ -48,7 +48,7 @@ class Algorithm(Config):
         raise self._lacks("updater(self, server)", "it is what makes new global models")
 
     async def device(self, device: DeviceHandle) -> None:
-        """Do what a triggered device does: by default download, train, upload the model (FA-4)."""
+        """Do what a triggered device does: by default download, train, upload the model (FA-4, BL-1.1)."""
         snapshot = await device.download()
         trained = await device.train(snapshot.model)
         await device.upload(model=trained.model, based_on=snapshot)

@@ -34,7 +34,7 @@ class SynchronousRounds(Algorithm):
 
 @register
 class FedAvg(SynchronousRounds):
-    """Replace the global model by the mean of those of the round."""
+    """Replace the global model by the mean of those of a random round (BL-2.2, BL-2.3)."""
 
     weighting: Weighting = "uniform"
     """``"uniform"``: plain mean (FedAsync's Algorithm 2); "samples": weighted by data size."""
@@ -49,7 +49,7 @@ class FedAvg(SynchronousRounds):
         server.commit(self.combine(models, [upload.num_samples for upload in uploads]))
 
     def combine(self, models: Tensor, num_samples: Sequence[int]) -> Tensor:
-        """Return the mean of `models` ``[n, d]``, plain or weighted."""
+        """Return the mean of `models` ``[n, d]``, plain or weighted (BL-2.3)."""
         sizes = [1] * len(models) if self.weighting == "uniform" else list(num_samples)
         weights = torch.tensor(sizes, dtype=models.dtype) / sum(sizes)
         return (weights[:, None] * models).sum(0)

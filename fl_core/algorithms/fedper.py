@@ -49,7 +49,7 @@ class PeriodicAggregation(Algorithm):
         server.commit(made.model, weight=made.weight)
 
     def combine(self, model: Tensor, deltas: Sequence[Tensor], num_samples: Sequence[int]) -> Step:
-        """Return the step along the mean of `deltas`, FedLuck's Eq. 6; the model itself where there are none (E2)."""
+        """Return the step along the mean of `deltas`, FedLuck's Eq. 6, BL-3.22; without any the model (E2)."""
         return weighted_step(model, deltas, num_samples, self.global_lr, self.weighting)
 
     async def device(self, device: DeviceHandle) -> None:

@@ -68,7 +68,7 @@ class FreshMerge(Algorithm):
     doubles the bytes of an upload with a merge."""
 
     async def device(self, device: DeviceHandle) -> None:
-        """Train with at most one merge, and upload the model with what the server has to know about it."""
+        """Train (4) with at most one merge, and upload the model with what the server has to know about it."""
         choice = await self.choose(device)
         start = await device.download()
         report: dict[str, Any] = {"start": start, "lr": device.lr, "epochs": device.training.epochs}

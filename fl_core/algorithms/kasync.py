@@ -194,7 +194,7 @@ class GSGM(KAsynchronous):
 
 
 def kasync_weights(count: int) -> Tensor:
-    """Return 1 / K for each of `count` gradients: plain K-asynchronous SGD, Eq. 2."""
+    """Return 1 / K for each of `count` gradients, with which Eq. 3 is Eq. 2: plain K-asynchronous SGD."""
     require(count >= 1, "count", count, ">= 1")
     return torch.full((count,), 1 / count, dtype=torch.float64)
 

@@ -33,7 +33,7 @@ class SGD(Algorithm):
         server.commit(upload.model)
 
     async def device(self, device: DeviceHandle) -> None:
-        """Do one block of iterations."""
+        """Do one block of iterations (BL-2.1)."""
         snapshot = await device.download()
         trained = await device.train(snapshot.model, steps=self.block)
         await device.upload(model=trained.model, based_on=snapshot)

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from fl_core.bookbuild import equations
 from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
 from fl_core.experiments.experiment import PROFILES
 
@@ -130,8 +131,9 @@ def _behind_title(nb: Any, name: str) -> int:
 
 
 def write_reference(folder: Path, package: Path, profile: str, seconds: Mapping[str, float]) -> None:
-    """Write into `folder` the pages ``api/<package>.md``, and what the pages on commands and on the build include."""
+    """Write into `folder` the pages ``api/<package>.md``, and what the pages on equations, commands, build have."""
     made = {"cli.md": cli(), "build.md": build_record(profile, seconds)}
+    made["equations.md"] = equations.markdown(package.parent)
     texts = {f"generated/{name}": text for name, text in made.items()}
     for name, text in texts.items() | {f"api/{key}.md": text for key, text in api(package).items()}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

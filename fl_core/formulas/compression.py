@@ -31,7 +31,7 @@ SEED_BITS = 64
 
 
 class Identity(Compressor):
-    """C(x) = x in 32 d bits: the contraction with δ = 1, unbiased with ω = 0."""
+    """C(x) = x in 32 d bits: the contraction with δ = 1, unbiased with ω = 0 (BL-4.1)."""
 
     kind: Literal["identity"] = "identity"
 

@@ -58,7 +58,7 @@ def intra_cluster_aggregate(
     """Return y-hat^(d) = y^(d) + tau-bar_d sum_i m-hat_i Delta_i, Eq. 3.
 
     The updates were measured from the model that the clients started from, and are applied to the server's present
-    one, which neighbours may have changed since.
+    one, which neighbours may have changed since. With equal steps this is BL-2.12.
     """
     scale = effective_steps(weights, steps)
     return server_model + scale * sum(weight * update for weight, update in zip(weights, updates, strict=True))
@@ -163,7 +163,7 @@ ConstantMixing = Literal["laplacian_safe", "laplacian", "uniform", "metropolis"]
 def synchronous_mixing_matrix(
     neighbors: Neighbors, cluster_weight: ArrayLike | None = None, kind: ConstantMixing = "laplacian_safe"
 ) -> Matrix:
-    """Return the constant mixing matrix P ``[D, D]`` of synchronous SD-FEEL (2.5) on a connected graph.
+    """Return the constant mixing matrix P ``[D, D]`` of synchronous SD-FEEL (2.5, BL-2.13) on a connected graph.
 
     "laplacian": I - 2 / (lambda_2 + lambda_max) L-tilde, the fastest step, which may make entries negative;
     "laplacian_safe": the same with the step cut where an entry would be negative; both keep the data-weighted mean.

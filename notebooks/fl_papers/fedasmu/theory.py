@@ -62,7 +62,7 @@ Vector = NDArray[np.float64]
 
 
 def grad_estimate(start: Any, uploaded: Any, lr: float, divisor: float, jump: Any = 0.0) -> Any:
-    """Return g_i = (w_o - w_o^i + jump) / (eta_i K), the mean gradient along the local path (D3).
+    """Return g_i = (w_o - w_o^i + jump) / (eta_i K), the mean gradient along the path of (4), D3.
 
     The paper prints the opposite sign, which turns the descent of (3) into an ascent (E01). `divisor` is the local
     steps K, local epochs as printed (E08); `jump` is w^a - w^b, what the merge with a fresh model added (E09).

@@ -67,7 +67,7 @@ def synchronous_round_seconds(
     intra_rounds: int = 1,
     gossip_rounds: int = 1,
 ) -> float:
-    """Return T_round = tau_2 (tau_1 max_i s_i + T_ct-sr) + alpha T_sr-sr, which everybody waits for (2.5).
+    """Return T_round = tau_2 (tau_1 max_i s_i + T_ct-sr) + alpha T_sr-sr, which everybody waits for (2.5, BL-2.15).
 
     tau_1 is `local_steps`, tau_2 `intra_rounds`, alpha `gossip_rounds`.
     """
@@ -249,7 +249,7 @@ def joint_mixing_matrix(
 
 
 def zeta(matrix: ArrayLike) -> float:
-    """Return the second-largest modulus of an eigenvalue of P: by this factor each round averages better."""
+    """Return the second-largest modulus of an eigenvalue of P: each round averages better by it (BL-2.14)."""
     moduli = np.sort(np.abs(np.linalg.eigvals(np.asarray(matrix, dtype=float))))
     return float(moduli[-2]) if len(moduli) > 1 else 0.0
 
@@ -599,7 +599,7 @@ def constants(
     *,
     variant: Variant = "derived",
 ) -> Constants:
-    """Return the constants of Lemma 3 and U_1 of Theorem 1, with H = tau_max / tau_min as `gap`.
+    """Return the constants of Lemma 3, Eq. 13, and U_1 of Theorem 1, with H = tau_max / tau_min as `gap`.
 
     The printed ones have other powers of tau_max in B and C, divide C by K (`num_iterations`, E-13), and have a
     smaller factor in U_1 (E-12).
