@@ -266,9 +266,10 @@ def work_command(
     nice: Annotated[bool, typer.Option("--nice", help="Let everything else on the machine go first.")] = False,
     publish: Annotated[bool, typer.Option("--publish", help="Keep results in data/results.")] = False,
 ) -> None:
-    """Compute what figures lack, as one of any number of workers over one store.
+    """Compute what figures lack, beside other workers.
 
-    It can be killed anywhere: a run that was begun is continued from its checkpoint by whoever takes it next.
+    Any number of workers share one store. Each can be killed anywhere: a run that was begun is continued from its
+    checkpoint by whoever takes it next.
     """
     from fl_core.cli.campaign import work_through
     from fl_core.cli.settings import read_seeds
