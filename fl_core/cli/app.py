@@ -207,7 +207,7 @@ app.add_typer(results_app, name="results")
 
 @results_app.callback()
 def results() -> None:
-    """Stored results: pack published ones, merge those of other folders."""
+    """Pack published results, merge those of other folders."""
 
 
 @results_app.command("pack")
