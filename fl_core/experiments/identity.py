@@ -105,7 +105,8 @@ def _origin(package: str, name: str) -> str:
     """Return the module that defines what ``from package import name`` gives."""
     if _path(f"{package}.{name}") is not None:
         return f"{package}.{name}"
-    if _path(package) is not None and _path(package).name == "__init__.py":  # type: ignore[union-attr]
+    path = _path(package)
+    if path is not None and path.name == "__init__.py":
         for node in ast.parse(_text(package)).body:
             if not isinstance(node, ast.ImportFrom) or node.module in (None, package):
                 continue
