@@ -1,90 +1,43 @@
-"""Claims: statements of a paper as functions of results, judged with a confidence interval over seeds.
+"""Claims: statements of a paper as functions of results, each judged by the same rules (evidence.py) to one label.
 
-An empirical claim is one or more inequalities ``left <= bound * right`` between quantities that every seed gives
-once, so left and right are paired by seed. The margin ``left - bound * right`` gets a two-sided 95 % t-interval. If
-it lies on the claimed side the inequality is *reproduced*, if it lies on the other side it is *not reproduced*, and
-if it contains zero, or there are fewer than two seeds, it is *inconclusive*. A claim is reproduced if all its
-inequalities are, and not reproduced if one of them is not. An exact claim (equal bits, equal counts) needs no seeds.
+What a claim needs decides how it is judged. A `run` claim is a set of effects over seeds; it holds if all of them do,
+is contradicted if one is opposite after Holm's correction, and has two readings, direction and size. A `system`
+claim is about the clock and the bytes alone, a `theory` claim about mathematics, in a row of its own as printed and as
+corrected; a `definition` is true by construction and never counts.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from fl_core.errors import unknown
+from fl_core.experiments.evidence import LEVEL, LOOKS, PLAIN, Direction, Effect, Size, holm, moderated
 from fl_core.experiments.study import Study
 from fl_core.plugins import paper_modules
 
-Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One inequality, ``left <= bound * right`` or with `above` ``left >= bound * right``; `name` says which.
-
-    Left and right are values by seed; right may be a number for every seed, and seeds that only one side has are not
-    used.
-    """
-
-    name: str
-    left: Mapping[int, float]
-    right: Mapping[int, float] | float = 1.0
-    bound: float = 1.0
-    above: bool = False
-
-    @property
-    def seeds(self) -> list[int]:
-        """Seeds that both sides have."""
-        return sorted(set(self.left) & set(self.right) if isinstance(self.right, Mapping) else self.left)
-
-    @property
-    def ratio(self) -> float:
-        """Effect size: mean of the left side over mean of the right side; NaN without data."""
-        left, right = self._pairs()
-        return float(left.mean() / right.mean()) if len(left) and right.mean() else float("nan")
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Confidence interval of the margin, shifted and scaled to the ratio: it contains `bound` if undecided."""
-        left, right = self._pairs()
-        if len(left) < 2 or not right.mean():
-            return float("nan"), float("nan")
-        margin = left - self.bound * right
-        half = stats.t.ppf((1 + CONFIDENCE) / 2, len(margin) - 1) * margin.std(ddof=1) / np.sqrt(len(margin))
-        ends = self.bound + (margin.mean() + np.array([-half, half])) / right.mean()
-        return float(ends[0]), float(ends[1])
-
-    @property
-    def verdict(self) -> Verdict:
-        """What the interval says."""
-        low, high = self.interval
-        if not np.isfinite([low, high]).all() or low <= self.bound <= high:
-            return "inconclusive"
-        return "reproduced" if (low > self.bound) == self.above else "not reproduced"
-
-    @property
-    def slack(self) -> float:
-        """How far the ratio is on the claimed side; the smallest one decides."""
-        return (self.ratio - self.bound) * (1 if self.above else -1)
-
-    def words(self) -> tuple[str, str, str]:
-        """Return effect, interval and bound as text."""
-        low, high = self.interval
-        effect = f"{self.ratio:.3f}" if np.isfinite(self.ratio) else "–"
-        spread = f"[{low:.3f}, {high:.3f}]" if np.isfinite(low) else "–"
-        relation = (">" if self.above else "<") if self.bound == 1 else ("≥" if self.above else "≤")
-        return effect, spread, f"{relation} {self.bound:g}"
-
-    def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        right = self.right if isinstance(self.right, Mapping) else dict.fromkeys(self.left, self.right)
-        return np.array([self.left[s] for s in self.seeds]), np.array([right[s] for s in self.seeds])
+Kind = Literal["run", "system", "theory", "definition"]
+Label = Literal[
+    "reproduced",
+    "weaker than printed",
+    "no difference",
+    "contradicted",
+    "smaller than printed, sign open",
+    "undecided",
+    "true",
+    "true as corrected",
+    "vacuous",
+    "unproved",
+    "by construction",
+]
+OPEN: tuple[Label, ...] = ("undecided", "smaller than printed, sign open")
+"""What more seeds, or another measurement, could change."""
 
 
 @dataclass(frozen=True)
@@ -94,25 +47,32 @@ class Check:
     name: str
     holds: bool | None
     detail: str
-
-    @property
-    def seeds(self) -> list[int]:
-        """None are needed."""
-        return []
-
-    @property
-    def verdict(self) -> Verdict:
-        """Reproduced or not, inconclusive without anything to check."""
-        return "inconclusive" if self.holds is None else "reproduced" if self.holds else "not reproduced"
-
-    @property
-    def slack(self) -> float:
-        """Negative if it fails."""
-        return 0.0 if self.holds else -1.0
+    shows: Literal["statement", "vacuity", "counter-example"] = "statement"
+    """What it means if it holds: that the statement is true, that it says nothing, or that it is false."""
 
     def words(self) -> tuple[str, str, str]:
         """Return what was compared; an exact statement has no interval."""
-        return self.detail, "exact", "equal"
+        return self.detail, "exact", {"vacuity": "says nothing", "counter-example": "false"}.get(self.shows, "equal")
+
+
+Part = Effect | Check
+Judge = Callable[[Study], Sequence[Part]]
+
+
+class Comparison(Effect):
+    """The effect ``left - bound * right``, claimed to be positive (`above`) or negative."""
+
+    def __new__(  # type: ignore[misc]
+        cls,
+        name: str,
+        left: Mapping[int, float],
+        right: Mapping[int, float] | float = 1.0,
+        bound: float = 1.0,
+        above: bool = False,
+    ) -> Effect:
+        """Return an effect: going out of use."""
+        scaled = {s: bound * v for s, v in right.items()} if isinstance(right, Mapping) else bound * right
+        return Effect(name, left, scaled, PLAIN, "more" if above else "less")
 
 
 @dataclass(frozen=True)
@@ -121,48 +81,245 @@ class Claim:
 
     id: str
     """E.g. ``"FEDASYNC-C03"``."""
+    kind: Kind
     statement: str
     """What the paper says, in our words; `source`: where."""
     source: str
-    test: str
-    """The inequality, in words."""
-    judge: Callable[[Study], Sequence[Comparison | Check]]
-    """None are returned if the study lacks the runs."""
-    fragile: bool = False
-    """Expected to depend on the size of the experiment: reported, never a gate."""
-    exact: bool = False
-    """Needs equality, not statistics."""
-    computed: bool = False
-    """About the theory or the system: judged on formulas, toys and small simulations, whatever the data set."""
+    endpoint: str
+    """What is measured and compared, in which unit; for theory what is checked."""
+    judge: Judge
+    """No parts are returned if the study lacks the runs."""
+    null: str = "no difference"
+    """What is true if the claim is not."""
+    corrected: bool = False
+    """A statement of theory as we correct it, not as it is printed."""
+    proof: str = ""
+    """Where a statement of theory is proved by algebra; what is not proved is at most checked on cases."""
+
+    @property
+    def paper(self) -> str:
+        """E.g. ``"FEDASYNC"``."""
+        return self.id.partition("-")[0]
+
+    @property
+    def computed(self) -> bool:
+        """Whether no run is needed."""
+        return self.kind != "run"
+
+    @property
+    def needs_runs(self) -> bool:
+        """Whether its judge looks at runs of an artifact."""
+        return self.kind == "run"
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim, and what one study says about it."""
+    """A claim, and what the runs of one study say about it."""
 
     claim: Claim
-    parts: tuple[Comparison | Check, ...]
+    parts: tuple[Part, ...]
     dataset: str
     data_kind: str
-    profile: str
+    budget: str
+    """Profile of the runs; anything but ``"paper"`` is a reduced budget."""
+    artifacts: tuple[str, ...] = ()
+    family: int = 1
+    """Number of claims of the paper among which Holm's correction is made."""
+    p: float = 1.0
+    """Of the whole claim, two-sided over all looks, after Holm's correction within the paper."""
 
     @property
-    def verdict(self) -> Verdict:
-        """The weakest of the parts."""
-        verdicts = {part.verdict for part in self.parts}
-        weakest: tuple[Verdict, ...] = ("not reproduced", "inconclusive")
-        for verdict in weakest:
-            if verdict in verdicts:
-                return verdict
-        return "reproduced" if verdicts else "inconclusive"
+    def effects(self) -> list[Effect]:
+        """The parts that are measured and judged."""
+        return [part for part in self.parts if isinstance(part, Effect) and not part.excluded]
 
     @property
-    def decisive(self) -> Comparison | Check | None:
-        """The part that the verdict hangs on: of those with this verdict, the one with least to spare."""
-        parts = [part for part in self.parts if part.verdict == self.verdict]
-        return min(parts, key=lambda part: (not np.isfinite(part.slack), part.slack)) if parts else None
+    def checks(self) -> list[Check]:
+        """The parts that are exact."""
+        return [part for part in self.parts if isinstance(part, Check)]
+
+    @cached_property
+    def own_p(self) -> float:
+        """Two-sided p-value of the claim by itself: of all parts at once, or of the worst one after Holm's correction."""
+        return min(self._whole, self._worst)
+
+    @cached_property
+    def _whole(self) -> float:
+        return max((effect.p["holds"] for effect in self.effects), default=1.0)
+
+    @cached_property
+    def _worst(self) -> float:
+        return min(holm([effect.p["opposite"] for effect in self.effects]), default=1.0)
+
+    @cached_property
+    def direction(self) -> Direction:
+        """Of all effects together."""
+        if any(check.holds is False for check in self.checks):
+            return "opposite"
+        found = [effect.direction for effect in self.effects]
+        if not found:
+            return "open"
+        if self.p <= LEVEL:
+            return "holds" if self._whole <= self._worst else "opposite"
+        return "equal" if "equal" in found and set(found) <= {"equal", "holds"} else "open"
+
+    @cached_property
+    def size(self) -> Size:
+        """Of all effects together: smaller if one is, larger if no one is open."""
+        found = {effect.size for effect in self.effects} - {"not printed"}
+        for size in ("smaller", "open", "as printed", "larger"):
+            if size in found:
+                return size
+        return "not printed"
+
+    @property
+    def label(self) -> Label:
+        """The one word for both readings; for theory what has been shown."""
+        kind, checks = self.claim.kind, self.checks
+        if kind == "theory":
+            return self._theory()
+        if kind != "run" and not self.effects:
+            if not checks or any(check.holds is None for check in checks):
+                return "undecided"
+            if any(check.holds is False for check in checks):
+                return "contradicted"
+            return "by construction" if kind == "definition" else "reproduced"
+        match self.direction, self.size:
+            case "holds", "smaller":
+                return "weaker than printed"
+            case "holds", _:
+                return "reproduced"
+            case "equal", _:
+                return "no difference"
+            case "opposite", _:
+                return "contradicted"
+            case _, "smaller":
+                return "smaller than printed, sign open"
+        return "undecided"
+
+    def _theory(self) -> Label:
+        shown = {(check.shows, check.holds) for check in self.checks}
+        if ("counter-example", True) in shown or ("statement", False) in shown:
+            return "contradicted"
+        if ("vacuity", True) in shown:
+            return "vacuous"
+        if not self.claim.proof or not shown or any(holds is None for _, holds in shown):
+            return "unproved"
+        return "true as corrected" if self.claim.corrected else "true"
+
+    @property
+    def verdict(self) -> Label:
+        """The label."""
+        return self.label
+
+    @property
+    def profile(self) -> str:
+        """The budget."""
+        return self.budget
+
+    @property
+    def open(self) -> bool:
+        """Whether more runs could decide it."""
+        return self.claim.kind == "run" and self.label in OPEN
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is in the headline: a run or system claim on real data with runs, or theory."""
+        kind = self.claim.kind
+        if kind == "run":
+            return self.data_kind == "real" and bool(self.effects)
+        return kind != "definition"
+
+    @property
+    def decisive(self) -> Part | None:
+        """The part that the label hangs on: the one with least evidence for it."""
+        if self.effects:
+            against = self.direction == "opposite"
+            return min(self.effects, key=lambda e: e.p["opposite"] if against else -e.p["holds"])
+        order = {False: 0, None: 1, True: 2}
+        checks = sorted(self.checks, key=lambda check: (check.shows == "statement", order[check.holds]))
+        return checks[0] if checks else None
+
+    @property
+    def seeds(self) -> int:
+        """Fewest seeds of the looks at its effects."""
+        return min((effect.look for effect in self.effects), default=0)
+
+    @property
+    def seeds_needed(self) -> int | None:
+        """Seeds at which the parts that are open are decided with a power of 80 %; None: more than 20, or not by seeds."""
+        needed = [effect.seeds_needed for effect in self.effects if effect.p["holds"] > LEVEL]
+        if not needed or None in needed:
+            return None
+        return max(count for count in needed if count is not None)
+
+    @property
+    def reason(self) -> str:
+        """Why it is not decided, in words; empty if it is."""
+        if not (self.claim.kind == "run" and self.label in OPEN):
+            return ""
+        if not self.effects:
+            return "no runs to judge it on" if not self.parts else "no method of it is trained"
+        most = max(LOOKS)
+        if not self.seeds:
+            have = min(len(effect.seeds) for effect in self.effects)
+            return f"{have} seed{'s' if have != 1 else ''} of 3 that a first look needs"
+        if any(effect.too_coarse for effect in self.effects):
+            return "an interval of width zero: measured too coarsely"
+        held = sum(effect.direction == "holds" for effect in self.effects)
+        parts = f"{held} of {len(self.effects)} parts hold; " if len(self.effects) > 1 else ""
+        if self.own_p <= LEVEL:
+            return f"{parts}decided alone, not among the {self.family} claims of the paper (Holm)"
+        need = self.seeds_needed
+        return parts + (f"about {need} seeds would decide it" if need else f"more than {most} seeds would be needed")
+
+    def row(self) -> dict[str, Any]:
+        """Return the judgement as plain values, one row of the ledger and of its export."""
+        part = self.decisive
+        effect = part if isinstance(part, Effect) else None
+        low, high = effect.interval if effect else (np.nan, np.nan)
+        printed = effect.printed if effect else None
+        if printed is not None and effect and not effect.scale.logarithmic:
+            printed *= effect.scale.factor
+        held = sum(e.direction == "holds" for e in self.effects) + sum(c.holds is True for c in self.checks)
+        return {
+            "claim": self.claim.id,
+            "paper": self.claim.paper,
+            "kind": self.claim.kind,
+            "counted": self.counted,
+            "statement": self.claim.statement,
+            "source": self.claim.source,
+            "reading": ("as corrected" if self.claim.corrected else "as printed")
+            if self.claim.kind == "theory"
+            else "",
+            "endpoint": self.claim.endpoint,
+            "null": self.claim.null if self.claim.kind == "run" else "",
+            "label": self.label,
+            "direction": self.direction if self.effects else "",
+            "size": self.size if self.effects else "",
+            "parts": len(self.effects) + len(self.checks),
+            "held": held,
+            "decided_by": part.name if part else "",
+            "effect": effect.estimate if effect else np.nan,
+            "low": low,
+            "high": high,
+            "unit": effect.scale.unit if effect else "",
+            "printed": np.nan if printed is None else printed,
+            "detail": "" if effect or not part else part.words()[0],
+            "seeds": self.seeds if effect else 0,
+            "p_holm": self.p if effect else np.nan,
+            "seeds_needed": self.seeds_needed if self.open else None,
+            "reason": self.reason,
+            "budget": self.budget if self.effects else "",
+            "dataset": self.dataset if self.effects else "",
+            "data": self.data_kind if self.effects else "",
+            "artifact": " ".join(self.artifacts),
+            "command": f"fl-core claims {self.claim.id}",
+        }
 
 
+CONFIDENCE = 0.95
+"""Of an interval that a table shows of several seeds."""
 CLAIMS: dict[str, Claim] = {}
 
 
@@ -171,14 +328,18 @@ def make_claim(
     number: str,
     source: str,
     statement: str,
-    test: str,
-    judge: Callable[[Study], Sequence[Comparison | Check]],
+    endpoint: str,
+    judge: Judge,
+    kind: Kind = "run",
     fragile: bool = False,
     exact: bool = False,
     computed: bool = False,
+    **more: Any,
 ) -> Claim:
     """Return a claim of `paper`, e.g. ``"FEDASYNC"``, in the order in which a list of claims is read."""
-    return Claim(f"{paper}-{number}", statement, source, test, judge, fragile, exact, computed)
+    if exact or computed:
+        kind = "system"
+    return Claim(f"{paper}-{number}", kind, statement, source, endpoint, judge, **more)
 
 
 def find_claim(name: str) -> Claim:
@@ -202,54 +363,70 @@ def claims() -> dict[str, Claim]:
     return dict(CLAIMS)
 
 
-def judge(names: Iterable[str], study: Study) -> list[Judgement]:
-    """Judge the claims called `names` on `study`, each once, in order of their ids."""
+def judge(names: Iterable[str], study: Study, artifacts: Sequence[str] = ()) -> list[Judgement]:
+    """Judge the claims called `names` on `study`, each once, in order of their ids, as one family."""
     found = []
     for name in sorted(set(names)):
         claim = find_claim(name)
-        parts = tuple(claim.judge(study))
-        found.append(Judgement(claim, parts, study.dataset, study.data_kind, study.profile))
+        found.append(judge_one(claim, study, artifacts))
+    return settled(found)
+
+
+def judge_one(claim: Claim, study: Study, artifacts: Sequence[str] = ()) -> Judgement:
+    """Judge one claim on `study`, by itself."""
+    parts = list(claim.judge(study))
+    shared = iter(moderated([part for part in parts if isinstance(part, Effect)]))
+    parts = [next(shared) if isinstance(part, Effect) else part for part in parts]
+    found = Judgement(claim, tuple(parts), study.dataset, study.data_kind, study.profile, tuple(artifacts))
+    return replace(found, p=found.own_p)
+
+
+def settled(judgements: Iterable[Judgement]) -> list[Judgement]:
+    """Return the judgements with Holm's correction within each paper, over the run claims that have been looked at."""
+    found = list(judgements)
+    for paper in {each.claim.paper for each in found}:
+        rows = [
+            i
+            for i, j in enumerate(found)
+            if j.claim.paper == paper and j.claim.kind == "run" and j.counted and j.seeds
+        ]
+        for i, p in zip(rows, holm([found[i].own_p for i in rows]), strict=True):
+            found[i] = replace(found[i], p=p, family=len(rows))
     return found
 
 
 def ledger(judgements: Iterable[Judgement]) -> pd.DataFrame:
-    """Return the judgements as a frame, one row per claim, text that is ready to be shown."""
-    return pd.DataFrame([_row(judgement) for judgement in judgements])
+    """Return the judgements as a frame, one row a claim (:meth:`Judgement.row`)."""
+    return pd.DataFrame([judgement.row() for judgement in judgements])
 
 
 def details(judgements: Iterable[Judgement]) -> pd.DataFrame:
-    """Return every single inequality and check of the judgements as a frame."""
+    """Return every effect and check of the judgements as a frame, as text."""
     rows = []
     for judgement in judgements:
         for part in judgement.parts:
-            effect, interval, bound = part.words()
-            rows.append(
-                {
-                    "claim": judgement.claim.id,
-                    "part": part.name,
-                    "effect": effect,
-                    "95 % interval": interval,
-                    "claimed": bound,
-                    "verdict": part.verdict,
-                    "seeds": len(part.seeds) or "–",
-                }
-            )
+            value, interval, claimed = part.words()
+            row = {"claim": judgement.claim.id, "part": part.name, "effect": value, "interval": interval}
+            if isinstance(part, Effect):
+                shown = part.printed is not None
+                printed = f"{(1 if part.scale.logarithmic else part.scale.factor) * (part.printed or 0):.3g}"
+                says = part.excluded or part.direction
+                row |= {"unit": part.scale.unit, "claimed": claimed, "printed": printed if shown else "–",
+                        "direction": says, "size": part.size, "seeds": part.look or len(part.seeds)}  # fmt: skip
+            else:
+                says = {True: "holds", False: "fails", None: "nothing to check"}[part.holds]
+                row |= {"unit": "–", "claimed": claimed, "printed": "–", "direction": says, "size": "–", "seeds": "–"}
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _row(judgement: Judgement) -> dict[str, object]:
-    claim, part = judgement.claim, judgement.decisive
-    effect, interval, bound = part.words() if part else ("–", "–", "–")
-    return {
-        "claim": claim.id + ("†" if claim.fragile else ""),
-        "the paper says": claim.statement,
-        "verdict": judgement.verdict,
-        "effect": effect,
-        "95 % interval": interval,
-        "claimed": bound,
-        "at": part.name if part else "no runs to judge it on",
-        "test": claim.test,
-        "seeds": max((len(p.seeds) for p in judgement.parts), default=0) or "–",
-        "data": "none" if claim.computed else f"{judgement.dataset} ({judgement.data_kind})",
-        "profile": judgement.profile,
-    }
+def headline(judgements: Iterable[Judgement]) -> dict[str, Any]:
+    """Return how many claims of each kind have each label, of the counted ones, and how many may be wrong.
+
+    Holm's correction keeps the probability that any direction of a paper is wrong at 5 %, so no more than 5 % of the
+    decided ones are expected to be.
+    """
+    counted = [each for each in judgements if each.counted]
+    labels = {kind: Counter(j.label for j in counted if j.claim.kind == kind) for kind in ("run", "system", "theory")}
+    decided = sum(not j.open for j in counted if j.claim.kind == "run")
+    return {"labels": labels, "decided": decided, "expected_wrong": LEVEL * decided}

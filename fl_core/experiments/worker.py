@@ -57,7 +57,7 @@ def queue(
         missing = [entry for entry in study.entries if entry.key not in study.results]
         if not missing:
             continue
-        undecided = sum(found.verdict == "inconclusive" for found in judge(artifact.claims, study))
+        undecided = sum(found.open for found in judge(artifact.claims, study))
         for entry in missing:
             specs[entry.key] = entry.spec
             serves[entry.key] = serves.get(entry.key, 0) + undecided

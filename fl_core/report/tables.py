@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 
-from fl_core.experiments.claims import Judgement, details, ledger
+from fl_core.experiments.claims import Judgement, Label, details, ledger
 
 NOWRAP = ' style="white-space:nowrap"'
 
@@ -104,59 +104,56 @@ def with_spread(frame: pd.DataFrame, columns: Iterable[str], digits: int = 3) ->
 
 
 def claims_table(judgements: Iterable[Judgement], beside: Iterable[Judgement] = ()) -> Table:
-    """Return the judged claims, one row each, without what :func:`verdicts_in_words` says of all of them.
-
-    Parameters
-    ----------
-    judgements : iterable of Judgement
-    beside : iterable of Judgement, optional
-        The same claims on another data set: two more columns.
-    """
+    """Return the judged claims, one row each; `beside` has the same claims on another data set, as two more columns."""
     judged, others = list(judgements), list(beside)
-    frame = _measured(ledger(judged))
-    papers = {name.partition("-")[0] for name in frame["claim"]}
-    names = {"measured": "effect [95 % interval]"}
-    columns = ["claim", "the paper says", "verdict", "claimed", "measured", "at"]
-    wrap = {"the paper says": 12.0, "measured": 7.0, "at": 7.0, "test": 14.0}
+    frame = _in_words(judged)
+    papers = {judgement.claim.paper for judgement in judged}
+    names = {"statement": "the paper says", "measured": "effect [interval]", "part": "at"}
+    columns = ["claim", "kind", "statement", "label", "measured", "claimed", "part", "reason"]
+    wrap = {"statement": 12.0, "label": 6.0, "measured": 7.0, "part": 7.0, "reason": 9.0, "endpoint": 14.0}
     if others:
-        second = _measured(ledger(others)).set_index("claim").reindex(frame["claim"]).reset_index()
-        for column in ("verdict", "measured"):
+        second = _in_words(others).set_index("claim").reindex(frame["claim"]).reset_index()
+        for column in ("label", "measured"):
             frame[f"second {column}"] = second[column]
             columns.append(f"second {column}")
         where = f"{others[0].dataset} ({others[0].data_kind})"
-        names |= {"second verdict": f"verdict on {where}", "second measured": "effect there"}
-        wrap |= {"second verdict": 8.0, "second measured": 7.0}
+        names |= {"second label": f"label on {where}", "second measured": "effect there"}
+        wrap |= {"second label": 8.0, "second measured": 7.0}
     if len(papers) == 1:
         names["claim"] = papers.pop()
         frame["claim"] = [name.partition("-")[2] for name in frame["claim"]]
-    return Table(frame[[*columns, "test"]], names, wrap=wrap)
+    return Table(frame[[*columns, "endpoint"]], names, wrap=wrap)
 
 
-def _measured(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add effect and interval as one text."""
+def _in_words(judgements: list[Judgement]) -> pd.DataFrame:
+    """Return the ledger with effect and interval of the deciding part as one text."""
+    frame = ledger(judgements)
+    words = [judgement.decisive.words() if judgement.decisive else ("–", "–", "–") for judgement in judgements]
     frame["measured"] = [
-        f"{effect} {interval}" if interval[0] == "[" else effect
-        for effect, interval in zip(frame["effect"], frame["95 % interval"], strict=True)
+        effect if interval in ("–", "exact") else f"{effect} {interval}" for effect, interval, _ in words
     ]
+    frame["claimed"] = [claimed for *_, claimed in words]
+    frame["part"] = frame["decided_by"]
     return frame
 
 
 def details_table(judgements: Iterable[Judgement]) -> Table:
-    """Return every inequality and check behind a ledger, folded away."""
+    """Return every effect and check behind a ledger, folded away."""
     frame = details(judgements)
-    return Table(frame, wrap={"part": 10, "effect": 8}, fold=f"All {len(frame)} inequalities and checks")
+    return Table(frame, wrap={"part": 10, "effect": 8}, fold=f"All {len(frame)} effects and checks")
 
 
 def verdicts_in_words(judgements: Iterable[Judgement]) -> str:
-    """Return how many claims came out which way, and which, as a sentence of Markdown."""
+    """Return how many claims have which label, and which, as a sentence of Markdown."""
     judged = list(judgements)
     groups = []
-    for verdict in ("reproduced", "not reproduced", "inconclusive"):
-        names = [j.claim.id.partition("-")[2] for j in judged if j.verdict == verdict]
+    for label in get_args(Label):
+        names = [j.claim.id.partition("-")[2] for j in judged if j.label == label]
         if names:
-            groups.append(f"**{len(names)} {verdict}** ({', '.join(names)})")
-    where = f"{judged[0].dataset} ({judged[0].data_kind} data), profile {judged[0].profile}" if judged else "nothing"
-    return f"Of {len(judged)} claims judged on {where}: {'; '.join(groups)}."
+            groups.append(f"**{len(names)} {label}** ({', '.join(names)})")
+    measured = [j for j in judged if j.effects]
+    where = f" on {measured[0].dataset} ({measured[0].data_kind} data)" if measured else ""
+    return f"Of {len(judged)} claims judged{where}: {'; '.join(groups)}."
 
 
 def _row(cells: list[str]) -> str:

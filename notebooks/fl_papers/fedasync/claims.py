@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -245,7 +246,7 @@ def counters(column: str, asynchronous: int, rounds: int) -> Callable[[Study], l
 
 
 def _named(parts: Sequence[Comparison], prefix: str) -> list[Comparison]:
-    return [Comparison(f"against {prefix}, {p.name}", p.left, p.right, p.bound, p.above) for p in parts]
+    return [replace(p, name=f"against {prefix}, {p.name}") for p in parts]
 
 
 def _both(axis: str) -> Callable[[Study], list[Comparison]]:

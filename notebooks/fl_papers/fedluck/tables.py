@@ -243,18 +243,7 @@ EXACT_UP_TO = 5
 """Seeds up to which all resamples are enumerated; of more, 20,000 are drawn."""
 
 
-@dataclass(frozen=True)
-class Bootstrapped(Comparison):
-    """A comparison whose interval is the bootstrap's, over the seeds' paired margins."""
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The percentile interval of the mean margin, shifted and scaled to the ratio as in the base class."""
-        left, right = self._pairs()
-        if len(left) < 2 or not right.mean():
-            return float("nan"), float("nan")
-        low, high = bootstrap(left - self.bound * right)
-        return self.bound + low / float(right.mean()), self.bound + high / float(right.mean())
+Bootstrapped = Comparison
 
 
 def bootstrap(values: np.ndarray) -> tuple[float, float]:

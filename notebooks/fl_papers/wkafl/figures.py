@@ -199,9 +199,7 @@ def survival_table(study: Study) -> pd.DataFrame:
     for name in IN_BOTH_MODES:
         true, aliased = judge([name, f"{name}-aliased"], study)
         if true.parts and aliased.parts:
-            words = SURVIVES.get(
-                (true.verdict, aliased.verdict), "not clear" if true.verdict == "inconclusive" else "no"
-            )
+            words = SURVIVES.get((true.verdict, aliased.verdict), "not clear" if true.open else "no")
             rows.append(
                 {"claim": name.partition("-")[2], "the paper says": true.claim.statement,
                  "true staleness": true.verdict, "aliased": aliased.verdict, "survives": words}

@@ -1,0 +1,368 @@
+"""Statistics of one effect: what the seeds of a comparison say about its direction and its size.
+
+An effect compares two quantities that every seed gives once, so they are paired by seed: positive quantities by the
+logarithm of their ratio, accuracies by their difference. Seeds are looked at when there are 3, 5, 10 and 20 of them
+and never in between; each look has a level of its own, and together they keep 5 %. A time that is only known to be
+"at least" so long stays in the comparison as a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, Self
+
+import numpy as np
+from scipy import optimize, special, stats
+
+from fl_core.errors import SpecError
+
+LEVEL = 0.05
+LOOKS = {3: 0.015, 5: 0.012, 10: 0.018, 20: 0.012}
+"""Two-sided level of the look at so many seeds; an error at any of the looks has probability `LEVEL` (calibrated on
+normal effects, tests/experiments/test_calibration.py)."""
+POWER = 0.8
+ALIKE = 8, 4.0
+"""Effects in a group, and prior degrees of freedom, from which on its variances are shared (Smyth 2004)."""
+
+Direction = Literal["holds", "opposite", "equal", "open"]
+Size = Literal["as printed", "smaller", "larger", "open", "not printed"]
+Relation = Literal["more", "less", "equal"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """On what scale two values are compared, and which differences are practically none there."""
+
+    unit: str
+    delta: float
+    """Practically equal: on the scale of :meth:`compare`."""
+    logarithmic: bool = False
+    factor: float = 1.0
+    """From differences to the unit."""
+
+    def compare(self, left: float, right: float) -> float:
+        """Return the effect of one seed: log-ratio or difference."""
+        if not self.logarithmic:
+            return left - right
+        if left < 0 or right < 0:
+            raise SpecError(f"a ratio of {left:g} and {right:g}: both must be positive")
+        return float(np.log(left) - np.log(right)) if left and right else float("nan")
+
+    def inner(self, shown: float) -> float:
+        """Return a ratio or a difference as :meth:`compare` gives it."""
+        return float(np.log(shown)) if self.logarithmic else shown
+
+    def shown(self, inner: float) -> float:
+        """Return the ratio, or the difference in the unit."""
+        return float(np.exp(inner)) if self.logarithmic else self.factor * inner
+
+
+RATIO = Scale("ratio", float(np.log(1.05)), logarithmic=True)
+"""Times, losses, bytes, stabilities: left over right; practically equal within 5 %."""
+POINTS = Scale("points", 0.005, factor=100.0)
+"""Accuracies in [0, 1], in percentage points: left minus right; practically equal within half a point."""
+PLAIN = Scale("difference", 0.0)
+"""Correlations, shares, counts; what is practically equal must be declared with the effect."""
+
+
+class Censored(dict[int, float]):
+    """Times by seed of which some (`at_least`) are only lower bounds: the target was not reached."""
+
+    def __init__(self, values: Mapping[int, float], at_least: Iterable[int] = ()) -> None:
+        super().__init__(values)
+        self.at_least = frozenset(at_least)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A part of a claim: `left` is claimed to be more (less) than `bound` and `right`, or equal to it.
+
+    Left and right are values by seed, right may be a number for every seed; seeds that only one side has are not
+    used.
+    """
+
+    name: str
+    left: Mapping[int, float]
+    right: Mapping[int, float] | float
+    scale: Scale = RATIO
+    claimed: Relation = "more"
+    bound: float | None = None
+    """The null: a ratio (1) or a difference (0); the claim is about what lies beyond it."""
+    printed: float | None = None
+    """The effect that the paper prints: a ratio, or a difference of values."""
+    delta: float | None = None
+    """Practically equal, instead of the scale's: a ratio above 1, or a difference."""
+    discrete: bool = False
+    """A count: judged by the sign of each seed, a tie with the bound is on the claimed side."""
+    resolution: float = 0.0
+    """Step of the measured effect (one test image is 1/10,000); no interval is narrower than it allows."""
+    excluded: str = ""
+    """Why the part is shown but not judged: a method that is not trained."""
+    prior: tuple[float, float] | None = field(default=None, repr=False)
+    """Degrees of freedom and variance that the effects of a group share."""
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds that both sides have."""
+        return sorted(set(self.left) & set(self.right) if isinstance(self.right, Mapping) else self.left)
+
+    @property
+    def look(self) -> int:
+        """Number of seeds of the last planned look; 0 if there are fewer than three."""
+        return max((n for n in LOOKS if n <= len(self.seeds)), default=0)
+
+    @cached_property
+    def null(self) -> float:
+        """The bound on the scale of the comparison."""
+        neutral = 1.0 if self.scale.logarithmic else 0.0
+        return self.scale.inner(neutral if self.bound is None else self.bound)
+
+    @cached_property
+    def margin(self) -> float:
+        """What is practically equal to the null; 0 for a bound that is not "no effect"."""
+        if self.delta is not None:
+            return abs(self.scale.inner(self.delta))
+        return self.scale.delta if self.bound is None or self.claimed == "equal" else 0.0
+
+    @cached_property
+    def sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """Smallest and largest possible effect by seed, less the null; they differ where a value is censored."""
+        low, high = [], []
+        for seed in self.seeds[: self.look or None]:
+            right = self.right[seed] if isinstance(self.right, Mapping) else self.right
+            value = self.scale.compare(self.left[seed], right) - self.null
+            low.append(-np.inf if seed in getattr(self.right, "at_least", ()) else value)
+            high.append(np.inf if seed in getattr(self.left, "at_least", ()) else value)
+        return np.array(low), np.array(high)
+
+    @property
+    def values(self) -> np.ndarray:
+        """The effect of each seed of the look, with bounds where it is censored, less the null."""
+        low, high = self.sides
+        return np.where(np.isfinite(low), low, high)
+
+    @property
+    def estimate(self) -> float:
+        """Mean effect as it is shown; NaN without seeds."""
+        values = self.values[np.isfinite(self.values)]
+        return self.scale.shown(float(values.mean()) + self.null) if len(values) else float("nan")
+
+    def _error(self, values: np.ndarray) -> tuple[float, float]:
+        """Return standard error and degrees of freedom of a mean."""
+        freedom = len(values) - 1.0
+        variance = max(float(values.var(ddof=1)), self.resolution**2 / 12)
+        if self.prior:
+            extra, shared = self.prior
+            variance, freedom = (extra * shared + freedom * variance) / (extra + freedom), freedom + extra
+        return float(np.sqrt(variance / len(values))), freedom
+
+    def _chance(self, values: np.ndarray) -> float:
+        """Return the one-sided p-value of a mean above 0, for values that may be -inf."""
+        if np.isnan(values).any():
+            return 1.0
+        if self.discrete or np.isinf(values).any():
+            wins = int((values >= 0).sum()) if self.discrete else int((values > 0).sum())
+            return float(stats.binomtest(wins, len(values), alternative="greater").pvalue)
+        error, freedom = self._error(values)
+        return float(stats.t.sf(values.mean() / error, freedom)) if error else 1.0
+
+    @property
+    def too_coarse(self) -> bool:
+        """Whether all seeds have the same effect, so that an interval would have no width."""
+        if not self.look or self.discrete:
+            return False
+        values = self.values
+        return bool(np.isfinite(values).all() and np.ptp(values) == 0 and not self.resolution and not self.prior)
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """Interval of the effect as it is shown, at the level of the look; infinite ends where it is censored."""
+        if not self.look or self.too_coarse or np.isnan(self.values).any():
+            return float("nan"), float("nan")
+        ends = []
+        for values, sign in zip(self.sides, (-1, 1), strict=True):
+            if np.isinf(values).any():
+                ends.append(sign * np.inf)
+                continue
+            error, freedom = self._error(values)
+            ends.append(values.mean() + sign * stats.t.ppf(1 - LOOKS[self.look] / 2, freedom) * error)
+        low, high = (self.scale.shown(end + self.null) for end in ends)
+        return low, high
+
+    @cached_property
+    def p(self) -> dict[Literal["holds", "opposite"], float]:
+        """Two-sided p-values of both directions, over all looks: compare them with `LEVEL`."""
+        if not self.look or self.excluded or self.too_coarse:
+            return {"holds": 1.0, "opposite": 1.0}
+        low, high = self.sides
+        spent = 2 * LEVEL / LOOKS[self.look]
+        if self.claimed == "equal":
+            inside = max(self._chance(low + self.margin), self._chance(self.margin - high))
+            outside = min(self._chance(low - self.margin), self._chance(-high - self.margin))
+            found = inside, 2 * outside
+        elif self.claimed == "more":
+            found = self._chance(low), self._against(high)
+        else:
+            found = self._chance(-high), self._against(-low)
+        return {"holds": min(1.0, spent * found[0]), "opposite": min(1.0, spent * found[1])}
+
+    def _against(self, values: np.ndarray) -> float:
+        """Return the one-sided p-value of a mean below 0; a tie of a count is not below."""
+        if self.discrete:
+            losses = int((values < 0).sum())
+            return float(stats.binomtest(losses, len(values), alternative="greater").pvalue)
+        return self._chance(-values)
+
+    @property
+    def direction(self) -> Direction:
+        """What the interval says, before other claims are taken into account."""
+        if not self.look or self.excluded:
+            return "open"
+        low, high = (self.scale.inner(end) if np.isfinite(end) else end for end in self._unscaled)
+        if (
+            self.claimed != "equal"
+            and self.margin
+            and -self.margin <= low - self.null
+            and high - self.null <= self.margin
+        ):
+            return "equal"
+        if self.p["holds"] <= LEVEL:
+            return "holds"
+        return "opposite" if self.p["opposite"] <= LEVEL else "open"
+
+    @property
+    def _unscaled(self) -> tuple[float, float]:
+        low, high = self.interval
+        return low / self.scale.factor, high / self.scale.factor
+
+    @property
+    def size(self) -> Size:
+        """How the interval lies to the printed effect, measured from the null in the claimed direction."""
+        if self.printed is None:
+            return "not printed"
+        low, high = self._unscaled
+        if not self.look or self.excluded or np.isnan(low):
+            return "open"
+        if low <= self.printed <= high:
+            ends = [self.scale.inner(end) if np.isfinite(end) and (end > 0 or not self.scale.logarithmic) else np.nan
+                    for end in (low, high)]  # fmt: skip
+            width = ends[1] - ends[0]
+            printed = abs(self.scale.inner(self.printed) - self.null)
+            return "as printed" if np.isfinite(width) and width <= max(printed, 2 * self.scale.delta) else "open"
+        beyond = low > self.printed
+        if self.claimed == "equal":
+            return "larger" if beyond else "smaller"
+        return "larger" if beyond == (self.claimed == "more") else "smaller"
+
+    @property
+    def seeds_needed(self) -> int | None:
+        """Seeds of the first planned look with a power of 80 % at the effect and spread seen; None: over 20."""
+        values = self.values[np.isfinite(self.values)]
+        if len(values) < 2 or self.discrete:
+            return next((n for n in LOOKS if n > len(self.seeds) and 2 * 0.5**n <= LOOKS[n]), None)
+        spread = max(float(values.std(ddof=1)), self.resolution / np.sqrt(12))
+        mean = abs(float(values.mean()))
+        distance = max(mean, self.margin - mean) if self.margin else mean
+        for count, level in LOOKS.items():
+            if count <= len(self.seeds):
+                continue
+            shift = distance * np.sqrt(count) / spread if spread else np.inf
+            if (
+                not np.isfinite(shift)
+                or stats.nct.sf(stats.t.ppf(1 - level / 2, count - 1), count - 1, shift) >= POWER
+            ):
+                return count
+        return None
+
+    def words(self) -> tuple[str, str, str]:
+        """Return effect, interval and what is claimed as text."""
+        low, high = self.interval
+        known = not (np.isnan(low) or np.isnan(high))
+        spread = f"[{_text(low)}, {_text(high)}]" if known else "–"
+        bound = self.scale.shown(self.null)
+        if self.claimed == "equal":
+            delta = self.scale.shown(self.margin)
+            claimed = f"within a factor of {delta:.3g}" if self.scale.logarithmic else f"{bound:g} ± {delta:g}"
+        else:
+            claimed = f"{'>' if self.claimed == 'more' else '<'} {bound:g}"
+        mark = "≥ " if any(np.isinf(side).any() for side in self.sides) else ""
+        effect = self.estimate
+        return (mark + _text(effect) if np.isfinite(effect) else "–"), spread, claimed
+
+    def flipped(self, signs: Mapping[int, int]) -> Self:
+        """Return the effect with both sides exchanged in the seeds whose sign is -1: what there is without an effect."""
+        base = self.scale.shown(self.null) / self.scale.factor
+        neutral = self.scale.inner(base)
+        left = {}
+        for seed in self.seeds:
+            right = self.right[seed] if isinstance(self.right, Mapping) else self.right
+            inner = signs[seed] * (self.scale.compare(self.left[seed], right) - neutral) + neutral
+            left[seed] = float(np.exp(inner)) if self.scale.logarithmic else inner
+        return replace(self, left=left, right=1.0 if self.scale.logarithmic else 0.0)
+
+
+def _text(value: float) -> str:
+    return f"{value:.3g}" if np.isfinite(value) else ("∞" if value > 0 else "−∞")
+
+
+def moderated(effects: Sequence[Effect]) -> list[Effect]:
+    """Return the effects with the variance they share, if there are enough of one kind and theirs are alike.
+
+    Degrees of freedom and variance of the prior are those of Smyth (2004), section 6.2, for variances of equal
+    degrees of freedom.
+    """
+    found: list[Effect] = list(effects)
+    for scale in {effect.scale for effect in effects}:
+        rows = [i for i, e in enumerate(found) if e.scale == scale and _plain(e)]
+        for look in {found[i].look for i in rows}:
+            group = [i for i in rows if found[i].look == look]
+            variances = np.array([found[i].values.var(ddof=1) for i in group])
+            if len(group) < ALIKE[0] or not (variances > 0).all():
+                continue
+            prior = _prior(variances, look - 1)
+            if prior:
+                for i in group:
+                    found[i] = replace(found[i], prior=prior)
+    return found
+
+
+def _plain(effect: Effect) -> bool:
+    return bool(effect.look and not effect.discrete and not effect.excluded and np.isfinite(effect.values).all())
+
+
+def _prior(variances: np.ndarray, freedom: int) -> tuple[float, float] | None:
+    half = freedom / 2
+    logs = np.log(variances) - special.digamma(half) + np.log(half)
+    excess = float(logs.var(ddof=1) - special.polygamma(1, half))
+    if excess <= 0:
+        return None  # no spread beyond chance: as good as infinitely many degrees of freedom, which nobody believes
+    spread = optimize.brentq(lambda x: float(special.polygamma(1, x)) - excess, 1e-3, 1e6)
+    extra = 2 * spread
+    if extra < ALIKE[1]:
+        return None
+    return extra, float(np.exp(logs.mean() + special.digamma(spread) - np.log(spread)))
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Return Holm's adjusted p-values."""
+    order = np.argsort(values)
+    steps = np.array(values)[order] * np.arange(len(values), 0, -1)
+    adjusted = np.minimum(np.maximum.accumulate(steps), 1.0)
+    found = np.empty(len(values))
+    found[order] = adjusted
+    return [float(value) for value in found]
+
+
+def untrained(accuracies: Mapping[int, float], classes: int, examples: int) -> bool:
+    """Return whether a method's accuracy is within two standard deviations of guessing one of `classes`.
+
+    The deviation is the larger one of that over seeds and that of guessing on so many test examples.
+    """
+    values = np.array(list(accuracies.values()))
+    if not len(values):
+        return False
+    chance = 1 / classes
+    spread = max(float(values.std(ddof=1)) if len(values) > 1 else 0.0, np.sqrt(chance * (1 - chance) / examples))
+    return bool(values.mean() <= chance + 2 * spread)

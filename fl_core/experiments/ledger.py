@@ -1,0 +1,100 @@
+"""The ledger: every claim judged once, on the union of the runs that are stored, and exported for other programs.
+
+The command line, the pages and the export ask :func:`judged`, so they say the same. A claim is judged at the paper's
+own budget where its runs are stored with three seeds, else at `laptop`, and then it is marked as reduced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fl_core.experiments.artifacts import Artifact, artifacts, make_study
+from fl_core.experiments.claims import Claim, Judgement, claims, find_claim, judge_one, ledger, settled
+from fl_core.experiments.evidence import LOOKS
+from fl_core.experiments.store import Store, default_store
+from fl_core.experiments.study import Study, load_study
+
+BUDGETS = "paper", "laptop"
+"""In the order in which they are looked for."""
+SEEDS = range(max(LOOKS))
+"""Of these, those whose runs are stored."""
+DATASET = "fashion-mnist"
+
+
+def papers() -> list[str]:
+    """Return the papers that claims are about, e.g. ``"FEDASYNC"``."""
+    return list(dict.fromkeys(claim.paper for claim in claims().values()))
+
+
+def judged(
+    names: Iterable[str] = (), paper: str | None = None, store: Store | None = None, dataset: str = DATASET
+) -> list[Judgement]:
+    """Return the judgements of the claims called `names`, of those of `paper`, or of all, each in its paper's family."""
+    wanted = [find_claim(name) for name in names] or [
+        claim for claim in claims().values() if paper is None or claim.paper == paper.upper()
+    ]
+    store = store or default_store()
+    found: dict[str, Judgement] = {}
+    for each in dict.fromkeys(claim.paper for claim in wanted):
+        found |= {judgement.claim.id: judgement for judgement in _of_paper(each, store, dataset, _stamp(store))}
+    return [found[claim.id] for claim in wanted]
+
+
+@lru_cache(maxsize=16)
+def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) -> tuple[Judgement, ...]:
+    studies: dict[tuple[tuple[str, ...], str], Study] = {}
+
+    def study(carriers: Sequence[Artifact], budget: str) -> Study:
+        key = tuple(artifact.id for artifact in carriers), budget
+        if key not in studies:
+            studies[key] = load_study(make_study(carriers, budget, dataset, SEEDS), store)
+        return studies[key]
+
+    def one(claim: Claim) -> Judgement:
+        carriers = [artifact for artifact in artifacts().values() if claim.id in artifact.claims]
+        ids = [artifact.id for artifact in carriers]
+        made = [judge_one(claim, study(carriers, budget), ids) for budget in BUDGETS]
+        full, reduced = made
+        complete = full.parts and len(full.parts) >= len(reduced.parts) and (full.seeds or not full.effects)
+        return full if complete else reduced
+
+    return tuple(settled(one(claim) for claim in claims().values() if claim.paper == paper))
+
+
+def _stamp(store: Store) -> tuple[Any, ...]:
+    """Return what changes when records do."""
+    folders = [folder for folder in (store.published, store.cache) if folder.is_dir()]
+    return tuple(sorted((str(f), f.stat().st_mtime_ns) for folder in folders for f in (folder, *folder.iterdir())))
+
+
+COLUMNS = {
+    "claim": "id, stable over releases", "paper": "first part of the id", "kind": "run, system, theory or definition",
+    "counted": "whether it is in the headline", "statement": "what the paper says, in our words", "source": "where",
+    "reading": "theory: as printed or as corrected", "endpoint": "what is compared", "null": "true if the claim is not",
+    "label": "the verdict, one word or phrase", "direction": "holds, opposite, equal or open",
+    "size": "as printed, smaller, larger, open or not printed", "parts": "number of parts", "held": "of which hold",
+    "decided_by": "the part with least evidence", "effect": "its mean effect", "low": "end of its interval",
+    "high": "end of its interval", "unit": "ratio, points or difference", "printed": "the effect that the paper prints",
+    "detail": "what was compared, if it is exact", "seeds": "of the look", "p_holm": "two-sided, over looks and claims",
+    "seeds_needed": "for 80 % power, empty if more than 20", "reason": "why it is undecided",
+    "budget": "paper, or laptop: reduced", "dataset": "name", "data": "real, re-encoded, partial or surrogate",
+    "artifact": "which carry it", "command": "prints it with all parts",
+}  # fmt: skip
+"""Of the export, with their meanings: a stable schema, to which columns are only added."""
+
+
+def frame(judgements: Iterable[Judgement]) -> pd.DataFrame:
+    """Return the rows of the ledger with the columns of the export, in their order."""
+    return ledger(judgements).reindex(columns=list(COLUMNS))
+
+
+def export(path: Path, judgements: Iterable[Judgement] | None = None) -> str:
+    """Write the ledger of all papers as CSV, four significant digits, and return the text."""
+    text = frame(judged() if judgements is None else judgements).to_csv(index=False, float_format="%.4g")
+    path.write_text(text)
+    return text
