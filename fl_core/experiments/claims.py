@@ -2,8 +2,8 @@
 
 What a claim needs decides how it is judged. A `run` claim is a set of effects over seeds; it holds if all of them do,
 is contradicted if one is opposite after Holm's correction, and has two readings, direction and size. A `system`
-claim is about the clock and the bytes alone, a `theory` claim about mathematics, in a row of its own as printed and as
-corrected; a `definition` is true by construction and never counts.
+claim is about the clock and the bytes alone, a `theory` claim about mathematics, in a row of its own as printed and
+as corrected; a `definition` is true by construction and never counts.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Judgement:
 
     @cached_property
     def own_p(self) -> float:
-        """Two-sided p-value of the claim by itself: of all parts at once, or of the worst one after Holm's correction."""
+        """Two-sided p-value of the claim by itself: of all parts at once, or of the worst after Holm's correction."""
         return min(self._whole, self._worst)
 
     @cached_property
@@ -247,7 +247,7 @@ class Judgement:
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds at which the parts that are open are decided with a power of 80 %; None: more than 20, or not by seeds."""
+        """Seeds at which the open parts are decided with a power of 80 %; None: more than 20, or not by seeds."""
         needed = [effect.seeds_needed for effect in self.effects if effect.p["holds"] > LEVEL]
         if not needed or None in needed:
             return None
@@ -382,7 +382,7 @@ def judge_one(claim: Claim, study: Study, artifacts: Sequence[str] = ()) -> Judg
 
 
 def settled(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """Return the judgements with Holm's correction within each paper, over the run claims that have been looked at."""
+    """Return the judgements with Holm's correction within each paper, over the run claims that were looked at."""
     found = list(judgements)
     for paper in {each.claim.paper for each in found}:
         rows = [

@@ -292,7 +292,7 @@ class Effect:
         return (mark + _text(effect) if np.isfinite(effect) else "–"), spread, claimed
 
     def flipped(self, signs: Mapping[int, int]) -> Self:
-        """Return the effect with both sides exchanged in the seeds whose sign is -1: what there is without an effect."""
+        """Return the effect with both sides exchanged in the seeds whose sign is -1: what is seen without an effect."""
         base = self.scale.shown(self.null) / self.scale.factor
         neutral = self.scale.inner(base)
         left = {}

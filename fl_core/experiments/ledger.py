@@ -34,7 +34,7 @@ def papers() -> list[str]:
 def judged(
     names: Iterable[str] = (), paper: str | None = None, store: Store | None = None, dataset: str = DATASET
 ) -> list[Judgement]:
-    """Return the judgements of the claims called `names`, of those of `paper`, or of all, each in its paper's family."""
+    """Return the judgements of the claims called `names`, of those of `paper`, or of all, each within its paper."""
     wanted = [find_claim(name) for name in names] or [
         claim for claim in claims().values() if paper is None or claim.paper == paper.upper()
     ]
@@ -73,18 +73,37 @@ def _stamp(store: Store) -> tuple[Any, ...]:
 
 
 COLUMNS = {
-    "claim": "id, stable over releases", "paper": "first part of the id", "kind": "run, system, theory or definition",
-    "counted": "whether it is in the headline", "statement": "what the paper says, in our words", "source": "where",
-    "reading": "theory: as printed or as corrected", "endpoint": "what is compared", "null": "true if the claim is not",
-    "label": "the verdict, one word or phrase", "direction": "holds, opposite, equal or open",
-    "size": "as printed, smaller, larger, open or not printed", "parts": "number of parts", "held": "of which hold",
-    "decided_by": "the part with least evidence", "effect": "its mean effect", "low": "end of its interval",
-    "high": "end of its interval", "unit": "ratio, points or difference", "printed": "the effect that the paper prints",
-    "detail": "what was compared, if it is exact", "seeds": "of the look", "p_holm": "two-sided, over looks and claims",
-    "seeds_needed": "for 80 % power, empty if more than 20", "reason": "why it is undecided",
-    "budget": "paper, or laptop: reduced", "dataset": "name", "data": "real, re-encoded, partial or surrogate",
-    "artifact": "which carry it", "command": "prints it with all parts",
-}  # fmt: skip
+    "claim": "id, stable over releases",
+    "paper": "first part of the id",
+    "kind": "run, system, theory or definition",
+    "counted": "whether it is in the headline",
+    "statement": "what the paper says, in our words",
+    "source": "where",
+    "reading": "theory: as printed or as corrected",
+    "endpoint": "what is compared",
+    "null": "true if the claim is not",
+    "label": "the verdict, one word or phrase",
+    "direction": "holds, opposite, equal or open",
+    "size": "as printed, smaller, larger, open or not printed",
+    "parts": "number of parts",
+    "held": "of which hold",
+    "decided_by": "the part with least evidence",
+    "effect": "its mean effect",
+    "low": "end of its interval",
+    "high": "end of its interval",
+    "unit": "ratio, points or difference",
+    "printed": "the effect that the paper prints",
+    "detail": "what was compared, if it is exact",
+    "seeds": "of the look",
+    "p_holm": "two-sided, over looks and claims",
+    "seeds_needed": "for 80 % power, empty if more than 20",
+    "reason": "why it is undecided",
+    "budget": "paper, or laptop: reduced",
+    "dataset": "name",
+    "data": "real, re-encoded, partial or surrogate",
+    "artifact": "which carry it",
+    "command": "prints it with all parts",
+}
 """Of the export, with their meanings: a stable schema, to which columns are only added."""
 
 

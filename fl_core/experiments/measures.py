@@ -10,7 +10,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import isotonic_regression
 
+from fl_core.errors import SpecError
+from fl_core.experiments.evidence import Censored
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry
 
@@ -72,6 +75,70 @@ def first_passage(
     rows = np.flatnonzero(series <= target if falling else series >= target)
     row = int(rows[0]) if len(rows) else len(series) - 1
     return Passage(float(at[row]), bool(len(rows)), row)
+
+
+Series = Sequence[float] | np.ndarray
+
+
+def passage(
+    at: Series, values: Series, target: float, *, falling: bool = False, width: int = 1, log: bool = False
+) -> Passage:
+    """Return when the running mean over `width` measurements crosses `target`, interpolated between measurements.
+
+    With `log` times are averaged and interpolated as logarithms, as on a logarithmic grid. Windows are centred, and
+    shrink towards the start (an initial model has no noise) but not towards the end, so that no single measurement
+    decides: a run in which no full window has the target has not reached it.
+    """
+    if width < 1 or width % 2 == 0:
+        raise SpecError(f"width = {width} must be odd and at least 1: a running mean is centred")
+    times, series = np.asarray(at, dtype=float), np.asarray(values, dtype=float)
+    half = np.minimum(np.arange(len(series) - width // 2), width // 2)
+    windows = [slice(row - some, row + some + 1) for row, some in enumerate(half)]
+    level = np.array([series[window].mean() for window in windows])
+    beyond = np.flatnonzero(level <= target if falling else level >= target)
+    if not len(beyond):
+        return Passage(float(times[-1]), False, len(times) - 1)
+    row = int(beyond[0])
+    if not row or np.isnan(level[row - 1]):
+        return Passage(float(times[row]), True, row)
+    share = (target - level[row - 1]) / (level[row] - level[row - 1])
+    before, after = times[windows[row - 1]], times[windows[row]]
+    if log and before.min() > 0:
+        logs = np.log(before).mean(), np.log(after).mean()
+        return Passage(float(np.exp(logs[0] + share * (logs[1] - logs[0]))), True, row)
+    return Passage(float(before.mean() + share * (after.mean() - before.mean())), True, row)
+
+
+def passages(
+    runs: Iterable[tuple[Entry, Result]],
+    read: Callable[[Result], tuple[Series, Series]],
+    target: float,
+    **how: Any,
+) -> Censored:
+    """Return the :func:`passage` of each run by seed, "at least" the run's end where it does not reach the target."""
+    found = {entry.labels["seed"]: passage(*read(result), target, **how) for entry, result in runs}
+    return Censored(
+        {seed: each.at for seed, each in found.items()}, [seed for seed, each in found.items() if not each.reached]
+    )
+
+
+def drops(values: Series) -> float:
+    """Return the sum of all falls of a series: what it loses on the way, however much it gains in all."""
+    return float(np.maximum(-np.diff(np.asarray(values, dtype=float)), 0.0).sum())
+
+
+def unevenness(values: Series, *, falling: bool = False) -> float:
+    """Return the standard deviation of a series about its best monotone fit, so without its trend."""
+    series = np.asarray(values, dtype=float)
+    return float(np.std(series - isotonic_regression(series, increasing=not falling).x))
+
+
+def mean_height(at: Series, values: Series, *, log: bool = False) -> float:
+    """Return the area under a curve over its width; with `log` over the logarithm of positive times."""
+    times, series = np.asarray(at, dtype=float), np.asarray(values, dtype=float)
+    if log:
+        times, series = np.log(times[times > 0]), series[times > 0]
+    return float(np.trapezoid(series, times) / (times[-1] - times[0]))
 
 
 def mean_curve(points: pd.DataFrame, x: str, metrics: Sequence[str]) -> pd.DataFrame:

@@ -104,7 +104,7 @@ def with_spread(frame: pd.DataFrame, columns: Iterable[str], digits: int = 3) ->
 
 
 def claims_table(judgements: Iterable[Judgement], beside: Iterable[Judgement] = ()) -> Table:
-    """Return the judged claims, one row each; `beside` has the same claims on another data set, as two more columns."""
+    """Return the judged claims, one row each; `beside`: the same claims on another data set, as two more columns."""
     judged, others = list(judgements), list(beside)
     frame = _in_words(judged)
     papers = {judgement.claim.paper for judgement in judged}
