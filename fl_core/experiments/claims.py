@@ -18,7 +18,20 @@ import numpy as np
 import pandas as pd
 
 from fl_core.errors import unknown
-from fl_core.experiments.evidence import LEVEL, LOOKS, PLAIN, Direction, Effect, Size, holm, moderated
+from fl_core.experiments.evidence import (
+    LEVEL,
+    LOOKS,
+    OUTCOMES,
+    PLAIN,
+    POWER,
+    Direction,
+    Effect,
+    Outcome,
+    Size,
+    holm,
+    luck,
+    moderated,
+)
 from fl_core.experiments.study import Study
 from fl_core.plugins import paper_modules
 
@@ -36,6 +49,7 @@ Label = Literal[
     "unproved",
     "by construction",
 ]
+NO_RUNS = "no runs to judge it on"
 OPEN: tuple[Label, ...] = ("undecided", "smaller than printed, sign open")
 """What more seeds, or another measurement, could change."""
 
@@ -124,7 +138,9 @@ class Judgement:
     """Profile of the runs; anything but ``"paper"`` is a reduced budget."""
     artifacts: tuple[str, ...] = ()
     family: int = 1
-    """Number of claims of the paper among which Holm's correction is made."""
+    """Number of claims of the paper among which Holm's correction is made; `step`: how many of them are left when it
+    comes to this one."""
+    step: int = 1
     p: float = 1.0
     """Of the whole claim, two-sided over all looks, after Holm's correction within the paper."""
 
@@ -139,38 +155,55 @@ class Judgement:
         return [part for part in self.parts if isinstance(part, Check)]
 
     @cached_property
+    def outcomes(self) -> dict[Outcome, float]:
+        """Two-sided p-value of each outcome of the claim by itself.
+
+        It holds if all parts do, is opposite if one is (Holm over the parts), and no difference if some are equal and
+        the rest hold. An outcome that labels without meaning would have in more than 5 % of the cases has p = 1.
+        """
+        if not self.effects or any(check.holds is None for check in self.checks):
+            return dict.fromkeys(OUTCOMES, 1.0)
+        holds = max(effect.p["holds"] for effect in self.effects)
+        equal = max(min(effect.p["equal"], effect.p["holds"]) for effect in self.effects)
+        some = min(effect.p["equal"] for effect in self.effects)
+        opposite = min(holm([effect.p["opposite"] if lucky(0.5, effect.look) else 1.0 for effect in self.effects]))
+        return {
+            "holds": holds if lucky(luck(self.effects), self.seeds) else 1.0,
+            "opposite": opposite,
+            "equal": max(equal, some) if lucky(luck(self.effects, ordered=False), self.seeds) else 1.0,
+        }
+
+    @property
+    def decidable(self) -> bool:
+        """Whether so many seeds can decide it, whatever they say (:attr:`outcomes`)."""
+        return any(lucky(chance, self.seeds) for chance in (0.5, luck(self.effects)))
+
+    @cached_property
     def own_p(self) -> float:
-        """Two-sided p-value of the claim by itself: of all parts at once, or of the worst after Holm's correction."""
-        return min(self._whole, self._worst)
-
-    @cached_property
-    def _whole(self) -> float:
-        return max((effect.p["holds"] for effect in self.effects), default=1.0)
-
-    @cached_property
-    def _worst(self) -> float:
-        return min(holm([effect.p["opposite"] for effect in self.effects]), default=1.0)
+        """Two-sided p-value of what is found of the claim by itself."""
+        return min(self.outcomes.values())
 
     @cached_property
     def direction(self) -> Direction:
         """Of all effects together."""
         if any(check.holds is False for check in self.checks):
             return "opposite"
-        found = [effect.direction for effect in self.effects]
-        if not found:
-            return "open"
         if self.p <= LEVEL:
-            return "holds" if self._whole <= self._worst else "opposite"
-        return "equal" if "equal" in found and set(found) <= {"equal", "holds"} else "open"
+            for outcome in OUTCOMES:
+                if self.step * self.outcomes[outcome] <= LEVEL:
+                    return outcome
+        return "open"
 
     @cached_property
     def size(self) -> Size:
-        """Of all effects together: smaller if one is, larger if no one is open."""
+        """Of all effects together: smaller if one is (Holm over the parts), larger if all are."""
         found = {effect.size for effect in self.effects} - {"not printed"}
-        for size in ("smaller", "open", "as printed", "larger"):
-            if size in found:
-                return size
-        return "not printed"
+        if found and min(holm([effect.p_smaller for effect in self.effects])) <= LEVEL:
+            return "smaller"
+        if found & {"smaller", "open"}:
+            return "open"
+        sizes: tuple[Size, ...] = "as printed", "larger"
+        return next((size for size in sizes if size in found), "not printed")
 
     @property
     def label(self) -> Label:
@@ -178,12 +211,14 @@ class Judgement:
         kind, checks = self.claim.kind, self.checks
         if kind == "theory":
             return self._theory()
-        if kind != "run" and not self.effects:
+        if not self.effects:
             if not checks or any(check.holds is None for check in checks):
                 return "undecided"
             if any(check.holds is False for check in checks):
                 return "contradicted"
             return "by construction" if kind == "definition" else "reproduced"
+        if kind == "definition" and self.direction == "holds":
+            return "by construction"
         match self.direction, self.size:
             case "holds", "smaller":
                 return "weaker than printed"
@@ -227,7 +262,7 @@ class Judgement:
         """Whether it is in the headline: a run or system claim on real data with runs, or theory."""
         kind = self.claim.kind
         if kind == "run":
-            return self.data_kind == "real" and bool(self.effects)
+            return self.data_kind == "real" and bool(self.effects or any(c.holds is not None for c in self.checks))
         return kind != "definition"
 
     @property
@@ -247,31 +282,38 @@ class Judgement:
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds at which the open parts are decided with a power of 80 %; None: more than 20, or not by seeds."""
-        needed = [effect.seeds_needed for effect in self.effects if effect.p["holds"] > LEVEL]
-        if not needed or None in needed:
-            return None
-        return max(count for count in needed if count is not None)
+        """Seeds at which all open parts are decided with a power of 80 %; None: more than 20, or not by seeds."""
+        left = [effect for effect in self.effects if self.step * effect.p["holds"] > LEVEL]
+        power = 1 - (1 - POWER) / max(1, len(left))
+        needed = [effect.seeds_needed(LEVEL / self.step, power) for effect in left]
+        chance = luck(self.effects)
+        needed.append(next((count for count in LOOKS if lucky(chance, count)), None))
+        return None if None in needed else max(count for count in needed if count is not None)
 
     @property
     def reason(self) -> str:
-        """Why it is not decided, in words; empty if it is."""
-        if not (self.claim.kind == "run" and self.label in OPEN):
-            return ""
+        """Why it is not decided, in words; which parts hold where the label is about others; else empty."""
+        held = sum(effect.direction == "holds" for effect in self.effects)
+        parts = f"{held} of {len(self.effects)} parts hold" if len(self.effects) > 1 else ""
+        if self.claim.kind != "run" or self.label not in OPEN:
+            return parts if self.claim.kind == "run" and self.label in ("no difference", "contradicted") else ""
         if not self.effects:
-            return "no runs to judge it on" if not self.parts else "no method of it is trained"
-        most = max(LOOKS)
+            return "no method of it is trained" if any(isinstance(e, Effect) for e in self.parts) else NO_RUNS
         if not self.seeds:
             have = min(len(effect.seeds) for effect in self.effects)
-            return f"{have} seed{'s' if have != 1 else ''} of 3 that a first look needs"
+            return f"{have} seed{'s' if have != 1 else ''} of {min(LOOKS)} that a first look needs"
+        if any(np.isnan(effect.values).any() for effect in self.effects):
+            return "a run has no value: it diverged"
         if any(effect.too_coarse for effect in self.effects):
             return "an interval of width zero: measured too coarsely"
-        held = sum(effect.direction == "holds" for effect in self.effects)
-        parts = f"{held} of {len(self.effects)} parts hold; " if len(self.effects) > 1 else ""
-        if self.own_p <= LEVEL:
-            return f"{parts}decided alone, not among the {self.family} claims of the paper (Holm)"
         need = self.seeds_needed
-        return parts + (f"about {need} seeds would decide it" if need else f"more than {most} seeds would be needed")
+        what = f"about {need} seeds would decide it" if need else f"more than {max(LOOKS)} seeds would be needed"
+        if self.own_p <= LEVEL:
+            what = f"decided alone, not among the {self.family} claims of the paper (Holm); {what}"
+        elif all(effect.direction == "holds" for effect in self.effects):
+            often = round(1 / luck(self.effects) ** self.seeds)
+            what = f"{self.seeds} seeds agree by luck in 1 of {often} cases; {what}"
+        return f"{parts}; {what}" if parts else what
 
     def row(self) -> dict[str, Any]:
         """Return the judgement as plain values, one row of the ledger and of its export."""
@@ -363,6 +405,11 @@ def claims() -> dict[str, Claim]:
     return dict(CLAIMS)
 
 
+def lucky(chance: float, seeds: int) -> bool:
+    """Return whether agreement of so many seeds, each by luck with probability `chance`, is too rare to be luck."""
+    return bool(seeds) and chance**seeds <= LEVEL
+
+
 def judge(names: Iterable[str], study: Study, artifacts: Sequence[str] = ()) -> list[Judgement]:
     """Judge the claims called `names` on `study`, each once, in order of their ids, as one family."""
     found = []
@@ -374,24 +421,27 @@ def judge(names: Iterable[str], study: Study, artifacts: Sequence[str] = ()) -> 
 
 def judge_one(claim: Claim, study: Study, artifacts: Sequence[str] = ()) -> Judgement:
     """Judge one claim on `study`, by itself."""
-    parts = list(claim.judge(study))
-    shared = iter(moderated([part for part in parts if isinstance(part, Effect)]))
-    parts = [next(shared) if isinstance(part, Effect) else part for part in parts]
-    found = Judgement(claim, tuple(parts), study.dataset, study.data_kind, study.profile, tuple(artifacts))
+    parts = tuple(claim.judge(study))
+    found = Judgement(claim, parts, study.dataset, study.data_kind, study.profile, tuple(artifacts))
     return replace(found, p=found.own_p)
 
 
 def settled(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """Return the judgements with Holm's correction within each paper, over the run claims that were looked at."""
+    """Return the judgements with what the run claims of each paper share: variances, and Holm's correction.
+
+    The correction is over those claims that as many seeds can decide, whatever the runs say.
+    """
     found = list(judgements)
     for paper in {each.claim.paper for each in found}:
-        rows = [
-            i
-            for i, j in enumerate(found)
-            if j.claim.paper == paper and j.claim.kind == "run" and j.counted and j.seeds
-        ]
-        for i, p in zip(rows, holm([found[i].own_p for i in rows]), strict=True):
-            found[i] = replace(found[i], p=p, family=len(rows))
+        rows = [i for i, j in enumerate(found) if j.claim.paper == paper and j.claim.kind == "run" and j.counted]
+        shared = iter(moderated([part for i in rows for part in found[i].parts if isinstance(part, Effect)]))
+        for i in rows:
+            parts = (next(shared) if isinstance(part, Effect) else part for part in found[i].parts)
+            found[i] = replace(found[i], parts=tuple(parts))
+        rows = [i for i in rows if found[i].decidable]
+        own = [found[i].own_p for i in rows]
+        for i, p in zip(rows, holm(own), strict=True):
+            found[i] = replace(found[i], p=p, family=len(rows), step=sum(other >= found[i].own_p for other in own))
     return found
 
 
@@ -406,7 +456,12 @@ def details(judgements: Iterable[Judgement]) -> pd.DataFrame:
     for judgement in judgements:
         for part in judgement.parts:
             value, interval, claimed = part.words()
-            row = {"claim": judgement.claim.id, "part": part.name, "effect": value, "interval": interval}
+            row: dict[str, Any] = {
+                "claim": judgement.claim.id,
+                "part": part.name,
+                "effect": value,
+                "interval": interval,
+            }
             if isinstance(part, Effect):
                 shown = part.printed is not None
                 printed = f"{(1 if part.scale.logarithmic else part.scale.factor) * (part.printed or 0):.3g}"
@@ -424,7 +479,7 @@ def headline(judgements: Iterable[Judgement]) -> dict[str, Any]:
     """Return how many claims of each kind have each label, of the counted ones, and how many may be wrong.
 
     Holm's correction keeps the probability that any direction of a paper is wrong at 5 %, so no more than 5 % of the
-    decided ones are expected to be.
+    decided ones are expected to be; nor of the readings of size, each of which is made at 5 %.
     """
     counted = [each for each in judgements if each.counted]
     labels = {kind: Counter(j.label for j in counted if j.claim.kind == kind) for kind in ("run", "system", "theory")}

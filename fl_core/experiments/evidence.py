@@ -2,16 +2,17 @@
 
 An effect compares two quantities that every seed gives once, so they are paired by seed: positive quantities by the
 logarithm of their ratio, accuracies by their difference. Seeds are looked at when there are 3, 5, 10 and 20 of them
-and never in between; each look has a level of its own, and together they keep 5 %. A time that is only known to be
-"at least" so long stays in the comparison as a bound.
+and never in between; each look has a level of its own, and together they are 5 %. A time that is only known to be
+"at least" so long stays in the comparison as a bound. Beside the t-test, which with few seeds needs a normal
+distribution, stands what needs none: how often labels that mean nothing agree with all claimed signs (`luck`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -19,14 +20,21 @@ from scipy import optimize, special, stats
 from fl_core.errors import SpecError
 
 LEVEL = 0.05
-LOOKS = {3: 0.015, 5: 0.012, 10: 0.018, 20: 0.012}
-"""Two-sided level of the look at so many seeds; an error at any of the looks has probability `LEVEL` (calibrated on
-normal effects, tests/experiments/test_calibration.py)."""
+LOOKS = {3: 0.013, 5: 0.011, 10: 0.015, 20: 0.011}
+"""Two-sided level of the look at so many seeds. They add up to `LEVEL`, so that an error at any of the looks has at
+most that probability, also after Holm's correction, however the looks depend on each other."""
+OUTCOMES: tuple[Outcome, ...] = ("equal", "holds", "opposite")
+"""In the order in which they are looked for."""
+TIE = 1e-9
+"""Less than any difference of counts."""
 POWER = 0.8
-ALIKE = 8, 4.0
-"""Effects in a group, and prior degrees of freedom, from which on its variances are shared (Smyth 2004)."""
+ALIKE = 8, (4.0, 12.0)
+"""Effects in a group, and prior degrees of freedom, from which on its variances are shared (Smyth 2004), and the most
+that are believed: effects that share a side look more alike than they are."""
 
 Direction = Literal["holds", "opposite", "equal", "open"]
+Outcome = Literal["holds", "opposite", "equal"]
+"""A direction that can be found."""
 Size = Literal["as printed", "smaller", "larger", "open", "not printed"]
 Relation = Literal["more", "less", "equal"]
 
@@ -97,11 +105,15 @@ class Effect:
     discrete: bool = False
     """A count: judged by the sign of each seed, a tie with the bound is on the claimed side."""
     resolution: float = 0.0
-    """Step of the measured effect (one test image is 1/10,000); no interval is narrower than it allows."""
+    """Step of the measured effect (one test image is 1/10,000); no spread is taken to be less than rounding makes."""
     excluded: str = ""
     """Why the part is shown but not judged: a method that is not trained."""
     prior: tuple[float, float] | None = field(default=None, repr=False)
     """Degrees of freedom and variance that the effects of a group share."""
+
+    def __post_init__(self) -> None:
+        if self.claimed == "equal" and not self.margin:
+            raise SpecError(f"{self.name}: a claim that two sides are equal needs delta, what is practically equal")
 
     @property
     def seeds(self) -> list[int]:
@@ -152,29 +164,34 @@ class Effect:
     def _error(self, values: np.ndarray) -> tuple[float, float]:
         """Return standard error and degrees of freedom of a mean."""
         freedom = len(values) - 1.0
-        variance = max(float(values.var(ddof=1)), self.resolution**2 / 12)
+        variance = max(float(values.var(ddof=1)), self.step**2 / 12)
         if self.prior:
             extra, shared = self.prior
             variance, freedom = (extra * shared + freedom * variance) / (extra + freedom), freedom + extra
         return float(np.sqrt(variance / len(values))), freedom
 
     def _chance(self, values: np.ndarray) -> float:
-        """Return the one-sided p-value of a mean above 0, for values that may be -inf."""
+        """Return the one-sided p-value of a mean above 0; with values of -inf, and of counts, of a median above 0."""
         if np.isnan(values).any():
             return 1.0
         if self.discrete or np.isinf(values).any():
-            wins = int((values >= 0).sum()) if self.discrete else int((values > 0).sum())
-            return float(stats.binomtest(wins, len(values), alternative="greater").pvalue)
+            return float(stats.binomtest(int((values > 0).sum()), len(values), alternative="greater").pvalue)
         error, freedom = self._error(values)
         return float(stats.t.sf(values.mean() / error, freedom)) if error else 1.0
 
     @property
+    def step(self) -> float:
+        """Step of the measured effect; 1 of a count."""
+        return self.resolution or float(self.discrete and not self.scale.logarithmic)
+
+    @property
     def too_coarse(self) -> bool:
         """Whether all seeds have the same effect, so that an interval would have no width."""
-        if not self.look or self.discrete:
+        if not self.look:
             return False
         values = self.values
-        return bool(np.isfinite(values).all() and np.ptp(values) == 0 and not self.resolution and not self.prior)
+        alike = np.isfinite(values).all() and np.ptp(values) <= 1e-9 * max(1.0, float(np.abs(values).max()))
+        return bool(alike and not self.step and not self.prior)
 
     @cached_property
     def interval(self) -> tuple[float, float]:
@@ -192,45 +209,29 @@ class Effect:
         return low, high
 
     @cached_property
-    def p(self) -> dict[Literal["holds", "opposite"], float]:
-        """Two-sided p-values of both directions, over all looks: compare them with `LEVEL`."""
+    def p(self) -> dict[Outcome, float]:
+        """Two-sided p-value of each outcome, over all looks: compare them with `LEVEL`."""
         if not self.look or self.excluded or self.too_coarse:
-            return {"holds": 1.0, "opposite": 1.0}
+            return {"holds": 1.0, "opposite": 1.0, "equal": 1.0}
         low, high = self.sides
-        spent = 2 * LEVEL / LOOKS[self.look]
+        inside = max(self._chance(low + self.margin), self._chance(self.margin - high)) if self.margin else 1.0
+        found: dict[Outcome, float] = {"equal": inside}
         if self.claimed == "equal":
-            inside = max(self._chance(low + self.margin), self._chance(self.margin - high))
             outside = min(self._chance(low - self.margin), self._chance(-high - self.margin))
-            found = inside, 2 * outside
-        elif self.claimed == "more":
-            found = self._chance(low), self._against(high)
+            found = {"holds": inside, "opposite": outside, "equal": 1.0}
         else:
-            found = self._chance(-high), self._against(-low)
-        return {"holds": min(1.0, spent * found[0]), "opposite": min(1.0, spent * found[1])}
-
-    def _against(self, values: np.ndarray) -> float:
-        """Return the one-sided p-value of a mean below 0; a tie of a count is not below."""
-        if self.discrete:
-            losses = int((values < 0).sum())
-            return float(stats.binomtest(losses, len(values), alternative="greater").pvalue)
-        return self._chance(-values)
+            worst, best = (low, high) if self.claimed == "more" else (-high, -low)
+            tie = TIE * self.discrete  # a count at its bound is on the claimed side
+            found |= {"holds": self._chance(worst + tie), "opposite": self._chance(-best - tie)}
+        return {outcome: min(1.0, 2 * one_sided * LEVEL / LOOKS[self.look]) for outcome, one_sided in found.items()}
 
     @property
     def direction(self) -> Direction:
-        """What the interval says, before other claims are taken into account."""
-        if not self.look or self.excluded:
-            return "open"
-        low, high = (self.scale.inner(end) if np.isfinite(end) else end for end in self._unscaled)
-        if (
-            self.claimed != "equal"
-            and self.margin
-            and -self.margin <= low - self.null
-            and high - self.null <= self.margin
-        ):
-            return "equal"
-        if self.p["holds"] <= LEVEL:
-            return "holds"
-        return "opposite" if self.p["opposite"] <= LEVEL else "open"
+        """What the seeds say of this effect alone; practically equal goes before "holds"."""
+        for outcome in OUTCOMES:
+            if self.p[outcome] <= LEVEL:
+                return outcome
+        return "open"
 
     @property
     def _unscaled(self) -> tuple[float, float]:
@@ -246,33 +247,42 @@ class Effect:
         if not self.look or self.excluded or np.isnan(low):
             return "open"
         if low <= self.printed <= high:
-            ends = [self.scale.inner(end) if np.isfinite(end) and (end > 0 or not self.scale.logarithmic) else np.nan
-                    for end in (low, high)]  # fmt: skip
-            width = ends[1] - ends[0]
+            ends = np.array([low, high])
+            if not np.isfinite(ends).all() or (self.scale.logarithmic and low <= 0):
+                return "open"
+            width = self.scale.inner(high) - self.scale.inner(low)
             printed = abs(self.scale.inner(self.printed) - self.null)
-            return "as printed" if np.isfinite(width) and width <= max(printed, 2 * self.scale.delta) else "open"
+            return "as printed" if width <= max(printed, 2 * self.scale.delta) else "open"
         beyond = low > self.printed
-        if self.claimed == "equal":
-            return "larger" if beyond else "smaller"
-        return "larger" if beyond == (self.claimed == "more") else "smaller"
+        return "larger" if beyond == (self.claimed != "less") else "smaller"
 
     @property
-    def seeds_needed(self) -> int | None:
-        """Seeds of the first planned look with a power of 80 % at the effect and spread seen; None: over 20."""
-        values = self.values[np.isfinite(self.values)]
-        if len(values) < 2 or self.discrete:
-            return next((n for n in LOOKS if n > len(self.seeds) and 2 * 0.5**n <= LOOKS[n]), None)
-        spread = max(float(values.std(ddof=1)), self.resolution / np.sqrt(12))
+    def p_smaller(self) -> float:
+        """Two-sided p-value, over all looks, of an effect that is smaller than the printed one."""
+        if self.printed is None or not self.look or self.excluded or self.too_coarse:
+            return 1.0
+        low, high = self.sides
+        printed = self.scale.inner(self.printed) - self.null
+        one_sided = self._chance(low - printed) if self.claimed == "less" else self._chance(printed - high)
+        return min(1.0, 2 * one_sided * LEVEL / LOOKS[self.look])
+
+    def seeds_needed(self, alone: float = LEVEL, power: float = POWER) -> int | None:
+        """Return the seeds of the first planned look that would decide it with so much power; None: over 20.
+
+        At the effect and the spread that are seen, and at level `alone` of all looks instead of 5 %.
+        """
+        values, later = self.values[np.isfinite(self.values)], [n for n in LOOKS if n > len(self.seeds)]
+        if len(values) < 2:
+            return next(iter(later), None)
+        if self.discrete or any(np.isinf(side).any() for side in self.sides):
+            return next((n for n in later if 2 * 0.5**n <= LOOKS[n] * alone / LEVEL), None)
+        spread = max(float(values.std(ddof=1)), self.step / np.sqrt(12))
         mean = abs(float(values.mean()))
-        distance = max(mean, self.margin - mean) if self.margin else mean
-        for count, level in LOOKS.items():
-            if count <= len(self.seeds):
-                continue
+        distance = max(mean, self.margin - mean)
+        for count in later:
             shift = distance * np.sqrt(count) / spread if spread else np.inf
-            if (
-                not np.isfinite(shift)
-                or stats.nct.sf(stats.t.ppf(1 - level / 2, count - 1), count - 1, shift) >= POWER
-            ):
+            needed = stats.t.ppf(1 - LOOKS[count] * alone / LEVEL / 2, count - 1)
+            if not np.isfinite(shift) or stats.nct.sf(needed, count - 1, shift) >= power:
                 return count
         return None
 
@@ -287,20 +297,10 @@ class Effect:
             claimed = f"within a factor of {delta:.3g}" if self.scale.logarithmic else f"{bound:g} ± {delta:g}"
         else:
             claimed = f"{'>' if self.claimed == 'more' else '<'} {bound:g}"
-        mark = "≥ " if any(np.isinf(side).any() for side in self.sides) else ""
+        below, above = (bool(np.isinf(side).any()) for side in self.sides)
+        mark = {(True, False): "≤ ", (False, True): "≥ ", (True, True): "≈ "}.get((below, above), "")
         effect = self.estimate
         return (mark + _text(effect) if np.isfinite(effect) else "–"), spread, claimed
-
-    def flipped(self, signs: Mapping[int, int]) -> Self:
-        """Return the effect with both sides exchanged in the seeds whose sign is -1: what is seen without an effect."""
-        base = self.scale.shown(self.null) / self.scale.factor
-        neutral = self.scale.inner(base)
-        left = {}
-        for seed in self.seeds:
-            right = self.right[seed] if isinstance(self.right, Mapping) else self.right
-            inner = signs[seed] * (self.scale.compare(self.left[seed], right) - neutral) + neutral
-            left[seed] = float(np.exp(inner)) if self.scale.logarithmic else inner
-        return replace(self, left=left, right=1.0 if self.scale.logarithmic else 0.0)
 
 
 def _text(value: float) -> str:
@@ -329,24 +329,39 @@ def moderated(effects: Sequence[Effect]) -> list[Effect]:
 
 
 def _plain(effect: Effect) -> bool:
-    return bool(effect.look and not effect.discrete and not effect.excluded and np.isfinite(effect.values).all())
+    return bool(effect.look and not effect.discrete and not effect.excluded and np.isfinite(effect.sides).all())
 
 
 def _prior(variances: np.ndarray, freedom: int) -> tuple[float, float] | None:
     half = freedom / 2
     logs = np.log(variances) - special.digamma(half) + np.log(half)
     excess = float(logs.var(ddof=1) - special.polygamma(1, half))
-    if excess <= 0:
-        return None  # no spread beyond chance: as good as infinitely many degrees of freedom, which nobody believes
-    spread = optimize.brentq(lambda x: float(special.polygamma(1, x)) - excess, 1e-3, 1e6)
-    extra = 2 * spread
-    if extra < ALIKE[1]:
+    least, most = (float(special.polygamma(1, extra / 2)) for extra in reversed(ALIKE[1]))
+    if excess > most:
         return None
-    return extra, float(np.exp(logs.mean() + special.digamma(spread) - np.log(spread)))
+    spread = optimize.brentq(lambda x: float(special.polygamma(1, x)) - max(excess, least), 1.0, 1e3)
+    return 2 * spread, float(np.exp(logs.mean() + special.digamma(spread) - np.log(spread)))
+
+
+def luck(effects: Iterable[Effect], ordered: bool = True) -> float:
+    """Return at most how often labels that mean nothing would agree with all claims of one seed.
+
+    Effects that share a side hang together. Without an effect any order of the m sides that hang together is as
+    likely as any other, and at most one in m has all claimed relations (a side that is added leaves at most (m - 1)/m
+    of the orders); where equality is claimed (not `ordered`), or the other side is a number, it is one in two.
+    """
+    groups: list[tuple[set[Hashable], bool]] = []
+    for effect in effects:
+        sides = {frozenset(side.items()) for side in (effect.left, effect.right) if isinstance(side, Mapping)}
+        joined = [group for group in groups if group[0] & sides]
+        groups = [group for group in groups if not group[0] & sides]
+        strict = ordered and effect.claimed != "equal" and all(each for _, each in joined)
+        groups.append((sides.union(*(names for names, _ in joined)), strict))
+    return float(np.prod([1 / max(2, len(names) if strict else 2) for names, strict in groups]))
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Return Holm's adjusted p-values."""
+    """Return Holm's adjusted p-values of any number of tests."""
     order = np.argsort(values)
     steps = np.array(values)[order] * np.arange(len(values), 0, -1)
     adjusted = np.minimum(np.maximum.accumulate(steps), 1.0)

@@ -6,23 +6,25 @@ own budget where its runs are stored with three seeds, else at `laptop`, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from fl_core.experiments.artifacts import Artifact, artifacts, make_study
+from fl_core.experiments.artifacts import artifacts
 from fl_core.experiments.claims import Claim, Judgement, claims, find_claim, judge_one, ledger, settled
 from fl_core.experiments.evidence import LOOKS
+from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store, default_store
-from fl_core.experiments.study import Study, load_study
+from fl_core.experiments.study import Entry, Study
 
-BUDGETS = "paper", "laptop"
-"""In the order in which they are looked for."""
-SEEDS = range(max(LOOKS))
-"""Of these, those whose runs are stored."""
+FULL, REDUCED = "paper", "laptop"
+"""Budgets, by the names of their profiles."""
+SEEDS = [range(first, last) for first, last in pairwise([0, *LOOKS])]
+"""What each look adds; more are looked for only if some of the former are stored."""
 DATASET = "fashion-mnist"
 
 
@@ -47,21 +49,35 @@ def judged(
 
 @lru_cache(maxsize=16)
 def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) -> tuple[Judgement, ...]:
-    studies: dict[tuple[tuple[str, ...], str], Study] = {}
+    known = artifacts()
 
-    def study(carriers: Sequence[Artifact], budget: str) -> Study:
-        key = tuple(artifact.id for artifact in carriers), budget
-        if key not in studies:
-            studies[key] = load_study(make_study(carriers, budget, dataset, SEEDS), store)
-        return studies[key]
+    @cache
+    def grid(artifact: str, budget: str, seeds: range) -> tuple[Entry, ...]:
+        return tuple(known[artifact].grid(budget, dataset, seeds))
+
+    stored: dict[str, Result | None] = {}
+
+    @cache
+    def study(carriers: tuple[str, ...], budget: str) -> Study:
+        entries: dict[str, Entry] = {}
+        results: dict[str, Result] = {}
+        for seeds in SEEDS:
+            more = {f"{e.key} {e.labels}": e for artifact in carriers for e in grid(artifact, budget, seeds)}
+            stored.update({entry.key: store.get(entry.spec) for entry in more.values() if entry.key not in stored})
+            found = {e.key: result for e in more.values() if (result := stored[e.key]) is not None}
+            entries, results = entries | more, results | found
+            if not found:
+                break
+        return Study(budget, dataset, tuple(entries.values()), results)
 
     def one(claim: Claim) -> Judgement:
-        carriers = [artifact for artifact in artifacts().values() if claim.id in artifact.claims]
-        ids = [artifact.id for artifact in carriers]
-        made = [judge_one(claim, study(carriers, budget), ids) for budget in BUDGETS]
-        full, reduced = made
-        complete = full.parts and len(full.parts) >= len(reduced.parts) and (full.seeds or not full.effects)
-        return full if complete else reduced
+        carriers = tuple(artifact.id for artifact in known.values() if claim.id in artifact.claims)
+        full = judge_one(claim, study(carriers, FULL), carriers)
+        if claim.kind != "run" and full.parts and all(check.holds is not None for check in full.checks):
+            return full
+        reduced = judge_one(claim, study(carriers, REDUCED), carriers)
+        decidable = full.parts and (full.seeds or not full.effects)
+        return full if decidable and len(full.effects) >= len(reduced.effects) else reduced
 
     return tuple(settled(one(claim) for claim in claims().values() if claim.paper == paper))
 

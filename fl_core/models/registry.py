@@ -94,7 +94,12 @@ def options(name: str) -> type[BaseModel]:
     """Return the options of the network called `name`, with their types, ranges and defaults, as a pydantic class."""
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    _, _, *further = inspect.signature(MODELS[name], eval_str=True).parameters.values()
+    return _options(name, MODELS[name])
+
+
+@lru_cache(maxsize=256)
+def _options(name: str, make: Callable[..., nn.Module]) -> type[BaseModel]:
+    _, _, *further = inspect.signature(make, eval_str=True).parameters.values()
     fields: dict[str, Any] = {}
     for each in further:
         annotation = Any if each.annotation is each.empty else each.annotation
