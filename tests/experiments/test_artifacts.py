@@ -226,7 +226,7 @@ def test_every_figure_is_drawn_with_a_true_caption(tiny: tuple[Study, Store]) ->
         ("fedasmu-tab2", "mean and 95 % t-interval over"),
         ("fedasmu-fig7", "mean over"),
         ("fedasmu-x1", "all uploads of"),
-        ("fedluck-savings", "mean and 95 % bootstrap interval over"),
+        ("fedluck-savings", "mean and interval over"),
         ("sdfeel-x12", "each run of"),
         ("wkafl-x2", "verdicts by 95 % intervals over"),
     ],

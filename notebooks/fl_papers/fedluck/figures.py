@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,6 +20,8 @@ from scipy import stats
 
 from fl_core.algorithms import FedLuck, FedPer
 from fl_core.errors import DataError
+from fl_core.experiments.evidence import Censored
+from fl_core.experiments.measures import passage
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.compression import TopK
@@ -51,6 +54,8 @@ def mean_factor(cell: str, steps: int, delta: float, period: float) -> float:
 
 SLACK = 1e-9
 """Seconds by which rounding may move a time."""
+WIDTH = 3
+"""Readings, two periods apart, of the running mean on which a target is looked for."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +92,11 @@ def curve(entry: Entry, result: Result) -> pd.DataFrame:
 
 
 def reach(entry: Entry, result: Result, target: float) -> Reached:
-    """Return when a run first has the accuracy `target`."""
+    """Return when the running mean of a run's accuracy first has `target`, interpolated between readings."""
     seconds, accuracy, gigabytes = _readings(entry, result)
-    at = np.flatnonzero(accuracy >= target)
-    row = at[0] if len(at) else -1
-    since_first = max(0.0, float(seconds[row]) - first_aggregation(result))
-    return Reached(since_first, float(seconds[row]), float(gigabytes[row]), bool(len(at)))
+    found = passage(seconds, accuracy, target, width=WIDTH)
+    sent = float(np.interp(found.at, seconds, gigabytes))
+    return Reached(max(0.0, found.at - first_aggregation(result)), found.at, sent, found.reached)
 
 
 def first_aggregation(result: Result) -> float:
@@ -196,18 +200,19 @@ def rounds(study: Study) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``seed``, ``steps``, ``delta``, ``target``, ``rounds`` (ticks, empty ones included, to the first evaluation
-        with the target; NaN: not reached), ``factor`` (phi, averaged over the five devices).
+        ``seed``, ``steps``, ``delta``, ``target``, ``rounds`` (ticks, empty ones included, to the target, between
+        evaluations interpolated; NaN: not reached), ``end`` (of the run), ``factor`` (phi, mean of the five devices).
     """
     rows = []
     for entry, result in study.select(role="heat map"):
         labels, table = entry.labels, result.history.evaluations
-        at = np.flatnonzero(np.array(table["test_accuracy"]) >= labels["target"])
+        at = passage(table["version"], table["test_accuracy"], labels["target"])  # a run ends where it gets there
         method = entry.spec.algorithm
         assert isinstance(method, FedPer)
         factor = _factor(Runs.setup_of(study.dataset).cell, labels["steps"], labels["delta"], method.period_seconds)
         found = {name: labels[name] for name in ("seed", "steps", "delta", "target")}
-        rows.append(found | {"rounds": float(table["version"][at[0]]) if len(at) else np.nan, "factor": factor})
+        end = float(table["version"][-1])
+        rows.append(found | {"rounds": at.at if at.reached else np.nan, "end": end, "factor": factor})
     return pd.DataFrame(rows)
 
 
@@ -237,11 +242,32 @@ def edge_share(study: Study, axis: str) -> dict[int, float]:
     return found
 
 
-def spread_of_rounds(study: Study) -> tuple[dict[int, float], dict[int, float]]:
-    """Return most and fewest rounds by seed, over the cells that get there."""
-    reached = {seed: t.to_numpy()[np.isfinite(t.to_numpy())] for seed, t in _by_seed(study).items()}
-    most, fewest = ({s: float(end(v)) for s, v in reached.items() if len(v)} for end in (np.max, np.min))
-    return most, fewest
+def worst_and_best(study: Study) -> tuple[Censored, Censored]:
+    """Return by seed the rounds of the settings that need most and fewest on the *next* seed, which decides alone.
+
+    Chosen on the same seed, the most of 36 numbers is above the fewest whatever the settings do; chosen on all others,
+    the seeds would not be independent any more.
+    """
+    frame, seeds = rounds(study), sorted(study.seeds)
+    values: tuple[dict[int, float], dict[int, float]] = ({}, {})
+    bounds: tuple[set[int], set[int]] = (set(), set())
+    if len(frame) and len(seeds) > 1:
+        needed = frame.set_index(["seed", "steps", "delta"])
+        found = sorted({int(seed) for seed in frame["seed"]})
+        for seed, other in zip(found, [*found[1:], found[0]], strict=True):
+            for side, at_least, cell in zip(
+                values, bounds, _ends(needed.loc[other, "rounds"].dropna()), strict=False
+            ):
+                if (key := (seed, *cell)) in needed.index:
+                    end, at = needed.loc[key, "end"], needed.loc[key, "rounds"]
+                    side[seed] = float(end if np.isnan(at) else at)
+                    at_least |= {seed} if np.isnan(at) else set()
+    return Censored(values[0], bounds[0]), Censored(values[1], bounds[1])
+
+
+def _ends(values: pd.Series[float]) -> list[Any]:
+    """Return where the largest and the smallest value are."""
+    return [values.idxmax(), values.idxmin()] if len(values) else []
 
 
 def factor_correlation(study: Study) -> dict[int, float]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from fl_core.experiments.claims import CONFIDENCE, Comparison
+from fl_core.experiments.evidence import PLAIN, Censored, Effect
 from fl_core.experiments.measures import Printed
 from fl_core.experiments.study import Study
 from fl_core.formulas.fedluck import Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
@@ -195,10 +194,11 @@ def bounds_on_toys(problems: int = 15) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``bound`` and ``ratio``: measured mean squared gradient over the bound, one row per problem.
+        The columns of the trials with ``bound`` (its name), ``right`` (its value), and ``ratio``: measured mean
+        squared gradient over the bound; one row per problem.
     """
     trials = {"Theorem 1": theorem1_trials(problems), "(L-b)": rescaled_trials(problems)}
-    frames = [pd.DataFrame({"bound": name, "ratio": t["measured"] / t["bound"]}) for name, t in trials.items()]
+    frames = [t.assign(bound=name, right=t["bound"], ratio=t["measured"] / t["bound"]) for name, t in trials.items()]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -235,35 +235,7 @@ def _local_solver(alpha: Array, beta: Array, period: float) -> list[tuple[str, f
     return found
 
 
-# FedLuck against the other methods, paired by seed, with a 95 % bootstrap interval over seeds.
-
-
-EXACT_UP_TO = 5
-"""Seeds up to which all resamples are enumerated; of more, 20,000 are drawn."""
-
-
-Bootstrapped = Comparison
-
-
-def bootstrap(values: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % percentile interval of the mean of `values` ``[n]`` under resampling with replacement."""
-    n = len(values)
-    if n <= EXACT_UP_TO:
-        rows = np.array(list(itertools.product(range(n), repeat=n)))
-    else:
-        rows = np.random.default_rng(0).integers(n, size=(20_000, n))
-    means, tail = values[rows].mean(axis=1), (1 - CONFIDENCE) / 2
-    return float(np.quantile(means, tail, method="lower")), float(np.quantile(means, 1 - tail, method="higher"))
-
-
-def interval_text(values: np.ndarray) -> str | None:
-    """Return the mean of `values` ``[n]`` with its interval, as text; None without values."""
-    if not len(values):
-        return None
-    if len(values) == 1:
-        return f"{values[0]:z.2f}"
-    low, high = bootstrap(values)
-    return f"{values.mean():z.2f} [{low:z.2f}, {high:z.2f}]"
+# FedLuck against the other methods, paired by seed.
 
 
 def reached(study: Study, method: str, partition: str, target: float) -> dict[int, Reached]:
@@ -271,32 +243,50 @@ def reached(study: Study, method: str, partition: str, target: float) -> dict[in
     return {seed: reach(*run, target) for seed, run in compared(study, method, partition).items()}
 
 
-def pairs(
-    study: Study, left: str, right: str, partition: str, target: float, what: str
-) -> tuple[dict[int, float], dict[int, float]]:
-    """Return `what` ("seconds" or "gigabytes") that two methods need to a target, by seed, where it can be compared.
+def needed(study: Study, method: str, partition: str, target: float, what: str) -> Censored:
+    """Return `what` ("seconds" or "gigabytes") a method needs to a target, by seed; at least, if it ends before."""
+    found = reached(study, method, partition, target)
+    values = {seed: float(getattr(one, what)) for seed, one in found.items()}
+    return Censored(values, [seed for seed, one in found.items() if not one.reached])
 
-    A method that does not reach it counts with the end of its run, unless the other one may have needed more.
+
+def saving(cells: Iterable[tuple[Censored, Censored]], printed: float | None = None, name: str = "") -> Effect:
+    """Return the part of what baselines need that FedLuck saves: 1 - FedLuck / baseline, a mean over cells, by seed.
+
+    `cells` are pairs of what FedLuck and a baseline :func:`needed`; where one of them did not get there the saving is
+    a bound, and seeds that a cell lacks are left out.
     """
-    ours, theirs = (reached(study, method, partition, target) for method in (left, right))
-    found: tuple[dict[int, float], dict[int, float]] = ({}, {})
-    for seed in ours.keys() & theirs.keys():
-        a, b = ours[seed], theirs[seed]
-        known = (a.reached or b.reached) and (a.reached or getattr(b, what) <= getattr(a, what))
-        known &= b.reached or getattr(a, what) <= getattr(b, what)
-        if known:
-            found[0][seed], found[1][seed] = getattr(a, what), getattr(b, what)
-    return found
+    pairs = [(ours, theirs) for ours, theirs in cells if ours and theirs]
+    seeds = sorted(set.intersection(*(ours.keys() & theirs.keys() for ours, theirs in pairs))) if pairs else []
+    share = {
+        s: float(np.mean([ours[s] / theirs[s] if theirs[s] else np.nan for ours, theirs in pairs])) for s in seeds
+    }
+    least = {s for s in seeds if any(s in theirs.at_least for _, theirs in pairs)}
+    most = {s for s in seeds if any(s in ours.at_least for ours, _ in pairs)}
+    sides = Censored(dict.fromkeys(seeds, 1.0), least), Censored(share, most)
+    return Effect(name, *sides, PLAIN, "more", printed=printed, delta=0.05)
 
 
-def reductions(study: Study, partition: str, what: str) -> pd.DataFrame:
-    """Return 1 - FedLuck / baseline by target, baseline and seed: the part that FedLuck saves of `what`."""
-    rows = []
-    for target in sought(study, partition):
-        for method in BASELINES:
-            ours, theirs = pairs(study, "FedLuck", method, partition, target.here, what)
-            rows += [(target, method, seed, 1 - ours[seed] / theirs[seed]) for seed in ours if theirs[seed]]
-    return pd.DataFrame(rows, columns=["target", "method", "seed", "saved"])
+def cells_of(
+    study: Study, partition: str, what: str, against: Sequence[str] = BASELINES
+) -> dict[tuple[Target, str], tuple[Censored, Censored]]:
+    """Return what FedLuck and each baseline need to each target."""
+    return {
+        (target, method): (needed(study, "FedLuck", partition, target.here, what),
+                           needed(study, method, partition, target.here, what))
+        for target in sought(study, partition) for method in against
+    }  # fmt: skip
+
+
+def saved_text(effect: Effect) -> str | None:
+    """Return a saving with its interval at the level of the planned look; one that is a bound is marked."""
+    if not effect.seeds or not np.isfinite(effect.estimate):
+        return None
+    low, high = effect.interval
+    most, least = (bool(np.isinf(side).any()) for side in effect.sides)
+    mark = "" if most == least else "≤ " if most else "≥ "
+    words = f" [{low:z.2f}, {high:z.2f}]" if np.isfinite([low, high]).all() else ""
+    return f"{mark}{effect.estimate:z.2f}{words}"
 
 
 def sought(study: Study, partition: str) -> list[Target]:
@@ -307,11 +297,6 @@ def sought(study: Study, partition: str) -> list[Target]:
 def final(study: Study, method: str, partition: str = "iid") -> dict[int, float]:
     """Return a method's accuracy at the horizon by seed."""
     return {seed: final_accuracy(study, *run) for seed, run in compared(study, method, partition).items()}
-
-
-def mean(values: Mapping[int, float]) -> float:
-    """Return the mean over seeds."""
-    return float(np.mean(list(values.values())))
 
 
 # FedLuck's tables from the runs, each number beside the one that the paper prints.
@@ -375,22 +360,22 @@ def improvements(study: Study) -> pd.DataFrame:
     """Return what FedLuck saves of each baseline's time and traffic, printed and measured with interval, as text."""
     setup, rows = Runs.setup_of(study.dataset), []
     for partition, words in LABELS.items():
-        saved = {what: reductions(study, partition, what) for what in ("seconds", "gigabytes")}
         if not compared(study, "FedLuck", partition):
             continue
+        cells = {what: cells_of(study, partition, what) for what in _KINDS}
         for target in sought(study, partition):
             for method in BASELINES:
                 row: dict[str, Any] = {"labels": words, "target": str(target), "against": method}
-                for what, frame in saved.items():
+                for what, own in cells.items():
                     row[f"printed {what}"] = _printed_saving(setup.cell, method, what, target.printed, partition)
-                    own = frame[(frame["target"] == target) & (frame["method"] == method)]
-                    row[what], row[f"seeds, {what}"] = interval_text(own["saved"].to_numpy()), len(own)
+                    saved = saving([own[target, method]])
+                    row[what], row[f"seeds, {what}"] = saved_text(saved), len(saved.seeds)
                 rows.append(row)
         row = {"labels": words, "target": "mean", "against": "all four"}
-        for what, frame in saved.items():
+        for what, own in cells.items():
             row[f"printed {what}"] = f"{printed_mean(partition, what):.2f}, all tasks"
-            by_seed = frame.groupby("seed")["saved"].mean()
-            row[what], row[f"seeds, {what}"] = interval_text(by_seed.to_numpy()), len(by_seed)
+            saved = saving(own.values())
+            row[what], row[f"seeds, {what}"] = saved_text(saved), len(saved.seeds)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -462,7 +447,7 @@ def _spread(values: list[float], digits: int) -> str | None:
 
 
 _KINDS = {"seconds": "time", "gigabytes": "communication"}
-PLAIN = "FedPer"
+PLAN_FREE = "FedPer"
 """The baseline that differs from FedLuck in its plan alone: one (k, delta) for all devices."""
 
 
@@ -478,16 +463,12 @@ def over_tasks(studies: Mapping[str, Study]) -> pd.DataFrame:
     row: dict[str, str | None]
     for partition, words in LABELS.items():
         for what, kind in _KINDS.items():
-            saved = {name: reductions(study, partition, what) for name, study in studies.items()}
             row = {"labels": words, "quantity": f"{kind} saved, mean over targets and baselines"}
             row["paper"] = f"{printed_mean(partition, what):.2f}"
-            row |= {name: _mean_saved({name: frame}) for name, frame in saved.items()}
-            rows.append(row | {"all": _mean_saved(saved)})
-            alone = {name: frame[frame["method"] == PLAIN] for name, frame in saved.items()}
-            row = {"labels": words, "quantity": f"{kind} saved against {PLAIN} alone"}
-            row["paper"] = None if partition == "iid" else f"{printed_mean(partition, what, (PLAIN,)):.2f}"
-            row |= {name: _mean_saved({name: frame}) for name, frame in alone.items()}
-            rows.append(row | {"all": _mean_saved(alone)})
+            rows.append(row | _saved(studies, partition, what, BASELINES))
+            row = {"labels": words, "quantity": f"{kind} saved against {PLAN_FREE} alone"}
+            row["paper"] = None if partition == "iid" else f"{printed_mean(partition, what, (PLAN_FREE,)):.2f}"
+            rows.append(row | _saved(studies, partition, what, (PLAN_FREE,)))
             won = {name: _won(study, partition, what) for name, study in studies.items()}
             row = {
                 "labels": words,
@@ -528,13 +509,12 @@ def _printed_cells(what: str, against: Sequence[str] = BASELINES) -> list[tuple[
     return cells
 
 
-def _mean_saved(saved: Mapping[str, pd.DataFrame]) -> str | None:
-    """Return mean and interval over the seeds that all tasks have."""
-    if any(frame.empty for frame in saved.values()):
-        return None
-    seeds = set.intersection(*({int(seed) for seed in frame["seed"]} for frame in saved.values()))
-    together = pd.concat([frame[frame["seed"].isin(seeds)] for frame in saved.values()])
-    return interval_text(together.groupby("seed")["saved"].mean().to_numpy())
+def _saved(studies: Mapping[str, Study], partition: str, what: str, against: Sequence[str]) -> dict[str, str | None]:
+    """Return mean savings by task, and over all tasks."""
+    cells = {name: list(cells_of(study, partition, what, against).values()) for name, study in studies.items()}
+    found = {name: saved_text(saving(own)) for name, own in cells.items()}
+    complete = all(found.values())
+    return found | {"all": saved_text(saving([c for own in cells.values() for c in own])) if complete else None}
 
 
 def _won(study: Study, partition: str, what: str) -> list[bool]:

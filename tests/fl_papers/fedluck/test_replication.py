@@ -14,7 +14,8 @@ import pytest
 
 from fl_core.errors import DataError, RunError, SpecError
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study, stored_seeds
-from fl_core.experiments.claims import Judgement, claims, judge
+from fl_core.experiments.claims import CLAIMS, Judgement, claims, judge
+from fl_core.experiments.evidence import Censored
 from fl_core.experiments.grid import execute, work
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
@@ -24,6 +25,8 @@ from fl_core.models import num_parameters
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_core.runtime import History
+from fl_papers.fedluck import figures
+from fl_papers.fedluck.claims import interior_is_best, worst_setting
 from fl_papers.fedluck.experiment import BASELINES, METHODS, PROFILES, SETUPS, VARIANTS, FedLuckExperiment, targets
 from fl_papers.fedluck.figures import (
     accuracy_curves,
@@ -36,14 +39,14 @@ from fl_papers.fedluck.figures import (
 )
 from fl_papers.fedluck.tables import (
     PRINTED,
-    Bootstrapped,
-    bootstrap,
     decoded_fedluck,
     decoded_topk,
     five_devices,
+    needed,
     number,
     over_tasks,
-    pairs,
+    saved_text,
+    saving,
 )
 
 RUNS = ["fedluck-fig1", "fedluck-fig2", "fedluck-fig3", "fedluck-tab1", "fedluck-tab2", "fedluck-savings"]
@@ -68,8 +71,10 @@ def test_every_figure_and_table_of_the_paper_is_registered() -> None:
     assert {name for name in artifacts() if name.startswith("fedluck")} == {*RUNS, *EXTRA, *FORMULAS}
     carried = {claim for artifact in find_artifacts(["fedluck-*"]) for claim in artifact.claims}
     assert carried == {name for name in claims() if name.startswith("FEDLUCK-")}
-    numbers = {f"FEDLUCK-C{n:02d}" for n in range(1, 22) if n != 17} | {"FEDLUCK-C17a", "FEDLUCK-C17b"}
-    assert carried == numbers
+    specified = {f"FEDLUCK-C{n:02d}" for n in range(1, 22) if n not in (9, 17)} | {"FEDLUCK-C17a", "FEDLUCK-C17b"}
+    assert {name for name in carried if "-C" in name and not name.endswith("c")} == specified
+    theory = {name for name in carried if claims()[name].kind == "theory"}
+    assert {name for name in theory if claims()[name].corrected} == {n for n in carried if n.endswith("c")}
 
 
 def test_on_fashion_mnist_the_laptop_profile_is_the_papers_setting() -> None:
@@ -255,33 +260,42 @@ def ramp(seconds_to_full: float) -> Callable[[float], float]:
 
 
 def made_up_study(
-    speeds: dict[str, float], slower_if_skewed: float = 1.5, seeds: tuple[int, ...] = (0, 1, 2)
+    speeds: dict[str, float],
+    ends: dict[str, float] | None = None,
+    slower_if_skewed: float = 1.5,
+    seeds: Sequence[int] = (0, 1, 2),
 ) -> Study:
-    """The comparison at profile laptop: each method needs so many seconds to accuracy 1, a little more by seed."""
+    """The comparison at profile laptop: each method rises for so many seconds per unit to its end, with noise."""
     study = make_study(find_artifacts(["fedluck-savings", "fedluck-tab2"]), "laptop", seeds=seeds)
     results = {}
     for entry in study.entries:
-        labels = entry.labels
-        seconds = speeds[labels["method"]] * (1 + 0.05 * labels["seed"])
-        seconds *= slower_if_skewed if labels["partition"] == "dirichlet" else 1.0
-        results[entry.key] = made_up(entry, ramp(seconds), 2**30 * speeds[labels["method"]] / 1e5)
+        labels, method = entry.labels, entry.labels["method"]
+        noise = np.random.default_rng([labels["seed"], METHODS.index(method), len(labels["partition"])]).normal()
+        seconds = speeds[method] * (1 + 0.02 * noise) * (slower_if_skewed if labels["partition"] != "iid" else 1.0)
+        level = (ends or {}).get(method, 0.94) + 0.001 * noise
+        results[entry.key] = made_up(entry, lambda t, s=seconds, e=level: min(e, t / s), 2**30 * speeds[method] / 1e5)
     return study.with_results(results)
 
 
 SPEEDS = dict(zip(METHODS, (100.0, 150.0, 200.0, 250.0, 300.0, 110.0, 130.0), strict=True))
 
 
-def test_a_target_is_reached_at_the_first_reading_that_shows_it() -> None:
+def test_a_target_is_reached_between_the_readings_where_the_running_mean_crosses_it() -> None:
+    """It used to be the first of the readings, three seconds apart, that showed it."""
     study = made_up_study(SPEEDS, seeds=(0,))
-    [run] = compared(study, "FedAsync", "iid").values()
+    [(entry, _)] = compared(study, "FedAsync", "iid").values()
+    run = entry, made_up(entry, ramp(250.0), 2**30 * 250 / 1e5)
     read = curve(*run)
     assert list(read["seconds"]) == [3.0 * n for n in range(401)]
     assert read["test_accuracy"].iloc[100] == 1.0  # neither the horizon nor the end, on all images, is among these
     found = reach(*run, 0.65)
-    assert (found.since_start, found.seconds, found.reached) == (165.0, 162.0, True)
-    assert found.gigabytes == pytest.approx(165 * 250 / 1e5)
-    assert final_accuracy(study, *run) == 0.5
-    never = reach(run[0], made_up(run[0], ramp(10_000.0)), 0.65)
+    assert (found.since_start, found.seconds) == (pytest.approx(162.5), pytest.approx(159.5))
+    assert found.reached
+    assert found.gigabytes == pytest.approx(162.5 * 250 / 1e5)
+    assert final_accuracy(study.with_results({entry.key: run[1]}), *run) == 0.5
+    once = made_up(entry, lambda t: 0.9 if t == 300 else min(0.5, t / 250))
+    assert not reach(entry, once, 0.65).reached  # one lucky reading is not the target
+    never = reach(entry, made_up(entry, ramp(10_000.0)), 0.65)
     assert (never.since_start, never.reached) == (1200.0, False)
     frame = accuracy_curves(study, "iid")
     assert list(frame["method"].unique()) == list(METHODS)
@@ -292,7 +306,7 @@ def test_a_record_without_its_table_of_updates_is_refused_and_not_read_as_if_it_
     [entry] = comparison(("iid",), ("FedBuff",), "laptop", "fashion-mnist", (0,))
     result = made_up(entry, ramp(100.0))
     result.history.evaluations["models_received"][-1] = 7
-    assert reach(entry, result, 0.5).seconds == 48.0
+    assert 45.0 < reach(entry, result, 0.5).seconds < 48.0
     for column in result.history.updates.values():
         column.clear()
     with pytest.raises(DataError, match=f"{entry.spec.hash} was stored without its table of updates"):
@@ -312,42 +326,30 @@ def test_methods_measured_at_their_own_times_are_read_at_those_of_the_others() -
     assert read[45.0] == read.iloc[-1] == table["test_accuracy"][2]
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "known"),
-    [
-        (100.0, 200.0, True),
-        (2000.0, 100.0, True),
-        (100.0, 5000.0, True),
-        (2000.0, 5000.0, False),
-        (2000.0, 1500.0, False),
-    ],
-)
-def test_a_target_that_is_not_reached_counts_only_where_it_decides(ours: float, theirs: float, known: bool) -> None:
-    study = made_up_study({**SPEEDS, "FedLuck": ours, "FedAvg+TopK": theirs}, seeds=(0,))
-    left, right = pairs(study, "FedLuck", "FedAvg+TopK", "iid", 0.65, "seconds")
-    assert bool(left) == bool(right) == known
-    if known:
-        assert (left[0] < right[0]) == (ours < theirs)
+def test_a_target_that_is_not_reached_is_a_bound_and_decides_where_it_can() -> None:
+    slow = {**SPEEDS, "FedAvg+TopK": 2000.0}
+    sides = [needed(made_up_study(slow), m, "dirichlet", 0.65, "seconds") for m in ("FedLuck", "FedAvg+TopK")]
+    assert [side.at_least for side in sides] == [frozenset(), {0, 1, 2}]
+    found = judge(["FEDLUCK-C08"], made_up_study(slow))[0]
+    [part] = [each for each in found.parts if each.name == "65 %, FedLuck against FedAvg+TopK"]
+    assert (part.direction, part.interval[0]) == ("holds", 0.0)
+    lost = judge(["FEDLUCK-C08"], made_up_study({**slow, "FedLuck": 2000.0}))[0]
+    assert {e.direction for e in lost.effects if "FedAvg" in e.name} == {"open"}
+    assert saved_text(saving([(sides[0], sides[1])])).startswith("≥ 0.9")
+    assert saved_text(saving([(sides[1], sides[0])])).startswith("≤ -")
+    assert saved_text(saving([])) is None
 
 
-def test_the_bootstrap_of_three_seeds_is_their_range_and_of_more_a_narrower_interval() -> None:
-    assert bootstrap(np.array([1.0, 5.0, 2.0])) == (1.0, 5.0)
-    values = np.array([1.0, 2.0, 3.0, 4.0])
-    means = sorted(np.mean(rows) for rows in itertools.product(values, repeat=4))
-    assert bootstrap(values) == (means[6], means[-7])  # of 256 means, the outermost 2.5 % are 6.4
-    many = np.random.default_rng(1).normal(size=40)
-    low, high = bootstrap(many)
-    half = 1.96 * many.std() / np.sqrt(40)
-    assert (low, high) == pytest.approx((many.mean() - half, many.mean() + half), abs=0.05)
-
-
-def test_a_verdict_needs_the_whole_interval_on_one_side() -> None:
-    one = {0: 1.0, 1: 1.0, 2: 1.0}
-    assert Bootstrapped("", {0: 0.8, 1: 0.9, 2: 0.7}, one).verdict == "reproduced"
-    assert Bootstrapped("", {0: 0.8, 1: 1.1, 2: 0.7}, one).verdict == "inconclusive"
-    assert Bootstrapped("", {0: 1.2, 1: 1.1, 2: 1.3}, one).verdict == "not reproduced"
-    assert Bootstrapped("", {0: 0.8}, one).verdict == "inconclusive"
-    assert Bootstrapped("", {0: 0.8, 1: 0.9, 2: 0.7}, one).interval == pytest.approx((0.7, 0.9))
+def test_an_interval_of_three_seeds_covers_what_it_says() -> None:
+    """The bootstrap of three seeds was their range, which covers the mean three times in four."""
+    rng, mean, ranges, intervals = np.random.default_rng(0), 0.3, 0, 0
+    for _ in range(400):
+        values = mean + 0.1 * rng.normal(size=3)
+        ranges += values.min() <= mean <= values.max()
+        low, high = saving([(Censored(dict(enumerate(1 - values))), Censored(dict.fromkeys(range(3), 1.0)))]).interval
+        intervals += low <= mean <= high
+    assert ranges / 400 < 0.8
+    assert intervals / 400 >= 0.965
 
 
 def test_figures_of_targets_are_drawn() -> None:
@@ -357,10 +359,11 @@ def test_figures_of_targets_are_drawn() -> None:
         assert len(shown.frame) if isinstance(shown, Table) else shown.axes
     table = find_artifact("fedluck-tab1").reduce(study).set_index(["target", "method"])
     assert list(table.loc[("65 %", "FedAvg+TopK"), ["printed seconds", "printed gigabytes"]]) == ["66.65", "0.02"]
-    assert table.loc[("65 %", "FedLuck"), "seconds"] == "101.0 ± 4.6"  # 96, 102, 105
+    assert 94 < float(table.loc[("65 %", "FedLuck"), "seconds"].partition(" ")[0]) < 99
     savings = find_artifact("fedluck-savings").reduce(study).set_index(["labels", "target", "against"])
     row = savings.loc[("independent labels", "65 %", "FedAvg+TopK")]
-    assert row["seconds"].startswith("0.67 [")
+    low, high = (float(end) for end in row["seconds"].partition("[")[2].rstrip("]").split(", "))
+    assert low < 1 - 100 / 300 < high
     assert savings.loc[("Dirichlet labels", "65 %", "FedPer"), "printed seconds"] == f"{1 - 41.92 / 64.44:.2f}"
 
 
@@ -379,7 +382,7 @@ def test_the_headline_numbers_stand_beside_those_over_all_tasks() -> None:
         assert rows.loc[(labels, least.format(kind)), "paper"] == won
         assert list(rows.loc[(labels, least.format(kind)), ["one", "two", "all"]]) == ["3 of 3", "0 of 3", "3 of 6"]
     saved = rows.loc[("independent labels", mean.format("time"))]
-    one, both = (float(saved[name].partition(" [")[0]) for name in ("one", "all"))
+    one, both = (float(saved[name].strip("≤ ").partition(" [")[0]) for name in ("one", "all"))
     assert 0.33 < one < 0.67
     assert both < 0
     alone = rows.loc[("Dirichlet labels", "time saved against FedPer alone")]
@@ -392,30 +395,65 @@ def test_the_headline_numbers_stand_beside_those_over_all_tasks() -> None:
     assert set(empty["none"].dropna()) == {"0 of 0"}
 
 
-def verdicts(study: Study, *numbers: str) -> dict[str, str]:
-    found: list[Judgement] = judge([f"FEDLUCK-{number}" for number in numbers], study)
-    return {j.claim.id.partition("-")[2]: j.verdict for j in found}
+def judged(study: Study, *numbers: str) -> dict[str, Judgement]:
+    return {j.claim.id.partition("-")[2]: j for j in judge([f"FEDLUCK-{number}" for number in numbers], study)}
 
 
-COMPARED = ("C08", "C09", "C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17a", "C17b", "C18")
+COMPARED = ("C08", "C10", "C11", "C12", "C15", "C16", "C17a", "C17b", "C18")
+MANY = range(10)
+"""Seeds at which a count can be decided."""
 
 
-def test_claims_come_out_as_curves_that_obey_them_say() -> None:
-    found = verdicts(made_up_study({**SPEEDS, "FedBuff": 320.0, "FedAsync": 330.0, "FedAvg+TopK": 340.0}), *COMPARED)
-    assert {name: verdict for name, verdict in found.items() if verdict != "reproduced"} == {
-        "C09": "not reproduced", "C12": "not reproduced", "C14": "not reproduced", "C17a": "inconclusive",
-        "C17b": "inconclusive",
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    ("speeds", "ends", "skewed", "directions"),
+    [
+        ({}, {"FedLuck": 0.98, "frequency only": 0.96}, 1.5, dict.fromkeys(COMPARED, "holds")),
+        ({"FedLuck": 400.0}, {"FedLuck": 0.86, "frequency only": 0.93}, 0.5, dict.fromkeys(COMPARED, "opposite")),
+        (dict.fromkeys(METHODS, 150.0), {}, 1.0, {name: "holds" if name == "C18" else "equal" for name in COMPARED}
+         | {"C08": "equal", "C10": "equal", "C15": "open"}),
+    ],
+)  # fmt: skip
+def test_claims_come_out_as_the_curves_were_made(speeds: dict, ends: dict, skewed: float, directions: dict) -> None:
+    found = judged(made_up_study({**SPEEDS, **speeds}, ends, skewed, MANY), *COMPARED)
+    assert {name: j.direction for name, j in found.items()} == directions
 
 
-def test_claims_come_out_as_curves_that_contradict_them_say() -> None:
-    found = verdicts(made_up_study({**SPEEDS, "FedLuck": 400.0}, slower_if_skewed=0.5), *COMPARED)
-    assert {name for name, verdict in found.items() if verdict != "not reproduced"} == {"C17a", "C17b", "C18"}
+def test_a_size_is_read_where_print_is_fine_enough() -> None:
+    """0.02 against 0.05 gigabytes is a ratio of 0.27 to 0.56; 41.92 against 64.44 seconds is one of 0.65."""
+    study = made_up_study({**SPEEDS, "FedPer": 100 / 0.9}, seeds=MANY)
+    sizes = {e.name: (e.printed, e.size) for e in judged(study, "C08")["C08"].effects}
+    assert sizes["65 %, FedLuck against FedPer"] == (pytest.approx(41.92 / 64.44), "smaller")
+    found = judged(study, "C08", "C10", "C11", "C17a")
+    assert found["C08"].label == "weaker than printed"
+    printed = {e.name: e.printed for e in found["C10"].effects}
+    assert printed["65 %, FedLuck against FedPer"] is None
+    assert printed["85 %, FedLuck against FedPer"] == pytest.approx(0.32 / 0.36)
+    assert [e.printed for e in found["C11"].effects] == [0.55]
+    assert [e.printed for e in found["C17a"].effects] == pytest.approx([0.037, 0.054])
+
+
+def test_a_count_at_its_bound_holds() -> None:
+    """C15 was "inconclusive" at exactly two of three targets."""
+    study = made_up_study(SPEEDS, seeds=MANY)
+    for _, result in study.select(method="FedPer", partition="iid"):
+        table = result.history.evaluations  # it rises to 65 % in 98 s and to 75 % in 113 s
+        table["bytes_up"] = [2**30 * (1e-4 if t < 105 else 1.0) * t for t in table["seconds"]]
+    [share, *_] = judged(study, "C15")["C15"].effects
+    assert share.direction == "holds"
+    assert set(share.left.values()) == {2 / 3}
+
+
+def test_claims_about_another_task_are_judged_on_it_alone() -> None:
+    study = made_up_study(SPEEDS)
+    assert not any(j.parts for j in judged(study, "C13", "C14").values())
 
 
 def test_without_runs_every_claim_about_them_is_open_and_nothing_is_drawn() -> None:
     study = make_study(find_artifacts(RUNS + EXTRA), "smoke")
-    assert set(verdicts(study, "C04", "C05", "C06", "C07", *COMPARED).values()) == {"inconclusive"}
+    runs = [
+        name.partition("-")[2] for name, claim in CLAIMS.items() if claim.paper == "FEDLUCK" and claim.kind == "run"
+    ]
+    assert {j.label for j in judged(study, *runs).values()} == {"undecided"}
     for name in RUNS + EXTRA:
         with pytest.raises(RunError, match="none of its runs"):
             draw(find_artifact(name), study)
@@ -423,11 +461,13 @@ def test_without_runs_every_claim_about_them_is_open_and_nothing_is_drawn() -> N
 
 def heat_study(value: Callable[[int, float], float]) -> Study:
     """Figure 1 at profile laptop, with so many rounds to the target for each cell (above 300: not reached)."""
-    study = make_study(find_artifact("fedluck-fig1"), "laptop", seeds=[0, 1])
+    study = make_study(find_artifact("fedluck-fig1"), "laptop", seeds=[0, 1, 2])
     results = {}
     for entry in study.entries:
         labels = entry.labels
-        wanted = value(labels["steps"], labels["delta"]) + labels["seed"]
+        wanted = value(labels["steps"], labels["delta"]) + labels["seed"] * (
+            1 + labels["steps"] / 60 + labels["delta"]
+        )
         history = History()
         for version in range(0, 301):
             row = {"version": version, "test_accuracy": 0.9 if version >= wanted else 0.2, "seconds": 1.5 * version}
@@ -438,27 +478,55 @@ def heat_study(value: Callable[[int, float], float]) -> Study:
 
 
 def test_the_heat_map_counts_ticks_and_its_claims_follow() -> None:
-    valley = heat_study(lambda k, delta: 40 + abs(k - 30) + 20 * abs(np.log10(delta / 0.03)))
-    frame = rounds(valley).query("seed == 1 and steps == 30 and delta == 0.05")
-    assert frame["rounds"].iloc[0] == np.ceil(41 + 20 * np.log10(0.05 / 0.03))
-    assert verdicts(valley, "C05", "C06") == {"C05": "reproduced", "C06": "reproduced"}
+    valley = heat_study(lambda k, delta: 40 + 4 * abs(k - 30) + 60 * abs(np.log10(delta / 0.03)))
+    frame = rounds(valley).query("seed == 0 and steps == 30 and delta == 0.05")
+    reached = 40 + 60 * np.log10(0.05 / 0.03)
+    assert np.ceil(reached) - 1 < frame["rounds"].iloc[0] < np.ceil(reached)
+    found = judged(valley, "C05", "C06")
+    assert [part.left for part in found["C05"].effects] == [dict.fromkeys(range(3), 1.0)] * 2
+    assert found["C06"].effects[0].estimate == pytest.approx(
+        (40 + 120 + 60 * np.log10(30)) / (40 + 60 * 0.222), rel=0.1
+    )
     slope = heat_study(lambda k, delta: 10 + k + 100 * delta + (1000 if delta < 0.004 else 0))
-    assert verdicts(slope, "C05", "C06") == {"C05": "not reproduced", "C06": "not reproduced"}
+    assert [set(part.left.values()) for part in judged(slope, "C05")["C05"].effects] == [{0.0}, {1.0}]
     cells = find_artifact("fedluck-fig1").reduce(slope)
     assert set(cells.query("delta == 0.001")["reached"]) == {0}
     factors = cells.set_index(["steps", "delta"])["factor"]
     likeness = heat_study(lambda k, delta: 1 + 250 * factors[k, delta] / factors.max())
-    assert verdicts(likeness, "C07") == {"C07": "reproduced"}
+    assert judged(likeness, "C07")["C07"].direction == "holds"
     figure, _ = draw(find_artifact("fedluck-fig1"), slope)
     assert [axis.get_title(loc="left")[:3] for axis in figure.axes] == ["(a)", "(b)"]
 
 
-def test_claims_about_formulas() -> None:
-    names = ("C01", "C02", "C03", "C19", "C20", "C21")
-    assert verdicts(make_study(find_artifact("fedluck-x1"), "smoke"), *names) == {
-        "C01": "reproduced", "C02": "not reproduced", "C03": "not reproduced", "C19": "not reproduced",
-        "C20": "reproduced", "C21": "reproduced",
-    }  # fmt: skip
+def test_figure_1s_claims_do_not_hold_where_nothing_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C05 asked for half of the lines, where chance gives four of six; C06 took the most of 36 over the fewest."""
+    study, rng, holds = heat_study(lambda k, delta: 40.0), np.random.default_rng(0), np.zeros(3, int)
+    old, first = 0, rounds(study).query("seed == 0")
+    frame = pd.concat([first.assign(seed=seed) for seed in MANY])
+    for _ in range(200):
+        drawn = frame.assign(rounds=100 * np.exp(0.2 * rng.normal(size=len(frame))))
+        monkeypatch.setattr(figures, "rounds", lambda study, drawn=drawn: drawn)
+        parts = [*interior_is_best(study), *worst_setting(study)]
+        holds += [part.direction == "holds" for part in parts]
+        old += np.mean(list(parts[0].left.values())) >= 0.5
+        monkeypatch.undo()
+    assert (holds <= 0.06 * 200).all()
+    assert old > 0.9 * 200
+
+
+def test_theory_has_the_labels_that_its_audit_gives() -> None:
+    """C01 was "reproduced", and no erratum had a row."""
+    names = [
+        name.partition("-")[2]
+        for name, c in claims().items()
+        if c.paper == "FEDLUCK" and c.kind in ("theory", "system")
+    ]
+    found = {name: j.label for name, j in judged(make_study(find_artifact("fedluck-x1"), "smoke"), *names).items()}
+    true = {"C04": "true", "C20": "true", "E10": "true", "C01": "vacuous", "C21": "reproduced"}
+    assert {name: label for name, label in found.items() if name in true} == true
+    assert {label for name, label in found.items() if name.endswith("c")} == {"true as corrected"}
+    rest = {label for name, label in found.items() if name not in true and not name.endswith("c")}
+    assert rest == {"contradicted"}
 
 
 def test_the_timeline_is_that_of_the_plan() -> None:
@@ -510,8 +578,8 @@ def test_every_figure_is_drawn_from_runs_with_a_true_caption(tiny: tuple[Study, 
 def test_every_recorded_staleness_is_the_ceiling(tiny: tuple[Study, Store]) -> None:
     study, _ = tiny
     [found] = judge(["FEDLUCK-C04"], study)
-    assert found.verdict == "reproduced"
-    assert [part.name for part in found.parts] == ["FedLuck", "FedPer", "frequency only", "compression only"]
+    assert found.label == "true"
+    assert [part.name for part in found.parts][1:] == ["FedLuck", "FedPer", "frequency only", "compression only"]
 
 
 def test_what_is_uploaded_is_the_kept_fraction_of_what_arrived(tiny: tuple[Study, Store]) -> None:
