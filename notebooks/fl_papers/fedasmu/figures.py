@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from fl_core.algorithms import FedASMU
-from fl_core.experiments.measures import BySeed, Passage, first_passage
+from fl_core.experiments.measures import BySeed, Passage, passage
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.formulas.fedasmu import matched_lambda
@@ -78,11 +78,15 @@ def final(study: Study, method: str, at: Setting) -> BySeed:
     return BySeed.of(study.select(method=method, **at._asdict()), lambda entry, result: final_accuracy(result))
 
 
+WIDTH = 5
+"""Of the running mean whose passage is timed, in evaluations: fifty uploads (A19)."""
+
+
 def reached(study: Study, method: str, at: Setting, target: float | None = None) -> dict[int, Passage]:
     """Return by seed when `method` first has a target accuracy (A19); without one given, the column's."""
     wanted = target_of(study.profile, at.column) if target is None else target
     runs = study.select(method=method, **at._asdict())
-    return {entry.labels["seed"]: first_passage(*readings(result), wanted) for entry, result in runs}
+    return {entry.labels["seed"]: passage(*readings(result), wanted, width=WIDTH) for entry, result in runs}
 
 
 def gaps(study: Study, method: str, other: str, at: Setting) -> BySeed:

@@ -674,8 +674,9 @@ def steps_of_the_controls(form: Form, problems: int = 200, rate: float = 0.01) -
     """Return ``before`` and ``after`` one step (3) with these rates, on random problems: the device's loss F_i(w_o).
 
     w_o is the product of the device's previous upload: w_o = w_p + alpha (w_o'^i - w_p), as the appendix assumes.
+    ``mean before`` and ``mean after`` are the loss of the global model, with a second device as large (E15).
     """
-    rng = np.random.default_rng(0)
+    rng, second = np.random.default_rng(0), np.random.default_rng(1)
     rows = []
     for _ in range(problems):
         curvature, centre = rng.uniform(0.5, 2, 7), rng.normal(size=7)
@@ -689,5 +690,10 @@ def steps_of_the_controls(form: Form, problems: int = 200, rate: float = 0.01) -
         slope = control_gradient(q, PastAggregation(version, staleness, controls), form=form)
         changed = descend_controls(controls, slope, Controls(rate, rate, rate))
         after = blend(w_p, upload, mixing_weight(version, staleness, changed))
-        rows.append([float(0.5 * curvature @ (point - centre) ** 2) for point in (w, after)])
-    return pd.DataFrame(rows, columns=["before", "after"])
+        other, far = second.uniform(0.5, 2, 7), 2 * second.normal(size=7)
+        own, mean = (
+            [0.5 * curvature @ (point - centre) ** 2 + share * other @ (point - far) ** 2 for point in (w, after)]
+            for share in (0.0, 0.5)
+        )
+        rows.append([*own, *(value / 2 for value in mean)])
+    return pd.DataFrame(rows, columns=["before", "after", "mean before", "mean after"])
