@@ -31,10 +31,10 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2985, 24, 2800, 24),
     "datasets": (3600, 21, 3600, 22),
-    "experiments": (2785, 16, 2400, 12),
-    "report bookbuild cli": (4150, 26, 4000, 26),
+    "experiments": (3700, 18, 2400, 12),
+    "report bookbuild cli": (4200, 26, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
-    "fl_core": (24800, 141, 21500, 135),
+    "fl_core": (25600, 141, 21500, 135),
     "fl_papers": (12731, 35, 11000, 35),
     "tests": (28200, 1000, 20000, 1000),
 }
@@ -189,16 +189,13 @@ ARTIFACTS = [Artifact(
 ''',
     "tiny/claims.py": '''
 """What it says."""
-from fl_core.experiments.claims import Check, Claim
+from fl_core.experiments.claims import Check, make_claim
 
 def three(study):
     versions = [result.history.evaluations["version"][-1] for _, result in study.select()]
     return [Check("versions", versions == [3] * len(versions) if versions else None, f"{versions}")]
 
-CLAIMS = [Claim(
-    id="TINY-C01", statement="Every run makes three versions.", source="Section 1", test="versions = 3", judge=three,
-    exact=True,
-)]
+CLAIMS = [make_claim("TINY", "C01", "Section 1", "Every run makes three versions.", "versions", three, "system")]
 ''',
 }
 
@@ -230,7 +227,7 @@ def test_a_new_paper_is_a_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert list(table.frame["versions"]) == [3] * 4
         assert "Table 1, Versions. fashion-mnist (real data), profile smoke" in caption
         [judgement] = judge(["TINY-C01"], study)
-        assert judgement.verdict == "reproduced"
+        assert judgement.label == "reproduced"
     finally:
         registered.pop("tiny-tab1", None)
         CLAIMS.pop("TINY-C01", None)

@@ -295,6 +295,27 @@ def verify(
     replay(names or [], sample, prefix, enter, typer.echo)
 
 
+@app.command(epilog=examples.CLAIMS)
+def claims(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="CLAIM", help="Ids; one is shown with all parts.")
+    ] = None,
+    paper: Annotated[str | None, typer.Option(help="Only those of a paper, for example FEDASYNC.")] = None,
+    undecided: Annotated[bool, typer.Option("--undecided", help="Only those that more runs could decide.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One object a claim.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="One row a claim.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Write data/claims.csv, from published runs.")] = False,
+) -> None:
+    """Show the claims of the papers, judged on the stored runs.
+
+    The pages of the book and the export say the same. Columns are explained in data/README.md.
+    """
+    from fl_core.cli.commands import show_claims
+
+    form = "json" if as_json else "csv" if as_csv else ""
+    show_claims(names or [], paper, undecided, form, export, typer.echo)
+
+
 @app.command(epilog=examples.REGENERATE)
 def regenerate(
     target: Annotated[

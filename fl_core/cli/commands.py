@@ -172,7 +172,9 @@ def plan_text(names: Sequence[str], profile: str, dataset: str, seeds: list[int]
 
 def pack_results(echo: Echo) -> None:
     """Move the published records that are single files into one file for each grid."""
+    from fl_core.datasets import data_folder
     from fl_core.errors import FlCoreError
+    from fl_core.experiments import ledger
     from fl_core.experiments.artifacts import artifacts
     from fl_core.experiments.calibration import calibration
     from fl_core.experiments.experiment import PROFILES
@@ -180,19 +182,52 @@ def pack_results(echo: Echo) -> None:
 
     store = default_store()
     grids: dict[str, str] = {}
+    seeds = sorted({result.spec.seed for result in singles(store.published)})
     for dataset in sorted({result.spec.dataset for result in singles(store.published)}):
         for artifact in artifacts().values():
             for profile in PROFILES:
                 try:
-                    entries = artifact.grid(profile, dataset)
+                    entries = artifact.grid(profile, dataset, seeds)
                 except FlCoreError:
                     continue  # not on this data
                 for entry in entries:
                     grids.setdefault(entry.key, artifact.id)
     for entry in calibration(Store(store.published, store.published)).entries:
         grids.setdefault(entry.key, "calibration")
-    for path in pack(store.published, grids):
+    changed = pack(store.published, grids)
+    if changed and store.published == data_folder() / "results":
+        changed.append(ledger.export(data_folder()))
+    for path in changed:
         echo(f"written {path}")
+
+
+def show_claims(names: list[str], paper: str | None, undecided: bool, form: str, wanted: bool, echo: Echo) -> None:
+    """Print the ledger as a table, CSV or JSON, one claim with all parts, or write the export (`wanted`)."""
+    from fl_core.datasets import data_folder
+    from fl_core.experiments import ledger
+    from fl_core.experiments.claims import details
+    from fl_core.report.tables import Table, in_words
+
+    if wanted:
+        echo(f"written {ledger.export(data_folder())}")
+        return
+    if paper is not None and paper.upper() not in ledger.papers():
+        raise unknown("paper", paper.upper(), ledger.papers())
+    found = ledger.judged([name.upper() for name in names], paper)
+    found = [each for each in found if each.open or not undecided]
+    if form == "csv":
+        echo(ledger.as_csv(found).rstrip())
+    elif form == "json":
+        echo(ledger.frame(found).to_json(orient="records", indent=1, double_precision=6))
+    elif len(names) == 1 and found:
+        [one] = found
+        echo(f"{one.sentence()}\n{one.claim.source}; {one.claim.endpoint}")
+        echo(f"null: {one.claim.null}; decided by {', '.join(one.artifacts) or 'mathematics'}\n")
+        echo(Table(details(found).drop(columns="claim")).to_text())
+    else:
+        columns = ["claim", "label", "measured", "claimed", "seeds", "budget", "reason"]
+        echo(Table(in_words(found)[columns]).to_text())
+        echo(ledger.in_short(found))
 
 
 def regenerate(
@@ -222,6 +257,7 @@ def _make_artifact(
     from fl_core.experiments import grid
     from fl_core.experiments.artifacts import find_artifact, make_study
     from fl_core.experiments.claims import judge
+    from fl_core.experiments.ledger import judged, standard
     from fl_core.experiments.store import default_store, write_atomically
     from fl_core.experiments.study import load_study
     from fl_core.report.figures import draw
@@ -255,8 +291,11 @@ def _make_artifact(
     for path in paths:
         write_atomically(path, contents[path.suffix[1:]])
     echo(caption)
-    for found in judge(artifact.claims, study):
-        echo(f"{found.claim.id} {found.verdict}: {found.claim.statement}")
+    if artifact.claims:
+        alone = not standard(dataset, empty.profile, seeds, options)
+        echo("Judged on " + ("these runs alone:" if alone else "all stored runs, as by 'fl-core claims':"))
+        for found in judge(artifact.claims, study) if alone else judged(sorted(artifact.claims)):
+            echo(found.sentence())
     echo("written: " + ", ".join(map(str, paths)))
     return paths
 

@@ -59,6 +59,14 @@ Examples:
   fl-core verify 0a7edd78bdf0                 one run
 """
 
+CLAIMS = """\b
+Examples:
+  fl-core claims                        all, with a headline
+  fl-core claims FEDASYNC-C03           one, with all parts
+  fl-core claims --paper sdfeel --undecided
+  fl-core claims --csv > claims.csv
+"""
+
 REGENERATE = """\b
 Examples:
   fl-core regenerate fedasync-fig2

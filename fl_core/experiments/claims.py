@@ -137,6 +137,8 @@ class Judgement:
     budget: str
     """Profile of the runs; anything but ``"paper"`` is a reduced budget."""
     artifacts: tuple[str, ...] = ()
+    stored: bool = False
+    """Whether it was judged on all stored runs, as in the ledger; else on the runs of one study alone."""
     family: int = 1
     """Number of claims of the paper among which Holm's correction is made; `step`: how many of them are left when it
     comes to this one."""
@@ -314,6 +316,12 @@ class Judgement:
             often = round(1 / luck(self.effects) ** self.seeds)
             what = f"{self.seeds} seeds agree by luck in 1 of {often} cases; {what}"
         return f"{parts}; {what}" if parts else what
+
+    def sentence(self) -> str:
+        """Return id, label, what it rests on, the statement and why it is undecided, as one line of text."""
+        rests = f"{self.seeds} seeds, {self.budget}" if self.seeds else self.claim.kind
+        why = f" [{self.reason}]" if self.reason else ""
+        return f"{self.claim.id} {self.label} ({rests}): {self.claim.statement}{why}"
 
     def row(self) -> dict[str, Any]:
         """Return the judgement as plain values, one row of the ledger and of its export."""

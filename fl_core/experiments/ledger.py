@@ -7,6 +7,7 @@ own budget where its runs are stored with three seeds, else at `laptop`, and the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -15,10 +16,10 @@ from typing import Any
 import pandas as pd
 
 from fl_core.experiments.artifacts import artifacts
-from fl_core.experiments.claims import Claim, Judgement, claims, find_claim, judge_one, ledger, settled
+from fl_core.experiments.claims import Claim, Judgement, claims, find_claim, headline, judge_one, ledger, settled
 from fl_core.experiments.evidence import LOOKS
 from fl_core.experiments.run import Result
-from fl_core.experiments.store import Store, default_store
+from fl_core.experiments.store import Store, default_store, write_atomically
 from fl_core.experiments.study import Entry, Study
 
 FULL, REDUCED = "paper", "laptop"
@@ -26,6 +27,7 @@ FULL, REDUCED = "paper", "laptop"
 SEEDS = [range(first, last) for first, last in pairwise([0, *LOOKS])]
 """What each look adds; more are looked for only if some of the former are stored."""
 DATASET = "fashion-mnist"
+EXPORT = "claims.csv"
 
 
 def papers() -> list[str]:
@@ -79,13 +81,30 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
         decidable = full.parts and (full.seeds or not full.effects)
         return full if decidable and len(full.effects) >= len(reduced.effects) else reduced
 
-    return tuple(settled(one(claim) for claim in claims().values() if claim.paper == paper))
+    found = settled(one(claim) for claim in claims().values() if claim.paper == paper)
+    return tuple(replace(judgement, stored=True) for judgement in found)
 
 
 def _stamp(store: Store) -> tuple[Any, ...]:
     """Return what changes when records do."""
     folders = [folder for folder in (store.published, store.cache) if folder.is_dir()]
     return tuple(sorted((str(f), f.stat().st_mtime_ns) for folder in folders for f in (folder, *folder.iterdir())))
+
+
+def in_short(judgements: Iterable[Judgement]) -> str:
+    """Return the headline as sentences: counted claims by kind and label, and how many verdicts may be wrong."""
+    found = list(judgements)
+    head = headline(found)
+    kinds = [
+        f"{kind}: " + ", ".join(f"{count} {label}" for label, count in labels.most_common())
+        for kind, labels in head["labels"].items()
+        if labels
+    ]
+    others = len(found) - sum(labels.total() for labels in head["labels"].values())
+    listed = f" {others} more are listed, not counted." if others else ""
+    decided, wrong = head["decided"], head["expected_wrong"]
+    errors = f" Of {decided} decided about runs at most {wrong:.1f} are expected to be wrong." if decided else ""
+    return f"{'; '.join(kinds)}.{listed}{errors}"
 
 
 COLUMNS = {
@@ -128,8 +147,19 @@ def frame(judgements: Iterable[Judgement]) -> pd.DataFrame:
     return ledger(judgements).reindex(columns=list(COLUMNS))
 
 
-def export(path: Path, judgements: Iterable[Judgement] | None = None) -> str:
-    """Write the ledger of all papers as CSV, four significant digits, and return the text."""
-    text = frame(judged() if judgements is None else judgements).to_csv(index=False, float_format="%.4g")
-    path.write_text(text)
-    return text
+def standard(dataset: str, profile: str, seeds: object, overrides: object) -> bool:
+    """Return whether a figure with these parameters shows what the ledger is judged on."""
+    return dataset == DATASET and profile in (FULL, REDUCED) and seeds is None and not overrides
+
+
+def as_csv(judgements: Iterable[Judgement]) -> str:
+    """Return the export: the frame with four significant digits."""
+    return frame(judgements).to_csv(index=False, float_format="%.4g")
+
+
+def export(folder: Path) -> Path:
+    """Write the ledger of the runs that are published in a data folder to a file there, and return the file."""
+    published = folder / "results"
+    path = folder / EXPORT
+    write_atomically(path, as_csv(judged(store=Store(published, published))).encode())
+    return path

@@ -7,6 +7,7 @@ from typing import Any
 
 from IPython.display import Markdown, display
 
+from fl_core.experiments import ledger
 from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study, stored_seeds
 from fl_core.experiments.claims import CLAIMS, Judgement, judge
 from fl_core.experiments.experiment import Experiment
@@ -63,7 +64,7 @@ class Replication:
     @property
     def standard(self) -> bool:
         """Whether data set, seeds and options are the standard ones, which the text was written about."""
-        return self.dataset == "fashion-mnist" and not self.overrides and self.seeds is None
+        return self.dataset == ledger.DATASET and not self.overrides and self.seeds is None
 
     @property
     def shown(self) -> dict[str, Study]:
@@ -147,14 +148,14 @@ class Replication:
     def judged(self, studies: Mapping[str, Study] | None = None, also: Iterable[str] = ()) -> list[Judgement]:
         """Return the judgements of all claims that the groups in `studies` carry (the shown ones), by id.
 
-        `also` names claims that need no group; they are judged on the first study.
+        `also` names claims that need no group. Where the page shows the published runs with the standard parameters,
+        they are those of the ledger; else they are made on these studies alone, and say so.
         """
         studies = self.shown if studies is None else studies
-        found = {
-            judgement.claim.id: judgement
-            for group, study in studies.items()
-            for judgement in judge([claim for artifact in self.groups[group] for claim in artifact.claims], study)
-        }
+        names = {group: [c for artifact in self.groups[group] for c in artifact.claims] for group in studies}
+        if self.standard and all(study is self.published[group] for group, study in studies.items()):
+            return ledger.judged(sorted({*also, *(name for found in names.values() for name in found)}))
+        found = {each.claim.id: each for group in studies for each in judge(names[group], studies[group])}
         if studies:
             extra = [name for name in also if name not in found]
             found |= {each.claim.id: each for each in judge(extra, next(iter(studies.values())))}
@@ -163,7 +164,7 @@ class Replication:
     @staticmethod
     def claims_about_formulas(paper: str) -> list[str]:
         """Return the ids of the claims of a paper (``"FEDLUCK"``) that need no training."""
-        return [name for name, claim in CLAIMS.items() if name.startswith(f"{paper}-") and claim.computed]
+        return [name for name, claim in CLAIMS.items() if name.startswith(f"{paper}-") and claim.kind != "run"]
 
 
 def _fits(labels: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fl_core.experiments.claims import Judgement, Label, details, ledger
+from fl_core.experiments.ledger import FULL
 
 NOWRAP = ' style="white-space:nowrap"'
 
@@ -48,6 +49,12 @@ class Table:
         lines = [_row(head), _row(["---"] * len(head))]
         lines += [_row([cell.replace("|", "\\|") for cell in row]) for row in self._cells()]
         return "\n".join(lines)
+
+    def to_text(self) -> str:
+        """Return the table for a terminal, columns aligned."""
+        return pd.DataFrame(self._cells(), columns=[self._heading(c) for c in self.frame.columns]).to_string(
+            index=False, justify="left", max_colwidth=70, na_rep="–"
+        )
 
     def to_html(self) -> str:
         """Return an HTML table in a box that scrolls sideways on a narrow screen."""
@@ -106,13 +113,13 @@ def with_spread(frame: pd.DataFrame, columns: Iterable[str], digits: int = 3) ->
 def claims_table(judgements: Iterable[Judgement], beside: Iterable[Judgement] = ()) -> Table:
     """Return the judged claims, one row each; `beside`: the same claims on another data set, as two more columns."""
     judged, others = list(judgements), list(beside)
-    frame = _in_words(judged)
+    frame = in_words(judged)
     papers = {judgement.claim.paper for judgement in judged}
     names = {"statement": "the paper says", "measured": "effect [interval]", "part": "at"}
     columns = ["claim", "kind", "statement", "label", "measured", "claimed", "part", "reason"]
     wrap = {"statement": 12.0, "label": 6.0, "measured": 7.0, "part": 7.0, "reason": 9.0, "endpoint": 14.0}
     if others:
-        second = _in_words(others).set_index("claim").reindex(frame["claim"]).reset_index()
+        second = in_words(others).set_index("claim").reindex(frame["claim"]).reset_index()
         for column in ("label", "measured"):
             frame[f"second {column}"] = second[column]
             columns.append(f"second {column}")
@@ -125,7 +132,7 @@ def claims_table(judgements: Iterable[Judgement], beside: Iterable[Judgement] = 
     return Table(frame[[*columns, "endpoint"]], names, wrap=wrap)
 
 
-def _in_words(judgements: list[Judgement]) -> pd.DataFrame:
+def in_words(judgements: list[Judgement]) -> pd.DataFrame:
     """Return the ledger with effect and interval of the deciding part as one text."""
     frame = ledger(judgements)
     words = [judgement.decisive.words() if judgement.decisive else ("–", "–", "–") for judgement in judgements]
@@ -144,7 +151,7 @@ def details_table(judgements: Iterable[Judgement]) -> Table:
 
 
 def verdicts_in_words(judgements: Iterable[Judgement]) -> str:
-    """Return how many claims have which label, and which, as a sentence of Markdown."""
+    """Return how many claims have which label, and which, and what they were judged on, as Markdown."""
     judged = list(judgements)
     groups = []
     for label in get_args(Label):
@@ -152,8 +159,11 @@ def verdicts_in_words(judgements: Iterable[Judgement]) -> str:
         if names:
             groups.append(f"**{len(names)} {label}** ({', '.join(names)})")
     measured = [j for j in judged if j.effects]
-    where = f" on {measured[0].dataset} ({measured[0].data_kind} data)" if measured else ""
-    return f"Of {len(judged)} claims judged{where}: {'; '.join(groups)}."
+    runs = "all stored runs" if all(j.stored for j in judged) else "these runs alone"
+    where = f" on {runs}, {measured[0].dataset} ({measured[0].data_kind} data)" if measured else ""
+    reduced = sum(j.budget != FULL for j in measured)
+    budget = f" {reduced} of the {len(measured)} about runs were judged at a reduced budget." if reduced else ""
+    return f"Of {len(judged)} claims judged{where}: {'; '.join(groups)}.{budget}"
 
 
 def _row(cells: list[str]) -> str:

@@ -31,7 +31,7 @@ TINY = [
     *("--set", "partition.samples_per_device=50", "--set", "budget.updates=5"),
 ]
 ALGORITHMS = ", ".join(sorted(algorithms.ALGORITHMS))
-COMMANDS = ["run", "list", "plan", "regenerate", "book", "doctor", "bench"]
+COMMANDS = ["run", "list", "plan", "claims", "regenerate", "book", "doctor", "bench"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,8 @@
-"""What a redesign must not change, as digests: grids, runs, checkpoints, frames and judgements.
+"""What a redesign must not change, as digests: grids, runs, checkpoints and frames.
 
-    python tests/frozen/freeze.py [grids] [runs] [frames] [judgements]    # compare with expected.json
-    python tests/frozen/freeze.py write [grids] [runs] [frames] [judgements]  # take over what this code computes
-    python tests/frozen/freeze.py checkpoints                             # let this code write the checkpoints
+    python tests/frozen/freeze.py [grids] [runs] [frames]        # compare with expected.json
+    python tests/frozen/freeze.py write [grids] [runs] [frames]  # take over what this code computes
+    python tests/frozen/freeze.py checkpoints                  # let this code write the checkpoints
 
 Without names: grids and runs. An intended change is written, and its reason stands in the commit.
 """
@@ -227,21 +227,7 @@ def frames() -> dict[str, str]:
     return found
 
 
-def judgements() -> dict[str, str]:
-    """Return a digest of the judgements of each paper's claims, from the published results."""
-    from fl_core.experiments.artifacts import artifacts, make_study
-    from fl_core.experiments.claims import CLAIMS, details, judge
-    from fl_core.experiments.study import load_study
-
-    store, found, everything = published(), {}, artifacts().values()
-    for paper in sorted({name.split("-")[0] for name in CLAIMS}):
-        chosen = [one for one in everything if one.id.startswith(paper.lower())]
-        names = [name for name in CLAIMS if name.startswith(paper)]
-        found[paper] = sha(details(judge(names, load_study(make_study(chosen, "laptop"), store))).to_csv())
-    return found
-
-
-PARTS = {"grids": grids, "runs": runs, "frames": frames, "judgements": judgements}
+PARTS = {"grids": grids, "runs": runs, "frames": frames}
 
 
 def expected() -> dict[str, Any]:

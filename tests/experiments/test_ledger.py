@@ -1,0 +1,111 @@
+"""The ledger: the same labels in the command, the page and the export, from the same union of runs."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from fl_core.cli import app
+from fl_core.datasets import data_folder
+from fl_core.errors import SpecError
+from fl_core.experiments import ledger
+from fl_core.experiments.artifacts import artifacts
+from fl_core.experiments.claims import claims
+from fl_core.experiments.store import Store
+from fl_core.report.replication import Replication
+
+PAPER = "SDFEEL"
+
+
+@pytest.fixture(autouse=True)
+def published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the published runs, not those of this machine."""
+    monkeypatch.setenv("FL_CORE_RESULTS", str(data_folder() / "results"))
+
+
+def command(*words: str) -> str:
+    done = CliRunner().invoke(app, ["claims", *words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def page(**changed: object) -> Replication:
+    from fl_papers.sdfeel.experiment import SDFeel
+
+    chosen = {"PROFILE": "smoke", "SHOW": "published", "DATASET": "fashion-mnist", "SEEDS": None, "RECOMPUTE": False}
+    carriers = [artifact.id for artifact in artifacts().values() if artifact.id.startswith("sdfeel-fig2")]
+    return Replication(chosen | changed, SDFeel, {"figure 2": carriers})
+
+
+def test_the_command_the_page_and_the_export_say_the_same():
+    found = {j.claim.id: j for j in ledger.judged(paper=PAPER)}
+    assert found.keys() == {name for name, claim in claims().items() if claim.paper == PAPER}
+    rows = ledger.frame(found.values()).set_index("claim")
+    exported = pd.read_csv(io.StringIO(command("--paper", "sdfeel", "--csv")), keep_default_na=False)
+    assert list(exported.columns) == list(ledger.COLUMNS)
+    assert dict(zip(exported["claim"], exported["label"], strict=True)) == rows["label"].to_dict()
+    as_json = json.loads(command("--paper", "sdfeel", "--json"))
+    assert {row["claim"]: row["label"] for row in as_json} == rows["label"].to_dict()
+    shown = page().judged()
+    assert {j.claim.id: j for j in shown} == {j.claim.id: found[j.claim.id] for j in shown}
+    assert len(shown) > 5
+    text = command("--paper", "sdfeel")
+    assert all(name in text for name in found)
+    assert ledger.in_short(found.values()) in text
+
+
+def test_a_page_with_other_parameters_judges_its_own_study_and_says_so():
+    other = page(SEEDS=[0, 1]).judged()
+    assert not any(judgement.stored for judgement in other)
+    assert {judgement.seeds for judgement in other} == {0}
+
+
+def test_regenerating_a_figure_prints_the_labels_of_the_ledger():
+    """It judged the runs of the one figure, and said "inconclusive" where the page said "reproduced"."""
+    carried = sorted(artifacts()["fedasync-fig3"].claims)
+    done = CliRunner().invoke(app, ["regenerate", "fedasync-fig3", "--profile", "laptop"])
+    assert done.exit_code == 0, done.output
+    assert "Judged on all stored runs, as by 'fl-core claims':" in done.stdout
+    for judgement in ledger.judged(carried):
+        assert judgement.sentence() in done.stdout
+
+
+def test_one_claim_is_shown_with_all_parts():
+    [found] = ledger.judged(["SDFEEL-C02"])
+    text = command("sdfeel-c02")
+    assert found.sentence() in text
+    assert all(part.name in text for part in found.parts)
+    with pytest.raises(SpecError, match="did you mean 'SDFEEL-C02'"):
+        ledger.judged(["SDFEEL-C002"])
+    refusal = CliRunner().invoke(app, ["claims", "--paper", "sdfel"])
+    assert (refusal.exit_code, "did you mean 'SDFEEL'" in refusal.stderr) == (2, True)
+
+
+def test_undecided_ones_say_what_they_need():
+    rows = pd.read_csv(io.StringIO(command("--paper", "sdfeel", "--undecided", "--csv")), keep_default_na=False)
+    assert set(rows["label"]) <= {"undecided", "smaller than printed, sign open"}
+    assert (rows["reason"] != "").all()
+
+
+def test_a_ledger_without_runs_is_undecided(tmp_path: Path):
+    found = ledger.judged(paper=PAPER, store=Store(tmp_path, tmp_path))
+    assert {j.label for j in found if j.claim.kind == "run"} == {"undecided"}
+
+
+def test_the_columns_of_the_export_are_explained():
+    text = (data_folder() / "README.md").read_text()
+    for column, meaning in ledger.COLUMNS.items():
+        assert f"| `{column}` | {meaning} |" in text
+
+
+@pytest.mark.thorough
+def test_the_committed_export_is_what_this_code_says_of_the_published_runs():
+    """After new runs are published, ``fl-core claims --export`` writes it anew."""
+    committed = pd.read_csv(data_folder() / ledger.EXPORT)
+    text = ledger.as_csv(ledger.judged())
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(text)), committed, rtol=1e-3)
