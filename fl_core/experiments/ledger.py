@@ -75,10 +75,11 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
     def one(claim: Claim) -> Judgement:
         carriers = tuple(artifact.id for artifact in known.values() if claim.id in artifact.claims)
         full = judge_one(claim, study(carriers, FULL), carriers)
-        if claim.kind != "run" and full.parts and all(check.holds is not None for check in full.checks):
+        known_exactly = full.parts and all(check.holds is not None for check in full.checks)
+        if claim.kind != "run" and known_exactly:
             return full
         reduced = judge_one(claim, study(carriers, REDUCED), carriers)
-        decidable = full.parts and (full.seeds or not full.effects)
+        decidable = known_exactly and (full.seeds or not full.effects)
         return full if decidable and len(full.effects) >= len(reduced.effects) else reduced
 
     found = settled(one(claim) for claim in claims().values() if claim.paper == paper)

@@ -18,7 +18,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from torch import nn
 
 from fl_core.algorithms import FedAsync
-from fl_core.experiments.measures import BySeed, mean_curve
+from fl_core.experiments.measures import BySeed, mean_curve, unevenness
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.staleness import Exponential, Hinge, Linear, Polynomial, StalenessWeight
@@ -37,12 +37,14 @@ TUNED = ("SGD", "FedAvg")
 """Methods whose learning rate is chosen from a grid."""
 
 
-def chosen_lr(study: Study, method: str) -> float | None:
+def chosen_lr(study: Study, method: str, without: int | None = None) -> float | None:
     """Return the learning rate with the best final test accuracy, averaged over seeds; None without runs.
 
-    This selects on test data, as the paper does, and so favours the tuned methods slightly.
+    This selects on test data, as the paper does, and so favours the tuned methods slightly. `without` a seed, if
+    there are others, leaves out the one that is judged.
     """
     runs = study.select(method=method, part="whole")
+    runs = [pair for pair in runs if pair[0].labels["seed"] != without] or runs
     final: dict[float, list[float]] = {}
     for entry, result in runs:
         final.setdefault(entry.labels["lr"], []).append(result.history.evaluations["test_accuracy"][-1])
@@ -160,6 +162,18 @@ def alphas(study: Study) -> list[float]:
     return sorted({e.labels["alpha"] for e in study.entries if e.labels["role"] == "curve" and e.labels["alpha"]})
 
 
+def judged_runs(study: Study, method: str, **labels: object) -> dict[int, pd.DataFrame]:
+    """Return a curve by seed; a tuned method's has, unless `lr` is given, the learning rate chosen on other seeds."""
+    if method not in TUNED or "lr" in labels:
+        return {seed: seed_curve(runs) for seed, runs in runs_by_seed(study, method, **labels).items()}
+    found = {}
+    for seed in study.seeds:
+        runs = runs_by_seed(study, method, lr=chosen_lr(study, method, without=seed), **labels)
+        if seed in runs:
+            found[seed] = seed_curve(runs[seed])
+    return found
+
+
 def area(study: Study, axis: str, method: str, **labels: object) -> BySeed:
     """Return by seed the mean training loss over FedAsync's budget on `axis`; lower is faster.
 
@@ -167,22 +181,26 @@ def area(study: Study, axis: str, method: str, **labels: object) -> BySeed:
     loss is interpolated.
     """
     end, areas = budget(study, axis), BySeed()
-    for seed, runs in runs_by_seed(study, method, **labels).items():
-        curve = seed_curve(runs)
+    for seed, curve in judged_runs(study, method, **labels).items():
         grid = np.linspace(0, end, _points(study))
         areas[seed] = float(np.interp(grid, curve[AXES[axis]], curve["train_loss"]).mean())
     return areas
 
 
+def final_accuracy(study: Study, method: str, **labels: object) -> BySeed:
+    """Return the accuracy at the end of a curve, by seed."""
+    curves = judged_runs(study, method, **labels)
+    return BySeed({seed: float(curve["test_accuracy"].iloc[-1]) for seed, curve in curves.items()})
+
+
 def oscillation(study: Study, method: str, **labels: object) -> BySeed:
-    """Return by seed the mean absolute change of test accuracy between evaluations, before alpha decays."""
+    """Return by seed the standard deviation of test accuracy about its monotone fit, before alpha decays."""
     found = BySeed()
     for seed, runs in runs_by_seed(study, method, **labels).items():
         algorithm = runs[0][0].spec.algorithm
         assert isinstance(algorithm, FedAsync)
         curve = seed_curve(runs)
-        accuracy = curve.loc[curve["version"] <= algorithm.step_epoch, "test_accuracy"]
-        found[seed] = float(accuracy.diff().abs().mean())
+        found[seed] = unevenness(curve.loc[curve["version"] <= algorithm.step_epoch, "test_accuracy"].to_numpy(float))
     return found
 
 
@@ -200,22 +218,6 @@ def time_curves(study: Study) -> pd.DataFrame:
         table = mean_curve(pd.concat(runs.values()), "seconds", METRICS).rename(columns={"seconds": "x"})
         found.append(table.assign(method=method, alpha=alpha, max_staleness=None, lr=LOCAL_LR))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
-
-
-def time_to_loss(curve: pd.DataFrame, target: float) -> float:
-    """Return the first of a curve's ``seconds`` at which its ``train_loss``, interpolated, is at most `target`.
-
-    NaN if it never is, which includes a loss that was not measured.
-    """
-    seconds, losses = curve["seconds"].to_numpy(float), curve["train_loss"].to_numpy(float)
-    below = np.flatnonzero(losses <= target)
-    if not len(below):
-        return float("nan")
-    after = int(below[0])
-    if after == 0:
-        return float(seconds[0])
-    part = (losses[after - 1] - target) / (losses[after - 1] - losses[after])
-    return float(seconds[after - 1] + part * (seconds[after] - seconds[after - 1]))
 
 
 def event_curves(study: Study) -> dict[tuple[str, float | None], dict[int, pd.DataFrame]]:

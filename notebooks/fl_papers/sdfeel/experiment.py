@@ -314,12 +314,9 @@ def _set(quantity: str) -> str:
     return str(PRINTED.rows(table="setup", quantity=quantity)["value"].iloc[0])
 
 
-# What is read off runs. It is the data-weighted mean of the servers' models that is measured (A-12); between two
-# measurements a run is at the earlier one: nothing is interpolated.
+# What is read off runs. It is the data-weighted mean of the servers' models that is measured (A-12).
 
 Run = tuple[Entry, Result]
-SLACK = 1e-9
-"""Part of the horizon by which rounding may move a time."""
 
 
 def runs(study: Study, method: str, gap: float, role: str = "curve") -> dict[int, Run]:
@@ -341,10 +338,9 @@ def horizon(entry: Entry) -> float:
 
 
 def value_at(run: Run, metric: str, part: float) -> float:
-    """Return the last measurement up to a part of the horizon."""
-    times = np.array(run[1].history.evaluations["seconds"])
-    last = np.flatnonzero(times <= horizon(run[0]) * (part + SLACK))[-1]
-    return float(run[1].history.evaluations[metric][last])
+    """Return a metric at a part of the horizon, interpolated between measurements."""
+    table = run[1].history.evaluations
+    return float(np.interp(part * horizon(run[0]), table["seconds"], table[metric]))
 
 
 def values_at(study: Study, method: str, gap: float, metric: str, part: float = 1.0, role: str = "curve") -> BySeed:

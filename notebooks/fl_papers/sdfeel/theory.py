@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from itertools import islice
 from math import ceil
 from typing import Any, Literal, NamedTuple
@@ -40,11 +40,13 @@ from fl_core.formulas.sdfeel import (
     normalized_update,
     plan_cluster,
     staleness_discount,
+    synchronous_mixing_matrix,
 )
 from fl_core.world import World
 from fl_papers.sdfeel.experiment import BACKHAUL, PAPER_BATCHES, RESNET18, UP, model_bits, parameters_of
 
 Variant = Literal["derived", "printed"]
+VARIANTS: tuple[Variant, ...] = ("derived", "printed")
 RING = [(5, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 0)]
 """Neighbours of each of the paper's six servers."""
 
@@ -718,3 +720,94 @@ def bound(variant: Variant, **varied: float) -> BoundTerms:
         found, lr=now["lr"], smoothness=1.0, tau_max=tau_max, tau_min=tau_max / now["gap"], num_iterations=count,
         decrease=2.0, noise=now["noise"], dissimilarity=now["dissimilarity"], square_weights=1 / 30,
     )  # fmt: skip
+
+
+# Problems on which the printed statements fail, and the corrected ones are sharp or hold
+
+
+class Sides(NamedTuple):
+    """Both sides of an inequality on one problem, as it is printed and as it is corrected."""
+
+    left: float
+    printed: float
+    """Right side as printed."""
+    corrected_left: float
+    corrected: float
+
+
+TWO = np.array((1, 5)), np.array((1.0, -1.0))
+"""Two clusters of one device and equal data: F_d = w²/2 + slope w, tau = (1, 5); F = w²/2, its surrogate has the
+weights (1, 5)/6 and its minimum at 2/3."""
+
+
+def lemma2_example(start: float = 0.1, lr: float = 1e-3, smoothness: float = 1.0) -> Sides:
+    """Return the change of F and of the surrogate in one iteration of `TWO`, and what Lemma 2 allows (E-10, D11)."""
+    steps, slopes = TWO
+    ends = np.array([local_model(start, -s, lr, n) for s, n in zip(slopes, steps, strict=True)])
+    means, after, sides = (start - ends) / (lr * steps), float(ends.mean()), []
+    common = {"lr": lr, "smoothness": smoothness, "tau_max": 5, "tau_min": 1}
+    for weights, lemma in (
+        (np.full(2, 0.5), printed_lemma2_bound),
+        (steps / steps.sum(), partial(lemma2_bound, effective_steps=3)),
+    ):
+        tilt, delayed = weights @ slopes, weights @ means
+        change = (after**2 / 2 + tilt * after) - (start**2 / 2 + tilt * start)
+        sides += [change, lemma(**common, gradient=(start + tilt) ** 2, delayed=delayed**2,
+                                error=(start + tilt - delayed) ** 2)]  # fmt: skip
+    return Sides(*map(float, sides))
+
+
+def theorem1_example(lr: float = 1e-4, count: int = 200_000) -> Sides:
+    """Return the mean squared gradients of F and of the surrogate on `TWO` from 0, and what Theorem 1 allows (E-11).
+
+    Servers average exactly, nothing is late and there is no noise.
+    """
+    steps, slopes = TWO
+    keep = (1 - lr) ** steps
+    limit = -(slopes * (1 - keep)).mean() / (1 - keep.mean())
+    models = limit * (1 - keep.mean() ** np.arange(count + 1))
+    setting = {"lr": lr, "smoothness": 1, "tau_max": 5, "tau_min": 1, "num_iterations": count, "noise": 0,
+               "dissimilarity": 1, "square_weights": 0.5}  # fmt: skip
+    printed, derived = (constants(lr, 1, 5, 5, 0, EXACT, count, variant=v) for v in ("printed", "derived"))
+    if not conditions(lr, 1, 5, 5, printed).hold:
+        raise ValueError(f"lr = {lr} is too large for the conditions of Theorem 1")
+    decrease = (2 / 3) ** 2 / 2 - (models[-1] - 2 / 3) ** 2 / 2
+    return Sides(
+        float(np.mean(models[:-1] ** 2)),
+        float(theorem1_bound(printed, decrease=-(models[-1] ** 2) / 2, **setting).total),
+        float(np.mean((models[:-1] - 2 / 3) ** 2)),
+        float(surrogate_bound(derived, effective_steps=3, decrease=decrease, **setting).total),
+    )
+
+
+def lemma3_example(servers: int = 24, steps: int = 2000, span: float = 0.005, rounds: int = 1500) -> Sides:
+    """Return the mean error on a ring whose clusters pull in different directions, and what Lemma 3 allows (E-13).
+
+    F_d = slope w + curved log cosh w with kappa = 1.5, L = 1. So many short steps (`span` is eta times their number)
+    follow the gradient flow, which one Runge-Kutta step of a round computes.
+    """
+    slope = -np.cos(2 * np.pi * np.arange(servers) / servers)
+    curved = (slope < 0).astype(float)
+
+    def descent(w: NDArray[np.float64]) -> NDArray[np.float64]:
+        return -(slope + curved * np.tanh(w))
+
+    matrix = synchronous_mixing_matrix(
+        [((d - 1) % servers, (d + 1) % servers) for d in range(servers)], kind="laplacian"
+    )
+    models, errors, squares = np.zeros(servers), [], []
+    for _ in range(rounds):
+        k1 = descent(models)
+        k2 = descent(models + span / 2 * k1)
+        k3 = descent(models + span / 2 * k2)
+        ends = models + span / 6 * (k1 + 2 * k2 + 2 * k3 + descent(models + span * k3))
+        delayed = (models - ends).mean() / span
+        errors.append((-descent(np.array(models.mean())).mean() - delayed) ** 2)
+        squares.append(delayed**2)
+        models = ends @ matrix
+    sums, right = mixing_error_sums(constant_mixing_errors(zeta(matrix), rounds)), []
+    for variant in VARIANTS:
+        found = constants(span / steps, 1, steps, 1, 0, sums, rounds, variant=variant)
+        right.append(float(found.B * 1.5**2 + found.C * max(squares)))
+    derived, printed = right
+    return Sides(float(np.mean(errors)), printed, float(np.mean(errors)), derived)

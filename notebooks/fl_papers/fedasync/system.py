@@ -1,0 +1,178 @@
+"""What FedAsync's clock decides without any training: claims C19, C20, C21, C24 and C25, judged on quadratics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fl_core.algorithms import Algorithm, FedAsync, FedAvg
+from fl_core.experiments.claims import Check
+from fl_core.experiments.study import Study
+from fl_core.runtime import Budget, Evaluation, History, LocalTraining, Simulation
+from fl_core.tasks import Quadratic
+from fl_core.world import (
+    Compute,
+    ConstantCompute,
+    ExponentialCompute,
+    LogNormalCompute,
+    RatioCompute,
+    TraceAvailability,
+    TraceCompute,
+    UniformCompute,
+    World,
+)
+from fl_core.world.triggers import Timed
+from fl_papers.fedasync import theory
+from fl_papers.fedasync.experiment import SLOWER
+
+
+def dropping_is_no_weight(study: Study) -> list[Check]:
+    """FEDASYNC-C19: equal histories and models, bit for bit."""
+    found = []
+    for limit, bound in ((4, 0), (4, 2), (16, 4), (16, 12)):
+        world = World(devices=5, max_staleness=limit)
+        dropping = _simulate(FedAsync(drop_above=bound), world, updates=80)
+        indicator = FedAsync.model_construct(**_indicator(bound))
+        dropped = sum(weight == 0 for weight in dropping.updates["weight"])
+        equal = dropping == _simulate(indicator, world, updates=80)
+        detail = f"bitwise equal; {dropped} of 80 updates dropped"
+        found.append(Check(f"K = {limit}, threshold {bound}", equal and dropped > 0, detail))
+    return found
+
+
+def less_often_is_fresher(study: Study) -> list[Check]:
+    """FEDASYNC-C20: the conservation law of staleness under constant concurrency, then the periodic trigger."""
+    laws: dict[str, Compute] = {
+        "equal": ConstantCompute(),
+        "uniform": UniformCompute(),
+        "fixed ratio": RatioCompute(),
+        "log-normal": LogNormalCompute(sigma=1.0),
+        "exponential": ExponentialCompute(),
+    }
+    found = []
+    for law, compute in laws.items():
+        held, shown = True, []
+        for tasks in (1, 4, 10):
+            world = World(devices=20, compute=compute)
+            history = _simulate(FedAsync(concurrency=tasks), world, seed=tasks, updates=200)
+            completed, flying = sum(history.updates["staleness"]), _in_flight(history)
+            held &= completed + flying == theory.total_staleness(tasks, 200)
+            shown.append(f"{completed} + {flying}")
+        detail = f"completed + in flight = (M − 1)·200 for M = 1, 4, 10: {', '.join(shown)}"
+        found.append(Check(f"constant concurrency, {law} durations", held, detail))
+    crowd = World(devices=20, compute=UniformCompute())
+    gaps = [
+        9 - float(np.mean(_simulate(FedAsync(concurrency=10), crowd, updates=updates).updates["staleness"]))
+        for updates in (50, 200, 800)
+    ]
+    shrinks = all(abs(later) < abs(earlier) for earlier, later in pairwise(gaps))
+    detail = f"M − 1 less the mean: {', '.join(f'{gap:.3f}' for gap in gaps)} after 50, 200, 800 updates"
+    found.append(Check("mean staleness tends to M − 1, M = 10", shrinks, detail))
+    for seed in range(3):
+        means = [_mean_staleness(period, seed) for period in (0.5, 1.0, 2.0, 4.0)]
+        falls = all(later < earlier for earlier, later in pairwise(means))
+        detail = " > ".join(f"{mean:.2f}" for mean in means)
+        found.append(Check(f"periods 0.5, 1, 2, 4 s, seed {seed}", falls, f"mean staleness {detail}"))
+    return found
+
+
+def nobody_waits(study: Study) -> list[Check]:
+    """FEDASYNC-C21: exact rates with one slow client."""
+    durations, horizon, each_round = (1.0,) * 9 + (float(SLOWER),), 100.0, 3
+    world = World(devices=len(durations), compute=TraceCompute(seconds_per_step=durations))
+    history = _simulate(FedAsync(concurrency=len(durations)), world, seconds=horizon)
+    used = Counter(history.updates["device"])
+    least = min(used[device] for device in range(len(durations)))
+    count, expected = len(history.updates["version"]), sum(horizon / duration for duration in durations)
+    found = [
+        Check("every client is used", least >= 1, f"at least {least} mixed updates of each"),
+        Check(
+            "rate of updates", count == expected, f"{count} in {horizon:g} s, Σ 1/duration = {expected / horizon:g}"
+        ),
+    ]
+    rounds = _simulate(FedAvg(clients_per_round=each_round), world, updates=60)
+    by_round = rounds.update_frame().groupby("version")
+    lasted = np.diff(by_round["seconds"].first(), prepend=0.0).tolist()
+    slowest = [max(durations[device] for device in chosen) for chosen in by_round["device"].apply(list)]
+    total = f"60 rounds in {sum(slowest):g} s"
+    found.append(Check("FedAvg's rounds last as long as their slowest client", lasted == slowest, total))
+    return found
+
+
+def rate_is_proportional(study: Study) -> list[Check]:
+    """FEDASYNC-C24."""
+    world, horizon = World(devices=32, compute=ConstantCompute(seconds_per_step=2.0)), 40.0
+    found = []
+    for tasks in (1, 2, 4, 8, 16, 32):
+        count = len(_simulate(FedAsync(concurrency=tasks), world, seconds=horizon).updates["version"])
+        found.append(Check(f"M = {tasks}", count == tasks * horizon / 2, f"{count} updates in {horizon:g} s"))
+    return found
+
+
+def pauses_stay_private(study: Study) -> list[Check]:
+    """FEDASYNC-C25: each client in turn is away for a while in the middle of a task."""
+    durations, horizon, start, pause, always = (3.0, 5.0, 7.0, 11.0), 60.0, 2.0, 4.0, (0.0, 1e6)
+    whole = _finish_times(_clocked(durations), horizon)
+    found = []
+    for paused in range(len(durations)):
+        away = ((0.0, start), (start + pause, always[1]))
+        windows = tuple(away if device == paused else (always,) for device in range(len(durations)))
+        times = _finish_times(_clocked(durations, TraceAvailability(windows=windows)), horizon)
+        shifted = [time + pause for time in whole[paused] if time + pause <= horizon]
+        others = all(times[device] == whole[device] for device in whole if device != paused)
+        detail = f"its {len(shifted)} finish times shift by {pause:g} s, the others' stay"
+        found.append(Check(f"client of {durations[paused]:g} s pauses", times[paused] == shifted and others, detail))
+    return found
+
+
+def _simulate(algorithm: Algorithm, world: World, seed: int = 0, **budget: Any) -> History:
+    """Run on quadratics with scattered minimisers, where a task is one step, and keep the trace."""
+    curvature, centre = np.ones((world.devices, 1)), np.linspace(-1, 1, world.devices)[:, None]
+    return Simulation(
+        Quadratic(curvature, centre, [5.0]),
+        world,
+        algorithm,
+        budget=Budget(**budget),
+        training=LocalTraining(lr=0.1),
+        evaluation=Evaluation(every_updates=None),
+        seed=seed,
+        trace=True,
+    ).run("sequential")
+
+
+def _indicator(bound: int) -> dict[str, Any]:
+    """Return the weight 1[u <= bound] as FedAsync's setting; it is none of the paper's, so it is not among ours."""
+    return {"weight": lambda u: float(u <= bound)}
+
+
+def _in_flight(history: History) -> int:
+    """Return the staleness so far of all tasks that were begun and are not completed."""
+    last = history.updates["version"][-1]
+    begun = Counter(history.spans["base_version"])
+    rows = zip(history.updates["version"], history.updates["staleness"], strict=True)
+    completed = Counter(version - 1 - staleness for version, staleness in rows)
+    return sum(count * (last - base) for base, count in (begun - completed).items())
+
+
+def _mean_staleness(period: float, seed: int) -> float:
+    """Return the mean over 300 updates if an idle device is triggered every `period` seconds (tasks of 1 to 5 s)."""
+    trigger = Timed(period_seconds=period, per_tick=1, concurrency=20)
+    history = _simulate(FedAsync(), World(devices=20, compute=UniformCompute(), trigger=trigger), seed, updates=300)
+    return float(np.mean(history.updates["staleness"]))
+
+
+def _clocked(durations: tuple[float, ...], availability: TraceAvailability | None = None) -> World:
+    compute = TraceCompute(seconds_per_step=durations)
+    return World(devices=len(durations), compute=compute, availability=availability)
+
+
+def _finish_times(world: World, horizon: float) -> dict[int, list[float]]:
+    """Return by client when its tasks finished, with all clients at work all the time."""
+    history = _simulate(FedAsync(concurrency=world.devices), world, seconds=horizon)
+    times: dict[int, list[float]] = {device: [] for device in range(world.devices)}
+    for device, seconds in zip(history.updates["device"], history.updates["seconds"], strict=True):
+        times[device].append(seconds)
+    return times
