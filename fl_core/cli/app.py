@@ -265,16 +265,23 @@ def work_command(
     minutes: Annotated[float | None, typer.Option(help="Stop in time, in the middle of a run if need be.")] = None,
     nice: Annotated[bool, typer.Option("--nice", help="Let everything else on the machine go first.")] = False,
     publish: Annotated[bool, typer.Option("--publish", help="Keep results in data/results.")] = False,
+    paper: Annotated[str | None, typer.Option(help="Only figures with claims of a paper.")] = None,
+    undecided: Annotated[
+        bool, typer.Option("--undecided", help="Only what open claims need, up to the seeds that would decide them.")
+    ] = False,
 ) -> None:
     """Compute what figures lack, beside other workers.
 
-    Any number of workers share one store. Each can be killed anywhere: a run that was begun is continued from its
-    checkpoint by whoever takes it next.
+    Runs that decide most claims per image go first. Any number of workers share one store. Each can be killed
+    anywhere: a run that was begun is continued from its checkpoint by whoever takes it next.
     """
     from fl_core.cli.campaign import work_through
     from fl_core.cli.settings import read_seeds
 
-    work_through(artifacts or [], profile, dataset, read_seeds(seeds), jobs, minutes, nice, publish, typer.echo)
+    chosen = read_seeds(seeds)
+    work_through(
+        artifacts or [], profile, dataset, chosen, jobs, minutes, nice, publish, paper, undecided, typer.echo
+    )
 
 
 @app.command(epilog=examples.VERIFY)

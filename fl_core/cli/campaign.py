@@ -10,6 +10,7 @@ from pathlib import Path
 from fl_core.errors import RunError, SpecError
 from fl_core.experiments.artifacts import artifacts, find_artifacts, make_study
 from fl_core.experiments.grid import in_words, work
+from fl_core.experiments.ledger import known_paper
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, default_store
@@ -29,6 +30,8 @@ def work_through(
     minutes: float | None,
     nice: bool,
     publish: bool,
+    paper: str | None,
+    undecided: bool,
     echo: Echo,
 ) -> None:
     """Take missing runs of artifacts until none is left or the time is up; a run that failed is a RunError."""
@@ -37,7 +40,11 @@ def work_through(
     if minutes is not None and not 0 < minutes < 1e6:
         raise SpecError(f"minutes = {minutes:g} must be positive")
     store = default_store()
-    specs = queue(find_artifacts(names or list(artifacts())), profile, dataset, seeds, store)
+    chosen = find_artifacts(names or list(artifacts()))
+    if paper is not None:
+        prefix = f"{known_paper(paper)}-"
+        chosen = [artifact for artifact in chosen if any(claim.startswith(prefix) for claim in artifact.claims)]
+    specs = queue(chosen, profile, dataset, seeds, store, undecided=undecided)
     echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"))
     if not specs:
         return

@@ -49,6 +49,7 @@ WORK = """\b
 Examples:
   fl-core work --minutes 60 --nice                     an hour of the published profile's missing runs
   fl-core work 'sdfeel-*' --seeds 3,4,5 --jobs 2
+  fl-core work --paper fedluck --undecided --publish   the seeds that open claims need
   fl-core work fedasmu-tab1 --profile paper --publish
 """
 

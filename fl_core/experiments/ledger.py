@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from fl_core.errors import unknown
 from fl_core.experiments.artifacts import artifacts
 from fl_core.experiments.claims import Claim, Judgement, claims, find_claim, headline, judge_one, ledger, settled
 from fl_core.experiments.evidence import LOOKS
@@ -35,12 +36,19 @@ def papers() -> list[str]:
     return list(dict.fromkeys(claim.paper for claim in claims().values()))
 
 
+def known_paper(name: str) -> str:
+    """Return the name of a paper as claims write it."""
+    if name.upper() not in papers():
+        raise unknown("paper", name.upper(), papers())
+    return name.upper()
+
+
 def judged(
     names: Iterable[str] = (), paper: str | None = None, store: Store | None = None, dataset: str = DATASET
 ) -> list[Judgement]:
     """Return the judgements of the claims called `names`, of those of `paper`, or of all, each within its paper."""
     wanted = [find_claim(name) for name in names] or [
-        claim for claim in claims().values() if paper is None or claim.paper == paper.upper()
+        claim for claim in claims().values() if paper is None or claim.paper == known_paper(paper)
     ]
     store = store or default_store()
     found: dict[str, Judgement] = {}

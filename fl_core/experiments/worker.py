@@ -12,14 +12,16 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from fl_core.errors import FlCoreError
 from fl_core.experiments.artifacts import Artifact, make_study
-from fl_core.experiments.claims import judge
+from fl_core.experiments.evidence import LOOKS
 from fl_core.experiments.grid import brief, in_words, work
+from fl_core.experiments.ledger import judged
 from fl_core.experiments.run import run
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
@@ -44,24 +46,46 @@ class Tally:
 
 
 def queue(
-    chosen: Sequence[Artifact], profile: str, dataset: str, seeds: Sequence[int] | None, store: Store
+    chosen: Sequence[Artifact],
+    profile: str,
+    dataset: str,
+    seeds: Sequence[int] | None,
+    store: Store,
+    *,
+    undecided: bool = False,
 ) -> list[RunSpec]:
-    """Return the missing runs of artifacts, those first that serve most undecided claims per image trained on.
+    """Return the missing runs of artifacts, those first that decide most claims per image trained on.
 
-    Lower seeds go first, so that seeds become complete one by one.
+    A claim that is open needs the runs of its artifacts up to the planned look that is expected to decide it; each of
+    them is worth one claim over the work of all. With `undecided` these are all that is returned, else also what is
+    missing of the `seeds` (by default the profile's) and decides nothing. Lower seeds go first.
     """
-    serves: dict[str, int] = {}
     specs: dict[str, RunSpec] = {}
-    for artifact in chosen:
-        study = load_study(make_study(artifact, profile, dataset, seeds), store)
-        missing = [entry for entry in study.entries if entry.key not in study.results]
-        if not missing:
+
+    @cache
+    def missing(artifact: str, wanted: tuple[int, ...] | None) -> list[str]:
+        study = load_study(make_study(carriers[artifact], profile, dataset, wanted), store)
+        found = {entry.key: entry.spec for entry in study.entries if entry.key not in study.results}
+        specs.update(found)
+        return list(found)
+
+    carriers = {artifact.id: artifact for artifact in chosen}
+    given = None if seeds is None else tuple(seeds)
+    if not undecided:
+        for name in carriers:
+            missing(name, given)
+    worth = dict.fromkeys(specs, 0.0)
+    names = sorted({claim for artifact in chosen for claim in artifact.claims})
+    for found in judged(names, store=store, dataset=dataset) if names else []:
+        look = found.seeds_needed or (0 if found.seeds else min(LOOKS))
+        if not found.open or not look:
             continue
-        undecided = sum(found.open for found in judge(artifact.claims, study))
-        for entry in missing:
-            specs[entry.key] = entry.spec
-            serves[entry.key] = serves.get(entry.key, 0) + undecided
-    return sorted(specs.values(), key=lambda spec: (spec.seed, -(1 + serves[spec.hash]) / work(spec), spec.hash))
+        wanted = given or (tuple(range(look)) if undecided else None)
+        runs = {key for name in found.artifacts if name in carriers for key in missing(name, wanted)}
+        cost = sum(work(specs[key]) for key in runs)
+        for key in runs:
+            worth[key] = worth.get(key, 0.0) + 1 / cost
+    return sorted((specs[key] for key in worth), key=lambda spec: (-worth[spec.hash], spec.seed, spec.hash))
 
 
 def take(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
@@ -70,7 +71,7 @@ def test_a_run_that_somebody_else_holds_is_left_to_them(tmp_path):
     assert take([spec], store, **QUIET).done == 1
 
 
-def test_the_queue_has_each_missing_run_once_and_completes_seeds(tmp_path):
+def test_the_queue_has_each_missing_run_once(tmp_path):
     from fl_core.experiments.artifacts import find_artifacts, make_study
 
     chosen, store = find_artifacts(["sdfeel-fig2a", "sdfeel-fig2b"]), Store(tmp_path / "a", tmp_path / "b")
@@ -78,7 +79,37 @@ def test_the_queue_has_each_missing_run_once_and_completes_seeds(tmp_path):
     wanted = {entry.key for entry in make_study(chosen, "smoke", "fashion-mnist", [1, 0]).entries}
     assert {spec.hash for spec in found} == wanted
     assert len(found) == len(wanted)
-    assert [spec.seed for spec in found] == sorted(spec.seed for spec in found)
+
+
+def judged_as(*claims):
+    """Return a ledger with open claims: id, seeds looked at, seeds needed, artifacts."""
+    return lambda names, store, dataset: [
+        SimpleNamespace(claim=name, open=True, seeds=seeds, seeds_needed=needed, artifacts=artifacts)
+        for name, seeds, needed, artifacts in claims
+    ]
+
+
+def test_runs_go_first_that_decide_most_per_work_and_only_up_to_the_look_that_would(tmp_path, monkeypatch):
+    """It took all claims of a figure for equally near to a decision, and knew no seeds beyond the profile's."""
+    from fl_core.experiments import worker
+    from fl_core.experiments.artifacts import find_artifacts, make_study
+    from fl_core.experiments.grid import work
+
+    chosen, store = find_artifacts(["sdfeel-fig2a", "fedluck-tab1"]), Store(tmp_path / "a", tmp_path / "b")
+    ledger = judged_as(
+        ("A", 3, 5, ["sdfeel-fig2a"]), ("B", 3, None, ["fedluck-tab1"]), ("C", 0, None, ["fedluck-tab1"])
+    )
+    monkeypatch.setattr(worker, "judged", ledger)
+    found = queue(chosen, "smoke", "fashion-mnist", None, store, undecided=True)
+    grids = [
+        make_study(artifact, "smoke", "fashion-mnist", range(n)) for artifact, n in zip(chosen, (5, 3), strict=True)
+    ]
+    assert {spec.hash for spec in found} == {entry.key for grid in grids for entry in grid.entries}
+    cheap, dear = sorted(grids, key=lambda grid: sum(work(spec) for spec in grid.specs))
+    keys = [spec.hash for spec in found]
+    assert {*keys[: len(set(cheap.specs))]} == {entry.key for entry in cheap.entries}
+    assert [spec.seed for spec in found[: len(set(cheap.specs))]] == sorted(spec.seed for spec in cheap.specs)
+    assert len(keys) == len(cheap.entries) + len(dear.entries)
 
 
 PROGRAM = """
