@@ -10,9 +10,10 @@ distribution, stands what needs none: how often labels that mean nothing agree w
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -32,6 +33,7 @@ ALIKE = 8, (4.0, 12.0)
 """Effects in a group, and prior degrees of freedom, from which on its variances are shared (Smyth 2004), and the most
 that are believed: effects that share a side look more alike than they are."""
 
+T = TypeVar("T")
 Direction = Literal["holds", "opposite", "equal", "open"]
 Outcome = Literal["holds", "opposite", "equal"]
 """A direction that can be found."""
@@ -78,9 +80,9 @@ PLAIN = Scale("difference", 0.0)
 class Censored(dict[int, float]):
     """Times by seed of which some (`at_least`) are only lower bounds: the target was not reached."""
 
-    def __init__(self, values: Mapping[int, float], at_least: Iterable[int] = ()) -> None:
+    def __init__(self, values: Mapping[int, float], at_least: Iterable[int] = (), runs: Iterable[str] = ()) -> None:
         super().__init__(values)
-        self.at_least = frozenset(at_least)
+        self.at_least, self.runs = frozenset(at_least), frozenset(runs)
 
 
 @dataclass(frozen=True)
@@ -346,18 +348,34 @@ def _prior(variances: np.ndarray, freedom: int) -> tuple[float, float] | None:
 def luck(effects: Iterable[Effect], ordered: bool = True) -> float:
     """Return at most how often labels that mean nothing would agree with all claims of one seed.
 
-    Effects that share a side hang together. Without an effect any order of the m sides that hang together is as
-    likely as any other, and at most one in m has all claimed relations (a side that is added leaves at most (m - 1)/m
-    of the orders); where equality is claimed (not `ordered`), or the other side is a number, it is one in two.
+    Effects that share a side hang together; sides that rest on the same runs (two targets of one curve) are one.
+    Without an effect any order of the m sides that hang together is as likely as any other, and at most one in m has
+    all claimed relations (a side that is added leaves at most (m - 1)/m of the orders); where equality is claimed (not
+    `ordered`), or the other side is a number, it is one in two.
     """
-    groups: list[tuple[set[Hashable], bool]] = []
-    for effect in effects:
-        sides = {frozenset(side.items()) for side in (effect.left, effect.right) if isinstance(side, Mapping)}
-        joined = [group for group in groups if group[0] & sides]
-        groups = [group for group in groups if not group[0] & sides]
-        strict = ordered and effect.claimed != "equal" and all(each for _, each in joined)
-        groups.append((sides.union(*(names for names, _ in joined)), strict))
-    return float(np.prod([1 / max(2, len(names) if strict else 2) for names, strict in groups]))
+    found = [(e, [_origin(side) for side in (e.left, e.right) if isinstance(side, Mapping)]) for e in effects]
+    sides = _merged(origin for _, origins in found for origin in origins)
+    places = [{i for i, side in enumerate(sides) for origin in origins if side & origin} for _, origins in found]
+    chance = 1.0
+    for group in _merged(places):
+        strict = ordered and all(
+            e.claimed != "equal" for (e, _), own in zip(found, places, strict=True) if own & group
+        )
+        chance /= max(2, len(group) if strict else 2)
+    return chance
+
+
+def _origin(side: Mapping[int, float]) -> frozenset[Hashable]:
+    """Return the runs that a side rests on, or its values, if it does not say."""
+    return getattr(side, "runs", None) or frozenset([frozenset(side.items())])
+
+
+def _merged(sets: Iterable[AbstractSet[T]]) -> list[set[T]]:
+    """Return the sets, those that overlap as one."""
+    found: list[set[T]] = []
+    for each in sets:
+        found = [s for s in found if not s & each] + [set(each).union(*(s for s in found if s & each))]
+    return found
 
 
 def holm(values: Sequence[float]) -> list[float]:

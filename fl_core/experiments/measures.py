@@ -19,26 +19,39 @@ from fl_core.experiments.study import Entry
 
 
 class BySeed(dict[int, float]):
-    """A quantity by seed; arithmetic pairs the seeds that both sides have, a number stands for every seed."""
+    """A quantity by seed; arithmetic pairs the seeds that both sides have, a number stands for every seed.
+
+    `runs` are the hashes of those that it rests on, as far as it knows them.
+    """
+
+    def __init__(self, values: Mapping[int, float] | None = None, runs: Iterable[str] = ()) -> None:
+        super().__init__(values or {})
+        self.runs = frozenset(runs) | getattr(values, "runs", frozenset())
 
     @classmethod
     def of(cls, runs: Iterable[tuple[Entry, Result]], measure: Callable[[Entry, Result], float]) -> Self:
         """Return `measure` of each run, by its seed."""
-        return cls({entry.labels["seed"]: measure(entry, result) for entry, result in runs})
+        runs = list(runs)
+        keys = [entry.key for entry, _ in runs]
+        return cls({entry.labels["seed"]: measure(entry, result) for entry, result in runs}, keys)
 
     @classmethod
     def over(cls, quantities: Iterable[Mapping[int, float]], reduce: Callable[[list[float]], Any] = np.mean) -> Self:
         """Return `reduce` of several quantities, by seed, over those that have the seed."""
         found: dict[int, list[float]] = {}
+        runs: set[str] = set()
         for quantity in quantities:
+            runs |= getattr(quantity, "runs", set())
             for seed, value in quantity.items():
                 found.setdefault(seed, []).append(value)
-        return cls({seed: float(reduce(values)) for seed, values in sorted(found.items())})
+        return cls({seed: float(reduce(values)) for seed, values in sorted(found.items())}, runs)
 
     def _paired(self, other: Mapping[int, float] | float, combine: Callable[[float, float], float]) -> BySeed:
         if isinstance(other, Mapping):
-            return BySeed({seed: combine(self[seed], other[seed]) for seed in sorted(self.keys() & other.keys())})
-        return BySeed({seed: combine(value, other) for seed, value in self.items()})
+            shared = sorted(self.keys() & other.keys())
+            runs = self.runs | getattr(other, "runs", frozenset())
+            return BySeed({seed: combine(self[seed], other[seed]) for seed in shared}, runs)
+        return BySeed({seed: combine(value, other) for seed, value in self.items()}, self.runs)
 
     def __add__(self, other: Mapping[int, float] | float) -> BySeed:
         return self._paired(other, operator.add)
@@ -116,10 +129,10 @@ def passages(
     **how: Any,
 ) -> Censored:
     """Return the :func:`passage` of each run by seed, "at least" the run's end where it does not reach the target."""
+    runs = list(runs)
     found = {entry.labels["seed"]: passage(*read(result), target, **how) for entry, result in runs}
-    return Censored(
-        {seed: each.at for seed, each in found.items()}, [seed for seed, each in found.items() if not each.reached]
-    )
+    late = [seed for seed, each in found.items() if not each.reached]
+    return Censored({seed: each.at for seed, each in found.items()}, late, [entry.key for entry, _ in runs])
 
 
 def drops(values: Series) -> float:

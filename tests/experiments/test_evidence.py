@@ -152,6 +152,14 @@ def test_luck_counts_the_orders_that_a_claim_leaves():
     assert luck([Effect("", a, b), Effect("", a, c)], ordered=False) == 1 / 2
 
 
+def test_two_targets_of_the_same_runs_are_no_second_evidence():
+    """SDFEEL-C06: the ratio of the same runs at two losses counted as two independent agreements."""
+    fast, slow = (Censored({0: value}, (), [name]) for name, value in (("a", 1.0), ("b", 2.0)))
+    later = [Censored({0: value}, (), [name]) for name, value in (("a", 3.0), ("b", 5.0))]
+    assert luck([Effect("", fast, slow), Effect("", *later)]) == 1 / 2
+    assert luck([Effect("", fast, slow), Effect("", later[0], {0: 9.0})]) == 1 / 3
+
+
 def test_luck_is_an_upper_bound_of_what_permutations_give():
     rng, relations = np.random.default_rng(1), [(0, 1), (2, 1), (2, 3), (4, 3), (5, 6)]
     sides = [{0: float(i)} for i in range(7)]

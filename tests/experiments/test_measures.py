@@ -34,6 +34,14 @@ def test_arithmetic_pairs_the_seeds_that_both_sides_have():
     assert isnan(BySeed().mean)
 
 
+def test_a_quantity_remembers_the_runs_that_it_rests_on():
+    runs = [(SimpleNamespace(labels={"seed": seed}, key=f"r{seed}"), 2.0 * seed) for seed in range(3)]
+    found = BySeed.of(runs, lambda entry, result: result)  # type: ignore[arg-type]
+    other = BySeed({0: 1.0, 1: 1.0}, ["s0", "s1"])
+    assert (found - other).runs == BySeed.over([found, other]).runs == {"r0", "r1", "r2", "s0", "s1"}
+    assert (2 * 1.0 + BySeed(found).mean, (found * 2).runs) == (4.0, found.runs)
+
+
 def test_reduction_over_quantities_takes_what_each_seed_has():
     assert BySeed.over([{0: 1.0, 1: 2.0}, {1: 4.0}]) == {0: 1.0, 1: 3.0}
     assert BySeed.over([{0: 1.0, 1: 2.0}, {1: 4.0}], max) == {0: 1.0, 1: 4.0}
@@ -75,10 +83,10 @@ def test_a_running_mean_is_not_deceived_by_one_lucky_measurement():
 
 
 def test_a_target_that_is_not_reached_is_a_lower_bound():
-    runs = [(SimpleNamespace(labels={"seed": seed}), top) for seed, top in enumerate([1.0, 0.4])]
+    runs = [(SimpleNamespace(labels={"seed": seed}, key=f"r{seed}"), top) for seed, top in enumerate([1.0, 0.4])]
     found = passages(runs, lambda top: ([0, 10], [0.0, top]), 0.5)
     assert found == {0: 5.0, 1: 10.0}
-    assert found.at_least == {1}
+    assert (found.at_least, found.runs) == ({1}, {"r0", "r1"})
     assert passage([0, 1, 2], [0, float("nan"), float("nan")], 0.5) == (2, False, 2)
 
 
