@@ -26,6 +26,7 @@ from fl_papers.fedasmu.experiment import (
     BATCH,
     BUFFER,
     COLUMNS,
+    EXTRA,
     IN_FLIGHT,
     LR_DECAY,
     METHODS,
@@ -58,6 +59,8 @@ IMPLIED = "implied"
 """Setting of the values of Figure 2 that the text's ranges fix; they are printed nowhere."""
 ONE_DIGIT = 0.675
 """The one saving whose percentage has one decimal in print, not two."""
+BUDGETS = ("reduced", "full", "printed")
+"""Columns of :func:`both_budgets`."""
 
 What = Literal["accuracy gain", "time saved"]
 ADVANTAGES: dict[What, Callable[..., BySeed]] = {"accuracy gain": gaps, "time saved": savings}
@@ -219,6 +222,66 @@ def leaders(studies: Sequence[Study]) -> pd.DataFrame:
             row[f"{what}: FedASMU's place"] = "not reached" if isinf(own) else f"{place} of {len(of)}"
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def both_budgets(reduced: Sequence[Study], full: Sequence[Study]) -> pd.DataFrame:
+    """Return accuracy and time of each method that was run at both budgets, and what is printed, best first.
+
+    Columns ``method``, then for each of ``"reduced"``, ``"full"`` and ``"printed"`` the accuracy and the time over
+    FedASMU's: infinite if the method does not get to the target with all seeds, 0 if FedASMU alone does not.
+    """
+    rows = []
+    for at in settings(full[0]) if full else ():
+        for method in (*METHODS, *EXTRA):
+            row: dict[str, Any] = {"method": method}
+            for name, studies in (("reduced", reduced), ("full", full)):
+                study = next((one for one in studies if final(one, method, at)), None)
+                if study is not None:
+                    theirs, ours = mean_seconds(study, method, at), mean_seconds(study, "FedASMU", at)
+                    ratio = inf if isinf(theirs) else theirs / ours
+                    row |= {f"accuracy, {name}": final(study, method, at).mean, f"time, {name}": ratio}
+            time, base = number(at.column, method, "time"), number(at.column, "FedASMU", "time")
+            row["accuracy, printed"] = number(at.column, method, "accuracy")
+            row["time, printed"] = time / base if time and base else None
+            rows.append(row)
+    frame = pd.DataFrame(
+        rows, columns=["method", *(f"{what}, {b}" for what in ("accuracy", "time") for b in BUDGETS)]
+    )
+    both = frame.dropna(subset=["accuracy, reduced", "accuracy, full"]).astype(
+        dict.fromkeys(frame.columns[1:], float)
+    )
+    return both.sort_values("accuracy, full", ascending=False, ignore_index=True)
+
+
+def carried_over(frame: pd.DataFrame) -> str:
+    """Return in words what two budgets agree on: the order of the methods, and who is better than FedASMU."""
+    own = frame[frame["method"] == "FedASMU"].iloc[0]
+    others = frame[frame["method"] != "FedASMU"].set_index("method")
+    words = []
+    for what in ("accuracy", "time"):
+        pair = [f"{what}, {name}" for name in BUDGETS[:2]]
+        known = frame[np.isfinite(frame[pair]).all(axis=1)]  # the target is reached with both
+        order = known[pair[0]].corr(known[pair[1]], method="spearman")
+        sides = np.sign(others[pair[0]] - own[pair[0]]) * np.sign(others[pair[1]] - own[pair[1]])
+        changed = list(others.index[sides < 0])
+        names = f" ({', '.join(changed)})" if changed else ""
+        words.append(
+            f"in {what} the rank correlation of the {len(known)} methods with both is {order:.2f}, and {len(changed)} "
+            f"of {len(others)} change sides with FedASMU{names}"
+        )
+    return f"Between the two budgets: {'; '.join(words)}."
+
+
+def above_print(frame: pd.DataFrame) -> str:
+    """Return in words how far from their printed accuracies methods end with the paper's budget."""
+    points = 100 * (frame["accuracy, full"] - frame["accuracy, printed"]).set_axis(frame["method"]).dropna()
+    own, points = points["FedASMU"], points.drop("FedASMU")
+    above = points[points > 0]
+    by = f", by {above.min():.1f} to {above.max():.1f} points" if len(above) else ""
+    return (
+        f"With the paper's budget FedASMU ends {own:+.1f} points from its printed accuracy, {len(above)} of the "
+        f"{len(points)} printed baselines above theirs{by}."
+    )
 
 
 def gains_table(study: Study) -> pd.DataFrame:
