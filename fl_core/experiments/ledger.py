@@ -84,7 +84,7 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
         carriers = tuple(artifact.id for artifact in known.values() if claim.id in artifact.claims)
         full = judge_one(claim, study(carriers, FULL), carriers)
         known_exactly = full.parts and all(check.holds is not None for check in full.checks)
-        if claim.kind != "run" and known_exactly:
+        if claim.kind != "run" and known_exactly and not full.effects:
             return full
         reduced = judge_one(claim, study(carriers, REDUCED), carriers)
         decidable = known_exactly and (full.seeds or not full.effects)

@@ -266,8 +266,8 @@ def carried_over(frame: pd.DataFrame) -> str:
         changed = list(others.index[sides < 0])
         names = f" ({', '.join(changed)})" if changed else ""
         words.append(
-            f"in {what} the rank correlation of the {len(known)} methods with both is {order:.2f}, and {len(changed)} "
-            f"of {len(others)} change sides with FedASMU{names}"
+            f"in {what} the rank correlation of the {len(known)} methods with both is {order:.2f}, and "
+            f"{len(changed)} of {len(others)} change sides with FedASMU{names}"
         )
     return f"Between the two budgets: {'; '.join(words)}."
 
