@@ -17,7 +17,7 @@ import numpy as np
 
 from fl_core.experiments.claims import Check, Claim, Judge, Kind, Part, make_claim
 from fl_core.experiments.evidence import POINTS, RATIO, Censored, Effect, Relation, untrained
-from fl_core.experiments.measures import BySeed
+from fl_core.experiments.measures import BySeed, passages
 from fl_core.experiments.study import Study
 from fl_papers.fedasmu import errata
 from fl_papers.fedasmu.experiment import (
@@ -30,8 +30,9 @@ from fl_papers.fedasmu.experiment import (
     HEURISTICS,
     PROFILES,
     SYNCHRONOUS,
+    target_of,
 )
-from fl_papers.fedasmu.figures import Setting, final, gaps, reached, settings, traffic
+from fl_papers.fedasmu.figures import WIDTH, Setting, final, gaps, readings, settings, traffic
 from fl_papers.fedasmu.tables import IMPLIED, PRINTED, What, band, gain, number, sensitivity_settings
 
 DA, FA, ZERO = ABLATIONS
@@ -67,8 +68,8 @@ def effects(study: Study, what: What, pair: Pair, at: Setting, counted: bool = F
 
 def passed(study: Study, method: str, at: Setting, target: float | None = None) -> Censored:
     """Return the times to a target, "at least" the end of the run where it is not reached."""
-    found = reached(study, method, at, target)
-    return Censored({seed: one.at for seed, one in found.items()}, [s for s, one in found.items() if not one.reached])
+    wanted = target_of(study.profile, at.column) if target is None else target
+    return passages(study.select(method=method, **at._asdict()), readings, wanted, width=WIDTH)
 
 
 def unjudged(study: Study, at: Setting, method: str, counted: bool = False) -> str:
@@ -119,17 +120,18 @@ def product(times: Sequence[Censored], exponent: float = 1.0) -> Censored:
     """Return the product of times to a power, a lower bound where one of them is."""
     seeds = sorted(set.intersection(*(set(one) for one in times))) if times else []
     values = {seed: float(np.prod([one[seed] for one in times]) ** exponent) for seed in seeds}
-    return Censored(values, [seed for seed in seeds if any(seed in one.at_least for one in times)])
+    bounds = [seed for seed in seeds if any(seed in one.at_least for one in times)]
+    return Censored(values, bounds, frozenset().union(*(one.runs for one in times)))
 
 
 def middle(times: Sequence[Censored]) -> Censored:
     """Return the median of times, a lower bound where one that was not reached could move it."""
-    values, bounds = {}, []
-    for seed in product(times):
+    values, bounds, rests = {}, [], product(times)
+    for seed in rests:
         ordered = sorted(one[seed] for one in times)
         values[seed] = float(np.median(ordered))
         bounds += [seed] * any(seed in one.at_least and one[seed] <= ordered[len(times) // 2] for one in times)
-    return Censored(values, bounds)
+    return Censored(values, bounds, rests.runs)
 
 
 def asynchrony(study: Study) -> list[Part]:
