@@ -109,6 +109,9 @@ class Claim:
     """A statement of theory as we correct it, not as it is printed."""
     proof: str = ""
     """Where a statement of theory is proved by algebra; what is not proved is at most checked on cases."""
+    beside: str = ""
+    """What it is judged on beside the paper's own method, e.g. a fault of its programs: listed, never counted, and
+    corrected (Holm) among its like."""
 
     @property
     def paper(self) -> str:
@@ -262,10 +265,14 @@ class Judgement:
     @property
     def counted(self) -> bool:
         """Whether it is in the headline: a run or system claim on real data with runs, or theory."""
-        kind = self.claim.kind
-        if kind == "run":
-            return self.data_kind == "real" and bool(self.effects or any(c.holds is not None for c in self.checks))
-        return kind != "definition"
+        if self.claim.kind == "run":
+            return self.on_real_data and not self.claim.beside
+        return self.claim.kind != "definition"
+
+    @property
+    def on_real_data(self) -> bool:
+        """Whether there is something to judge it on, and it is real."""
+        return self.data_kind == "real" and bool(self.effects or any(c.holds is not None for c in self.checks))
 
     @property
     def decisive(self) -> Part | None:
@@ -440,8 +447,9 @@ def settled(judgements: Iterable[Judgement]) -> list[Judgement]:
     The correction is over those claims that as many seeds can decide, whatever the runs say.
     """
     found = list(judgements)
-    for paper in {each.claim.paper for each in found}:
-        rows = [i for i, j in enumerate(found) if j.claim.paper == paper and j.claim.kind == "run" and j.counted]
+    families = [(j.claim.paper, j.claim.beside) if j.claim.kind == "run" and j.on_real_data else None for j in found]
+    for family in set(families) - {None}:
+        rows = [i for i, each in enumerate(families) if each == family]
         shared = iter(moderated([part for i in rows for part in found[i].parts if isinstance(part, Effect)]))
         for i in rows:
             parts = (next(shared) if isinstance(part, Effect) else part for part in found[i].parts)

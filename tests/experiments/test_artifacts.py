@@ -228,7 +228,6 @@ def test_every_figure_is_drawn_with_a_true_caption(tiny: tuple[Study, Store]) ->
         ("fedasmu-x1", "all uploads of"),
         ("fedluck-savings", "mean and interval over"),
         ("sdfeel-x12", "each run of"),
-        ("wkafl-x2", "verdicts by 95 % intervals over"),
     ],
 )
 def test_a_caption_says_what_of_several_seeds_is_shown(name: str, words: str) -> None:

@@ -19,7 +19,7 @@ from pydantic import Field
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
 from fl_core.datasets import Natural, WKAFLPartition, actual, kind_of
 from fl_core.experiments import calibration, experiment
-from fl_core.experiments.measures import BySeed, Printed, first_passage
+from fl_core.experiments.measures import BySeed, Printed, unevenness
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
@@ -39,6 +39,8 @@ TASKS = {"fashion-mnist": "digits", "emnist-mnist": "digits", "cifar10": "cifar1
 """The task of the tables that a data set, real or surrogate, stands for."""
 NAMES = {"cifar10": "CIFAR-10", "emnist-byclass": "EMNIST ByClass", "celeba": "CelebA"}
 """The paper's data sets; for any other it has EMNIST MNIST."""
+CLASSES = {"emnist-byclass": 62, "celeba": 2}
+"""Of a data set; ten of any other."""
 MAIN = "fashion-mnist"
 """Takes the place of EMNIST MNIST (E30)."""
 MODES = {"copy": "true staleness", "aliased": "aliased"}
@@ -46,6 +48,8 @@ MODES = {"copy": "true staleness", "aliased": "aliased"}
 GSGM_FACTORS = (1.0, 0.1, 0.01)
 LAST = 10
 """Evaluations at the end that a final accuracy is the mean of (A19), and whose spread is the stability (A9)."""
+IMAGE = 1e-4 / np.sqrt(12)
+"""Standard deviation that counting whole images of 10,000 adds to an accuracy."""
 EARLY = 0.2
 """Part of the evaluations that training speed is measured on."""
 PLACE = ("clients", "aggregated", "labels")
@@ -409,10 +413,12 @@ def unrest(result: Result) -> float:
     return stability(values, LAST) if len(values) == LAST and min(values) > 0 else float("nan")
 
 
-def reached(result: Result, target: float) -> float:
-    """Return the first measured version with at least accuracy `target`; the last one if there is none."""
-    table = result.history.evaluations
-    return first_passage(table["version"], table["test_accuracy"], target).at
+def uneven(result: Result) -> float:
+    """Return the same without the trend: about a rising fit, and never below what rounding to test images makes."""
+    values = np.array(accuracies(result)[-LAST:])
+    if len(values) < LAST or values.min() <= 0:
+        return float("nan")
+    return float(np.hypot(unevenness(np.log(values)), IMAGE / values.mean()))
 
 
 def measured(study: Study, measure: Measure, method: str, cell: Cell) -> BySeed:
