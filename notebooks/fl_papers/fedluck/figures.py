@@ -245,8 +245,8 @@ def edge_share(study: Study, axis: str) -> dict[int, float]:
 def worst_and_best(study: Study) -> tuple[Censored, Censored]:
     """Return by seed the rounds of the settings that need most and fewest on the *next* seed, which decides alone.
 
-    Chosen on the same seed, the most of 36 numbers is above the fewest whatever the settings do; chosen on all others,
-    the seeds would not be independent any more.
+    Chosen on the same seed, the most of 36 numbers is above the fewest whatever the settings do; chosen on all
+    others, the seeds would not be independent any more.
     """
     frame, seeds = rounds(study), sorted(study.seeds)
     values: tuple[dict[int, float], dict[int, float]] = ({}, {})
