@@ -391,11 +391,12 @@ def holm(values: Sequence[float]) -> list[float]:
 def untrained(accuracies: Mapping[int, float], classes: int, examples: int) -> bool:
     """Return whether a method's accuracy is within two standard deviations of guessing one of `classes`.
 
-    The deviation is the larger one of that over seeds and that of guessing on so many test examples.
+    The deviation is that of the mean: the larger one of what its seeds say and of guessing on so many test examples.
     """
     values = np.array(list(accuracies.values()))
     if not len(values):
         return False
     chance = 1 / classes
-    spread = max(float(values.std(ddof=1)) if len(values) > 1 else 0.0, np.sqrt(chance * (1 - chance) / examples))
+    seeds = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+    spread = max(seeds, np.sqrt(chance * (1 - chance) / examples))
     return bool(values.mean() <= chance + 2 * spread)

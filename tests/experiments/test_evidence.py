@@ -191,6 +191,7 @@ def test_a_method_at_chance_is_not_trained():
     assert untrained(by_seed(0.1, 0.1, 0.1), 10, 10_000)
     assert untrained(by_seed(0.1, 0.14, 0.08), 10, 10_000)
     assert not untrained(by_seed(0.5, 0.6, 0.55), 10, 10_000)
+    assert not untrained(by_seed(0.7, 0.5, 0.25), 10, 10_000)  # unequal, but no seed guesses
     assert not untrained({}, 10, 10_000)
 
 

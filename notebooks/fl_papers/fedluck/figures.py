@@ -248,19 +248,18 @@ def worst_and_best(study: Study) -> tuple[Censored, Censored]:
     Chosen on the same seed, the most of 36 numbers is above the fewest whatever the settings do; chosen on all
     others, the seeds would not be independent any more.
     """
-    frame, seeds = rounds(study), sorted(study.seeds)
+    frame = rounds(study)
     values: tuple[dict[int, float], dict[int, float]] = ({}, {})
     bounds: tuple[set[int], set[int]] = (set(), set())
-    if len(frame) and len(seeds) > 1:
-        needed = frame.set_index(["seed", "steps", "delta"])
-        found = sorted({int(seed) for seed in frame["seed"]})
-        for seed, other in zip(found, [*found[1:], found[0]], strict=True):
-            for side, at_least, cell in zip(
-                values, bounds, _ends(needed.loc[other, "rounds"].dropna()), strict=False
-            ):
-                if (key := (seed, *cell)) in needed.index:
-                    end, at = needed.loc[key, "end"], needed.loc[key, "rounds"]
-                    side[seed] = float(end if np.isnan(at) else at)
+    if len(frame) and frame["seed"].nunique() > 1:
+        of_seed = sorted({int(seed) for seed in frame["seed"]})
+        found = {seed: frame[frame["seed"] == seed].set_index(["steps", "delta"]) for seed in of_seed}
+        for seed, other in zip(found, [*list(found)[1:], *list(found)[:1]], strict=True):
+            own, chosen = found[seed], found[other]["rounds"].dropna()
+            for side, at_least, cell in zip(values, bounds, _ends(chosen), strict=False):
+                if cell in own.index:
+                    end, at = float(own["end"][cell]), float(own["rounds"][cell])
+                    side[seed] = end if np.isnan(at) else at
                     at_least |= {seed} if np.isnan(at) else set()
     return Censored(values[0], bounds[0]), Censored(values[1], bounds[1])
 
