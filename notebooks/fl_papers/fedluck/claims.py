@@ -14,11 +14,12 @@ import numpy as np
 
 from fl_core.experiments.claims import Check, make_claim
 from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Censored, Effect, untrained
+from fl_core.experiments.measures import BySeed
 from fl_core.experiments.study import Study
 from fl_papers.fedluck import errata
 from fl_papers.fedluck.experiment import BASELINES, CLASSES, SINGLE, TASKS, Target
 from fl_papers.fedluck.experiment import FedLuckExperiment as Runs
-from fl_papers.fedluck.figures import compared, edge_share, factor_correlation, reach, speeds, worst_and_best
+from fl_papers.fedluck.figures import edge_share, factor_correlation, speeds, worst_and_best
 from fl_papers.fedluck.tables import (
     PRINTED,
     ROWS,
@@ -123,6 +124,7 @@ def often_least_traffic(study: Study) -> list[Effect]:
     """C15: how often the least, and how far from the least baseline, which is chosen on the next seed."""
     found: list[Effect] = []
     least: dict[int, float] = {}
+    runs: frozenset[str] = frozenset()
     targets = sought(study, "iid")
     for target in targets:
         sides = {m: needed(study, m, "iid", target.here, "gigabytes") for m in ("FedLuck", *BASELINES)}
@@ -134,8 +136,10 @@ def often_least_traffic(study: Study) -> list[Effect]:
             lowest[seed] = sides[best].get(seed, np.nan)
             ends |= {seed} & sides[best].at_least
             least[seed] = least.get(seed, 0.0) + all(ours[seed] <= side.get(seed, 0.0) for side in sides.values())
-        found.append(Effect(f"{target}, against the least", ours, Censored(lowest, ends), RATIO, "less", bound=1.5))
-    share = {seed: count / len(targets) for seed, count in least.items()}
+        theirs = Censored(lowest, ends, frozenset().union(*(side.runs for side in sides.values())))
+        found.append(Effect(f"{target}, against the least", ours, theirs, RATIO, "less", bound=1.5))
+        runs |= ours.runs | theirs.runs
+    share = BySeed({seed: count / len(targets) for seed, count in least.items()}, runs)
     won = Effect("share of the targets", share, 0.0, PLAIN, "more", bound=quoted("lowest of 9") / 9, discrete=True)
     return [won, *found] if share else []
 
@@ -145,10 +149,8 @@ def skew_slows(study: Study) -> list[Effect]:
     common, found = sought(study, "dirichlet"), []
     for target in (t for t in sought(study, "iid") if t in common):
         uneven, even = (
-            Censored({s: reach(*run, target.here).since_start for s, run in runs.items()},
-                     [s for s, run in runs.items() if not reach(*run, target.here).reached])
-            for runs in (compared(study, "FedLuck", partition) for partition in ("dirichlet", "iid"))
-        )  # fmt: skip
+            needed(study, "FedLuck", partition, target.here, "since_start") for partition in ("dirichlet", "iid")
+        )
         if uneven and even:
             found.append(Effect(f"{target}", uneven, even, RATIO, "more"))
     return found
@@ -171,8 +173,9 @@ def interior_is_best(study: Study) -> list[Effect]:
     """C05: of lines of n cells (n - 2)/n have their best one inside if nothing matters."""
     found = []
     for axis, name in (("steps", "columns of δ: best k inside"), ("delta", "rows of k: best δ inside")):
-        count = len({entry.labels[axis] for entry, _ in study.select(role="heat map")})
-        if shares := edge_share(study, axis):
+        runs = [entry for entry, _ in study.select(role="heat map")]
+        count = len({entry.labels[axis] for entry in runs})
+        if shares := BySeed(edge_share(study, axis), [entry.key for entry in runs]):
             found.append(Effect(name, shares, (count - 2) / count, PLAIN, "more", delta=1 / 12))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from fl_core.experiments.evidence import PLAIN, Censored, Effect
-from fl_core.experiments.measures import Printed
+from fl_core.experiments.measures import BySeed, Printed
 from fl_core.experiments.study import Study
 from fl_core.formulas.fedluck import Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
 from fl_papers.fedluck.experiment import BASELINES, FEWER_DEVICES, LABELS, SINGLE, TASKS, VARIANTS, Target, targets
@@ -245,9 +245,11 @@ def reached(study: Study, method: str, partition: str, target: float) -> dict[in
 
 def needed(study: Study, method: str, partition: str, target: float, what: str) -> Censored:
     """Return `what` ("seconds" or "gigabytes") a method needs to a target, by seed; at least, if it ends before."""
-    found = reached(study, method, partition, target)
+    runs = compared(study, method, partition)
+    found = {seed: reach(*run, target) for seed, run in runs.items()}
     values = {seed: float(getattr(one, what)) for seed, one in found.items()}
-    return Censored(values, [seed for seed, one in found.items() if not one.reached])
+    late = [seed for seed, one in found.items() if not one.reached]
+    return Censored(values, late, [entry.key for entry, _ in runs.values()])
 
 
 def saving(cells: Iterable[tuple[Censored, Censored]], printed: float | None = None, name: str = "") -> Effect:
@@ -263,7 +265,8 @@ def saving(cells: Iterable[tuple[Censored, Censored]], printed: float | None = N
     }
     least = {s for s in seeds if any(s in theirs.at_least for _, theirs in pairs)}
     most = {s for s in seeds if any(s in ours.at_least for ours, _ in pairs)}
-    sides = Censored(dict.fromkeys(seeds, 1.0), least), Censored(share, most)
+    runs = frozenset().union(*(side.runs for pair in pairs for side in pair))
+    sides = Censored(dict.fromkeys(seeds, 1.0), least, runs), Censored(share, most, runs)
     return Effect(name, *sides, PLAIN, "more", printed=printed, delta=0.05)
 
 
@@ -294,9 +297,9 @@ def sought(study: Study, partition: str) -> list[Target]:
     return targets(study.profile, study.dataset, partition)
 
 
-def final(study: Study, method: str, partition: str = "iid") -> dict[int, float]:
+def final(study: Study, method: str, partition: str = "iid") -> BySeed:
     """Return a method's accuracy at the horizon by seed."""
-    return {seed: final_accuracy(study, *run) for seed, run in compared(study, method, partition).items()}
+    return BySeed.of(compared(study, method, partition).values(), partial(final_accuracy, study))
 
 
 # FedLuck's tables from the runs, each number beside the one that the paper prints.

@@ -242,8 +242,8 @@ def consistency_falls_with_age(study: Study) -> list[Effect]:
         correlation[seed] = float(frame["staleness"].corr(frame["cosine"]))
         old[seed] = float(frame.loc[frame["staleness"] > frame["staleness"].median(), "cosine"].mean())
     return [
-        Effect("correlation of staleness and cosine", correlation, 0.0, PLAIN, "less", delta=0.05),
-        Effect("mean cosine of those older than the median", old, 0.0, PLAIN, "more", delta=0.05),
+        Effect("correlation of staleness and cosine", BySeed(correlation, ["probe"]), 0.0, PLAIN, "less", delta=0.05),
+        Effect("mean cosine of those older than the median", BySeed(old, ["probe"]), 0.0, PLAIN, "more", delta=0.05),
     ]
 
 

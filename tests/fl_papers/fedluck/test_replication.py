@@ -410,7 +410,7 @@ MANY = range(10)
         ({}, {"FedLuck": 0.98, "frequency only": 0.96}, 1.5, dict.fromkeys(COMPARED, "holds")),
         ({"FedLuck": 400.0}, {"FedLuck": 0.86, "frequency only": 0.93}, 0.5, dict.fromkeys(COMPARED, "opposite")),
         (dict.fromkeys(METHODS, 150.0), {}, 1.0, {name: "holds" if name == "C18" else "equal" for name in COMPARED}
-         | {"C08": "equal", "C10": "equal", "C15": "open"}),
+         | {"C08": "equal", "C10": "equal", "C15": "opposite"}),
     ],
 )  # fmt: skip
 def test_claims_come_out_as_the_curves_were_made(speeds: dict, ends: dict, skewed: float, directions: dict) -> None:
@@ -493,7 +493,7 @@ def test_the_heat_map_counts_ticks_and_its_claims_follow() -> None:
     assert set(cells.query("delta == 0.001")["reached"]) == {0}
     factors = cells.set_index(["steps", "delta"])["factor"]
     likeness = heat_study(lambda k, delta: 1 + 250 * factors[k, delta] / factors.max())
-    assert judged(likeness, "C07")["C07"].direction == "holds"
+    assert judged(likeness, "C07")["C07"].effects[0].direction == "holds"
     figure, _ = draw(find_artifact("fedluck-fig1"), slope)
     assert [axis.get_title(loc="left")[:3] for axis in figure.axes] == ["(a)", "(b)"]
 
