@@ -350,8 +350,8 @@ def luck(effects: Iterable[Effect], ordered: bool = True) -> float:
 
     Effects that share a side hang together; sides that rest on the same runs (two targets of one curve) are one.
     Without an effect any order of the m sides that hang together is as likely as any other, and at most one in m has
-    all claimed relations (a side that is added leaves at most (m - 1)/m of the orders); where equality is claimed (not
-    `ordered`), or the other side is a number, it is one in two.
+    all claimed relations (a side that is added leaves at most (m - 1)/m of the orders). Where equality is claimed
+    (not `ordered`), or the other side is a number, it is one in two.
     """
     found = [(e, [_origin(side) for side in (e.left, e.right) if isinstance(side, Mapping)]) for e in effects]
     sides = _merged(origin for _, origins in found for origin in origins)

@@ -1,0 +1,152 @@
+"""The judge errs as seldom as it says: made-up claims with a known truth, and every claim on permuted labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fl_core.datasets import data_folder
+from fl_core.experiments import ledger
+from fl_core.experiments.artifacts import artifacts, make_study
+from fl_core.experiments.claims import Claim
+from fl_core.experiments.error_rates import (
+    DRAWS,
+    SEEDS,
+    course,
+    error_rates,
+    lopsided,
+    permuted,
+    power,
+    reproduced_by_luck,
+)
+from fl_core.experiments.evidence import LEVEL, LOOKS, POINTS, Effect
+from fl_core.experiments.store import Store
+from fl_core.experiments.study import Study, load_study
+from fl_core.runtime import History
+
+COVERAGE = 0.93
+FIRST, MOST = 200, 1000
+"""Permutations of every claim, and of those that one of the first has reproduced."""
+
+
+def some_error(rate: float, repetitions: int) -> float:
+    """Return what a rate may measure as, in 999 of 1,000 cases."""
+    return rate + 3.1 * np.sqrt(rate * (1 - rate) / repetitions)
+
+
+def check(found: pd.DataFrame, repetitions: int) -> None:
+    assert (found["error"] <= some_error(LEVEL, repetitions)).all(), found
+    assert (found.filter(like="coverage") >= COVERAGE).all(axis=None), found
+
+
+def test_errors_and_coverage_of_a_few_made_up_claims():
+    check(error_rates(120), 120)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("parts", [1, 3])
+def test_errors_and_coverage_with_planned_looks(parts: int):
+    check(error_rates(2400 // parts, seed=1, parts=parts), 10**6)  # no allowance
+
+
+@pytest.mark.thorough
+def test_shared_variances_and_a_shared_side_make_no_more_errors():
+    """Ten baselines against one method, all alike, so that their variances are shared."""
+    rng, errors, repetitions = np.random.default_rng(3), 0, 1000
+    for _ in range(repetitions):
+        ours, *theirs = rng.normal(0, 0.01, (11, SEEDS))
+        found = course([Effect("", dict(enumerate(ours)), dict(enumerate(each)), POINTS) for each in theirs])
+        errors += found.direction in ("holds", "opposite")
+    assert errors / repetitions <= LEVEL
+
+
+@pytest.mark.thorough
+def test_effects_that_are_lopsided_themselves_err_more_often_than_the_rules_say():
+    """The page says so: a limit of every test of a mean on five seeds."""
+    found = error_rates(1500, draws={"lopsided": lopsided})
+    assert LEVEL < found["error"].item() < 3 * LEVEL
+
+
+@pytest.mark.thorough
+def test_practically_equal_is_rarely_said_of_what_is_not():
+    """The true difference is exactly what counts as different."""
+    rng, said, repetitions = np.random.default_rng(4), 0, 1500
+    for _ in range(repetitions):
+        values = POINTS.delta * (1 + rng.normal(0, 1, SEEDS) / rng.choice([0.5, 2, 8]))
+        said += course([Effect("", dict(enumerate(values)), 0.0, POINTS)]).direction == "equal"
+    assert said / repetitions <= LEVEL
+
+
+def test_power_grows_with_the_effect_and_with_the_seeds():
+    found = power([0.5, 1, 2, 4], 60)
+    table = found[[f"{look} seeds" for look in LOOKS]].to_numpy()
+    assert (np.diff(table, axis=0) >= 0).all()
+    assert (np.diff(table, axis=1) >= 0).all()
+    assert found["10 seeds"].iloc[-1] > 0.95
+    assert (found["3 seeds"] == 0).all()  # one comparison
+    assert (found["wrong direction"] <= 0.02).all()
+
+
+def test_every_distribution_has_the_effect_that_it_claims():
+    rng = np.random.default_rng(0)
+    for name, draw in DRAWS.items():
+        found = [course([draw(4.0, rng)]).direction for _ in range(20)]
+        assert "opposite" not in found, name
+        assert found.count("holds") >= (3 if name == "censored" else 19), name  # signs alone
+
+
+def test_labels_are_exchanged_within_a_seed_only():
+    study = load_study(make_study(artifacts()["sdfeel-fig2a"], "laptop"), published())
+    mixed = permuted(study, np.random.default_rng(1))
+    where = {entry.key: entry.labels["seed"] for entry in study.entries}
+    assert mixed.results != study.results
+    assert {result.spec.hash for result in mixed.results.values()} == study.results.keys()
+    assert all(where[key] == where[result.spec.hash] for key, result in mixed.results.items())
+
+
+def published() -> Store:
+    folder = data_folder() / "results"
+    return Store(folder, folder)
+
+
+def claims_with_runs() -> list[tuple[Claim, Study]]:
+    """Every claim that is judged on runs, with the study of the ledger."""
+    store, known = published(), artifacts()
+
+    @cache
+    def study(carriers: tuple[str, ...], budget: str, seeds: int) -> Study:
+        return load_study(make_study([known[name] for name in carriers], budget, ledger.DATASET, range(seeds)), store)
+
+    return [
+        (found.claim, study(found.artifacts, found.budget, max(e.look for e in found.effects)))
+        for found in ledger.judged(store=store)
+        if found.claim.kind == "run" and found.seeds
+    ]
+
+
+def remembered(measure: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `measure` of a history with a memory, as records do not change."""
+    kept: dict[int, Any] = {}
+
+    def recall(history: History) -> Any:
+        if id(history) not in kept:
+            kept[id(history)] = history, measure(history)
+        return kept[id(history)][1].copy()
+
+    return recall
+
+
+@pytest.mark.thorough
+def test_no_claim_is_reproduced_on_permuted_labels(monkeypatch: pytest.MonkeyPatch):
+    """FEDLUCK-C05 passed nine times in ten without any effect."""
+    monkeypatch.setattr(History, "evaluation_frame", remembered(History.evaluation_frame))
+    rates = {claim.id: reproduced_by_luck(claim, study, FIRST) for claim, study in claims_with_runs()}
+    again = [(claim, study) for claim, study in claims_with_runs() if rates[claim.id]]
+    rates |= {claim.id: reproduced_by_luck(claim, study, MOST, seed=1) for claim, study in again}
+    assert len(rates) > 50
+    assert {name: rate for name, rate in rates.items() if rate > LEVEL} == {}
