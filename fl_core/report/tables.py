@@ -133,13 +133,14 @@ def claims_table(judgements: Iterable[Judgement], beside: Iterable[Judgement] = 
 
 
 def in_words(judgements: list[Judgement]) -> pd.DataFrame:
-    """Return the ledger with effect and interval of the deciding part as one text."""
+    """Return the ledger with what was measured in the deciding part, and what is claimed and printed, as texts."""
     frame = ledger(judgements)
     words = [judgement.decisive.words() if judgement.decisive else ("–", "–", "–") for judgement in judgements]
     frame["measured"] = [
         effect if interval in ("–", "exact") else f"{effect} {interval}" for effect, interval, _ in words
     ]
-    frame["claimed"] = [claimed for *_, claimed in words]
+    printed = [f"; printed {size:.3g}" if np.isfinite(size) else "" for size in frame["printed"]]
+    frame["claimed"] = [claimed + size for (*_, claimed), size in zip(words, printed, strict=True)]
     frame["part"] = frame["decided_by"]
     return frame
 
