@@ -23,6 +23,8 @@ from fl_papers.sdfeel.theory import (
     event_step,
     inconsistency,
     lemma2_bound,
+    lemma2_example,
+    lemma3_example,
     local_drift_bound,
     mixing_error_sums,
     mixing_errors,
@@ -32,9 +34,9 @@ from fl_papers.sdfeel.theory import (
     printed_sum_bound,
     round_step,
     staleness_aware_mixing_matrix,
-    surrogate_bound,
     surrogate_weights,
     theorem1_bound,
+    theorem1_example,
     window_contraction,
     window_sum_bound,
     zeta,
@@ -205,55 +207,20 @@ def test_the_printed_evolution_of_the_mean_is_that_of_synchronous_rounds() -> No
     assert m @ after - m @ models != pytest.approx(m[2] * 6 * moved, abs=1e-3)  # E-05: nor the weighted mean's share
 
 
-def example(y: float, lr: float) -> tuple[dict, dict]:
-    """E-10: F_1 = w²/2 + w, F_2 = w²/2 - w, one client each, tau = (1, 5), equal data, delays 0."""
-    slopes, steps, m = (1.0, -1.0), (1, 5), (0.5, 0.5)
-    models, means = [], []
-    for slope, count in zip(slopes, steps, strict=True):
-        w, gradients = y, []
-        for _ in range(count):
-            gradients.append(w + slope)
-            w -= lr * gradients[-1]
-        models.append(w)
-        means.append(np.mean(gradients))
-    after = np.dot(m, models)
-    eff = np.dot(m, steps)
-    omega = np.multiply(m, steps) / eff
-
-    def figures(weights) -> dict:
-        tilt = np.dot(weights, slopes)
-        delayed = np.dot(weights, means)
-        change = (after**2 / 2 + tilt * after) - (y**2 / 2 + tilt * y)
-        return {
-            "change": change, "gradient": (y + tilt) ** 2, "delayed": delayed**2, "error": (y + tilt - delayed) ** 2
-        }  # fmt: skip
-
-    return figures(m), {**figures(omega), "effective_steps": eff}
-
-
 def test_o14_a_counterexample_to_the_printed_lemma_two_and_what_holds_there() -> None:
-    printed, surrogate = example(0.1, 1e-3)
-    change = printed.pop("change")
-    assert printed["error"] == pytest.approx(8.08381619e-7, rel=1e-8)
-    assert change == digits(1.70987817526e-4)
-    common = {"lr": 1e-3, "smoothness": 1, "tau_max": 5, "tau_min": 1}
-    bound = printed_lemma2_bound(**common, **printed)
-    assert bound == digits(-9.9626521891e-6)
-    assert change > bound
-    change = surrogate.pop("change")
-    assert change == digits(-9.5934851431e-4)
-    assert lemma2_bound(**common, **surrogate) == digits(change)
+    """E-10, D11."""
+    found = lemma2_example(0.1, 1e-3)
+    assert (found.left, found.printed) == (digits(1.70987817526e-4), digits(-9.9626521891e-6))
+    assert found.corrected_left == digits(found.corrected) == digits(-9.5934851431e-4)
 
 
 def test_what_replaces_lemma_two_is_sharp_where_curvature_is_smoothness() -> None:
     for seed in range(100):
         rng = np.random.default_rng(seed)
-        lr = 10 ** rng.uniform(-4, -0.8)
-        _, surrogate = example(rng.normal(), lr)
-        change = surrogate.pop("change")
-        common = {"lr": lr, "tau_max": 5, "tau_min": 1, **surrogate}
-        assert lemma2_bound(smoothness=1, **common) == pytest.approx(change, rel=1e-9)
-        assert change < lemma2_bound(smoothness=2, **common)
+        start, lr = rng.normal(), 10 ** rng.uniform(-4, -0.8)
+        sharp, loose = (lemma2_example(start, lr, smoothness) for smoothness in (1, 2))
+        assert sharp.corrected == pytest.approx(sharp.corrected_left, rel=1e-9)
+        assert loose.corrected_left < loose.corrected
 
 
 def test_with_equal_step_counts_both_lemmas_agree() -> None:
@@ -355,45 +322,26 @@ def test_the_error_of_the_gradients_has_three_sources() -> None:
 
 
 def test_the_printed_b_is_exceeded_where_clusters_pull_in_different_directions() -> None:
-    """E-13: a ring of 24 clusters, 2,000 local steps; the printed factor would let many short steps cost nothing.
+    """E-13: a ring of 24 clusters, 2,000 local steps; the printed factor would let many short steps cost nothing."""
+    found = lemma3_example()
+    assert found.left == pytest.approx(1.97127e-3, rel=1e-4)
+    assert found.printed == pytest.approx(1.71286e-3, rel=2e-4)
+    assert found.corrected == pytest.approx(0.728, rel=1e-3)
 
-    The steps are so short that they follow the gradient flow to 1e-6, which one Runge-Kutta step of a round computes.
-    """
-    servers, steps, span, rounds = 24, 2000, 0.005, 1500
-    slope = -np.cos(2 * np.pi * np.arange(servers) / servers)
-    curved = (slope < 0).astype(float)
 
-    def descent(w):
-        return -(slope + curved * np.tanh(w))
-
-    def euler(w):
-        for _ in range(steps):
-            w = w + span / steps * descent(w)
-        return w
-
-    ring = [((d - 1) % servers, (d + 1) % servers) for d in range(servers)]
-    matrix = synchronous_mixing_matrix(ring, kind="laplacian")
-    models, errors, means = np.zeros(servers), [], []
-    for k in range(rounds):
-        k1 = descent(models)
-        k2 = descent(models + span / 2 * k1)
-        k3 = descent(models + span / 2 * k2)
-        ends = models + span / 6 * (k1 + 2 * k2 + 2 * k3 + descent(models + span * k3))
-        if k == 100:
-            assert euler(models) == pytest.approx(ends, abs=2e-6 * span)
-        delayed = (models - ends).mean() / span
-        errors.append((-descent(models.mean()).mean() - delayed) ** 2)
-        means.append(delayed**2)
-        models = ends @ matrix
-    assert np.mean(errors) == pytest.approx(1.97127e-3, rel=1e-4)
-    sums = mixing_error_sums(constant_mixing_errors(zeta(matrix), rounds))
-    right = {}
-    for variant in ("printed", "derived"):
-        found = constants(span / steps, 1, steps, 1, 0, sums, rounds, variant=variant)
-        right[variant] = found.B * 1.5**2 + found.C * max(means)
-    assert right["printed"] == pytest.approx(1.71286e-3, rel=2e-4)
-    assert right["derived"] == pytest.approx(0.728, rel=1e-3)
-    assert right["printed"] < np.mean(errors) < right["derived"]
+def test_the_flow_of_a_round_is_that_of_its_steps() -> None:
+    """One Runge-Kutta step stands for 2,000 of gradient descent in E-13's example."""
+    slope = -np.cos(2 * np.pi * np.arange(24) / 24)
+    curved, ring = slope < 0, [((d - 1) % 24, (d + 1) % 24) for d in range(24)]
+    models, errors = np.zeros(24), []
+    for _ in range(3):
+        ends = models
+        for _ in range(2000):
+            ends = ends - 0.005 / 2000 * (slope + curved * np.tanh(ends))
+        true = (slope + curved * np.tanh(models.mean())).mean()
+        errors.append((true - (models - ends).mean() / 0.005) ** 2)
+        models = ends @ synchronous_mixing_matrix(ring, kind="laplacian")
+    assert lemma3_example(rounds=3).left == pytest.approx(np.mean(errors), rel=1e-3)
 
 
 # Theorem 1
@@ -455,33 +403,29 @@ def test_the_bound_has_the_values_of_the_specification() -> None:
 
 def test_the_printed_theorem_fails_when_clusters_make_different_numbers_of_steps() -> None:
     """E-11: exact averaging, no delay, no noise; its conditions hold and its right side is negative."""
-    lr, count, m, steps = 1e-4, 200_000, (0.5, 0.5), (1, 5)
-    keep = [(1 - lr) ** k for k in steps]
-    # F_1 = w²/2 + w has its minimum at -1, F_2 = w²/2 - w at +1; the mean of both is w²/2.
-    factor = np.dot(m, keep)
-    drift = np.dot(m, [-(1 - keep[0]), 1 - keep[1]])
-    limit = drift / (1 - factor)
-    assert limit == pytest.approx(0.66661, abs=5e-6)
-    models = limit * (1 - factor ** np.arange(count + 1))  # from 0
-    measured = np.mean(models[:-1] ** 2)
-    assert measured == pytest.approx(0.4333, abs=5e-5)
-    printed = constants(lr, 1, 5, 5, 0, EXACT, count, variant="printed")
-    checked = conditions(lr, 1, 5, 5, printed)
-    assert checked.hold
+    found = theorem1_example()
+    assert (found.left, found.printed) == (pytest.approx(0.4333, abs=5e-5), pytest.approx(-0.0222, abs=5e-5))
+    assert found.corrected_left <= found.corrected
+    checked = conditions(1e-4, 1, 5, 5, constants(1e-4, 1, 5, 5, 0, EXACT, 200_000, variant="printed"))
     assert (checked.step, checked.drift) == (close(0.9975), pytest.approx(0.9999996, abs=5e-8))
-    bound = theorem1_bound(
-        printed, lr=lr, smoothness=1, tau_max=5, tau_min=1, num_iterations=count,
-        decrease=-(models[-1] ** 2) / 2, noise=0, dissimilarity=1, square_weights=0.5,
-    )  # fmt: skip
-    assert bound.total == pytest.approx(-0.0222, abs=5e-5)
-    assert measured > bound.total
-    # The surrogate objective has weights (1, 5) / 6 and its minimum at 2/3; for its gradient the bound holds.
-    surrogate = surrogate_bound(
-        constants(lr, 1, 5, 5, 0, EXACT), lr=lr, smoothness=1, tau_max=5, tau_min=1, effective_steps=3,
-        num_iterations=count, decrease=(2 / 3) ** 2 / 2 - (models[-1] - 2 / 3) ** 2 / 2, noise=0,
-        dissimilarity=1, square_weights=0.5,
-    )  # fmt: skip
-    assert np.mean((models[:-1] - 2 / 3) ** 2) <= surrogate.total
+    with pytest.raises(ValueError, match=r"lr = 0\.1 is too large"):
+        theorem1_example(lr=0.1)
+
+
+def test_the_bound_grows_in_what_claim_c12_varies() -> None:
+    """The factors of H, delta_max² and kappa² in Eq. 16 are positive.
+
+    With tau = 1 + n and x = e n tau, what stands over 1 - 50 x (printed: 1 - 14 x) has no negative coefficient.
+    """
+    e, n, H, delta, square, sums, K = sp.symbols("e n H delta s q K", positive=True)
+    tau, x = 1 + n, e * n * (1 + n)
+    for variant, left in (("derived", 50), ("printed", 14)):
+        found = constants(sp.sqrt(e), 1, tau, H, delta, MixingSums(square, sums, 1), K, variant=variant)
+        assert sp.simplify(found.U1 - (1 - left * x) / (1 - 2 * x)) == 0
+        for term, varied in ((found.A, (H, delta)), (found.B, (delta,))):
+            numerator = sp.expand(sp.cancel(term / found.U1 * (1 - left * x)))
+            assert all(c > 0 for c in sp.Poly(numerator, e, n, H, delta, square, sums).coeffs())
+            assert all(sp.diff(numerator, symbol) != 0 for symbol in varied)
 
 
 def test_conditions_that_do_not_hold_are_seen() -> None:

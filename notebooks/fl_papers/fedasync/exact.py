@@ -1,4 +1,7 @@
-"""What FedAsync's clock decides without any training: claims C19, C20, C21, C24 and C25, judged on quadratics."""
+"""FedAsync's claims that no training decides: the clock's, on quadratics, and the theory's, on known toys.
+
+A row of the ledger names the algebra that proves it (`proof`); everything else here is checked on cases.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from fl_core.world import (
 from fl_core.world.triggers import Timed
 from fl_papers.fedasync import theory
 from fl_papers.fedasync.experiment import SLOWER
+from fl_papers.fedasync.figures import STEPS
 
 
 def dropping_is_no_weight(study: Study) -> list[Check]:
@@ -176,3 +180,84 @@ def _finish_times(world: World, horizon: float) -> dict[int, list[float]]:
     for device, seconds in zip(history.updates["device"], history.updates["seconds"], strict=True):
         times[device].append(seconds)
     return times
+
+
+# The theory
+
+
+def first_theorem(study: Study, bound: str) -> list[Check]:
+    """FEDASYNC-C26 (FA-9, and what it cannot say) and C26c (FA-10)."""
+    quadratic, logistic = theory.theorem1_on_toy_q(adaptive=bound == "FA-10"), theory.theorem1_on_logistic()
+    found = []
+    for name, table, how in (("toy Q", quadratic, "exact expectations"), ("logistic", logistic, "mean of 40 runs")):
+        failed = int(table[bound].sum())
+        found.append(Check(name, failed == 0, f"{failed} violations in {len(table)} configurations, {how}"))
+    return found if bound == "FA-10" else [*found, says_nothing(0)]
+
+
+def says_nothing(theorem: int) -> Check:
+    """Return that a theorem's bound is never below the error at the start (E4)."""
+    below = theory.vacuity()[theorem]
+    return Check(
+        "below the error at the start", below == 0, f"in {below} of 200,000 admissible draws (E4)", "vacuity"
+    )
+
+
+def second_theorem(study: Study) -> list[Check]:
+    """FEDASYNC-C27: convergence to a global optimum (E9), with every admitted step size (E8)."""
+    waves, lr, rho = theory.theorem2_on_toy_w(), 0.199, 10.0
+    stuck, admitted = int((waves["F"] > 4).sum()), lr < min(1, 2 / rho)
+    factor = theory.local_factor(1.0, lr, 10, rho)
+    end = float(theory.iterate(1.0, [0.6] * 20, range(20), lambda x: factor * x)[-1])
+    return [
+        Check("toy W, to the global optimum", stuck == 0, f"{stuck} of {len(waves)} runs end elsewhere (E9)"),
+        Check("x²/2, an admitted step size", not admitted or end < 1, f"from 1 to {end:.1f} in 20 updates (E8)"),
+    ]
+
+
+def second_theorem_corrected(study: Study) -> list[Check]:
+    """FEDASYNC-C27c: the proof of Theorem 2 step by step, FA-12 with unlike clients, and what it allows."""
+    waves, clients = theory.theorem2_on_toy_w(), theory.theorem2_with_clients()
+    failed, total = int(waves["violated"].sum()), int(waves["inequalities"].sum())
+    return [
+        Check("toy W, step by step", failed == 0, f"{failed} of {total:,} inequalities violated, 9 runs"),
+        Check("toy W, four unlike clients", clients == 0, f"{clients} violations, mean of 400 runs"),
+        says_nothing(1),
+    ]
+
+
+def trade_in_the_bound(study: Study, draws: int = 20_000) -> list[Check]:
+    """FEDASYNC-C28: among admissible constants a larger alpha never lowers Theorem 1's bound (E5, D6)."""
+    rng = np.random.default_rng(5)
+    v1, v2, q = rng.uniform(0.01, 10, draws), rng.uniform(0.01, 10, draws), rng.uniform(0.01, 0.99, draws)
+    T, (low, high) = rng.integers(1, 500, draws), np.sort(rng.uniform(0.01, 1, (2, draws)), axis=0)
+    level, start = (v1 + v2) / 2, rng.uniform(0, 0.5, draws) * v2
+    less, more = (theory.printed_bound(T, start, theory.beta(alpha, q), level) for alpha in (low, high))
+    lower = int(np.count_nonzero(more < less * (1 - 1e-12)))
+    detail = f"the bound falls in {lower} of {draws:,} admissible draws; its level has no α (E5)"
+    return [Check("a larger α against a smaller one", lower == 0, detail, "vacuity")]
+
+
+def alpha_trades(study: Study) -> list[Check]:
+    """FEDASYNC-C28c: toy Q, K = 1."""
+    toy, grid = theory.ToyQ(), np.geomspace(0.01, 1, 41)
+    q = theory.q_option1(toy.lr, toy.strong_convexity, STEPS)
+    rates = np.array([theory.contraction_root(a, q, 1) for a in grid])
+    errors = np.array([toy.stationary_error(a, STEPS) for a in grid])
+    span = "α from 0.01 to 1: from {:.3g} to {:.3g}"
+    return [
+        Check("rate λ falls", bool((np.diff(rates) < 0).all()), span.format(rates[0], rates[-1])),
+        Check("remaining error rises", bool((np.diff(errors) > 0).all()), span.format(errors[0], errors[-1])),
+    ]
+
+
+def tolerance(study: Study) -> list[Check]:
+    """FEDASYNC-C29: mixing is stable for every age and function (D2), and the repaired rate is below one (D7)."""
+    roots = theory.largest_mixing_root()
+    rates = [
+        theory.adaptive_rate(a, q, 64, w) for w in theory.WEIGHTS for a in (0.05, 0.5, 0.95) for q in (0.0, 0.5, 0.95)
+    ]
+    return [
+        Check("mixing is stable", bool(roots.max() < 1), f"largest root {roots.max():.5f}, ages 1 to 16"),
+        Check("rate λ* < 1 for K ≤ 64", max(rates) < 1, f"1 − λ* ≥ {1 - max(rates):.1e}, five functions"),
+    ]
