@@ -5,7 +5,7 @@ A curve's frame has ``method``, ``alpha``, ``x``, ``n`` and for each metric its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -20,6 +20,7 @@ from torch import nn
 from fl_core.algorithms import FedAsync
 from fl_core.experiments.measures import BySeed, mean_curve, unevenness
 from fl_core.experiments.run import Result
+from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.staleness import Exponential, Hinge, Linear, Polynomial, StalenessWeight
 from fl_core.models import Dropout, build_network
@@ -98,12 +99,19 @@ def curves(study: Study, axis: str, which: int) -> pd.DataFrame:
 
 
 def sweep_values(study: Study, role: str, metric: str, method: str, column: str, **labels: object) -> pd.DataFrame:
-    """Return the last value of `metric` of every swept run of `method`: a row per seed, a column per swept value."""
+    """Return the last value of `metric` of every swept run of `method`: a row per seed, a column per swept value.
+
+    Its attribute ``runs`` has the hashes of the runs of each column.
+    """
     found: dict[float, dict[int, float]] = {}
+    runs: dict[float, list[str]] = {}
     for entry, result in study.select(role=role, method=method, **labels):
         values = found.setdefault(entry.labels[column], {})
         values[entry.labels["seed"]] = result.history.evaluations[metric][-1]
-    return pd.DataFrame(found).sort_index().sort_index(axis=1)
+        runs.setdefault(entry.labels[column], []).append(entry.key)
+    frame = pd.DataFrame(found).sort_index().sort_index(axis=1)
+    frame.attrs["runs"] = runs
+    return frame
 
 
 def sweep(study: Study, role: str, column: str, which: int | None = None) -> pd.DataFrame:
@@ -162,16 +170,19 @@ def alphas(study: Study) -> list[float]:
     return sorted({e.labels["alpha"] for e in study.entries if e.labels["role"] == "curve" and e.labels["alpha"]})
 
 
-def judged_runs(study: Study, method: str, **labels: object) -> dict[int, pd.DataFrame]:
-    """Return a curve by seed; a tuned method's has, unless `lr` is given, the learning rate chosen on other seeds."""
-    if method not in TUNED or "lr" in labels:
-        return {seed: seed_curve(runs) for seed, runs in runs_by_seed(study, method, **labels).items()}
-    found = {}
+def judged(study: Study, method: str, measure: Callable[[pd.DataFrame, RunSpec], float], **labels: object) -> BySeed:
+    """Return what `measure` makes of a curve and its specification, by seed.
+
+    A tuned method's curve has, unless `lr` is given, the learning rate that is best on the other seeds.
+    """
+    values, keys = dict[int, float](), list[str]()
+    tuned = method in TUNED and "lr" not in labels
     for seed in study.seeds:
-        runs = runs_by_seed(study, method, lr=chosen_lr(study, method, without=seed), **labels)
-        if seed in runs:
-            found[seed] = seed_curve(runs[seed])
-    return found
+        chosen = {"lr": chosen_lr(study, method, without=seed)} if tuned else {}
+        if runs := runs_by_seed(study, method, **labels, **chosen).get(seed):
+            values[seed] = measure(seed_curve(runs), runs[0][0].spec)
+            keys += [entry.key for entry, _ in runs]
+    return BySeed(values, keys)
 
 
 def area(study: Study, axis: str, method: str, **labels: object) -> BySeed:
@@ -180,28 +191,27 @@ def area(study: Study, axis: str, method: str, **labels: object) -> BySeed:
     The mean is over an equally spaced grid with as many points as FedAsync has evaluations; between evaluations the
     loss is interpolated.
     """
-    end, areas = budget(study, axis), BySeed()
-    for seed, curve in judged_runs(study, method, **labels).items():
-        grid = np.linspace(0, end, _points(study))
-        areas[seed] = float(np.interp(grid, curve[AXES[axis]], curve["train_loss"]).mean())
-    return areas
+    grid = np.linspace(0, budget(study, axis), _points(study))
+
+    def mean(curve: pd.DataFrame, spec: RunSpec) -> float:
+        return float(np.interp(grid, curve[AXES[axis]], curve["train_loss"]).mean())
+
+    return judged(study, method, mean, **labels)
 
 
 def final_accuracy(study: Study, method: str, **labels: object) -> BySeed:
     """Return the accuracy at the end of a curve, by seed."""
-    curves = judged_runs(study, method, **labels)
-    return BySeed({seed: float(curve["test_accuracy"].iloc[-1]) for seed, curve in curves.items()})
+    return judged(study, method, lambda curve, _: float(curve["test_accuracy"].iloc[-1]), **labels)
 
 
 def oscillation(study: Study, method: str, **labels: object) -> BySeed:
     """Return by seed the standard deviation of test accuracy about its monotone fit, before alpha decays."""
-    found = BySeed()
-    for seed, runs in runs_by_seed(study, method, **labels).items():
-        algorithm = runs[0][0].spec.algorithm
-        assert isinstance(algorithm, FedAsync)
-        curve = seed_curve(runs)
-        found[seed] = unevenness(curve.loc[curve["version"] <= algorithm.step_epoch, "test_accuracy"].to_numpy(float))
-    return found
+
+    def shake(curve: pd.DataFrame, spec: RunSpec) -> float:
+        assert isinstance(spec.algorithm, FedAsync)
+        return unevenness(curve.loc[curve["version"] <= spec.algorithm.step_epoch, "test_accuracy"].to_numpy(float))
+
+    return judged(study, method, shake, **labels)
 
 
 def _points(study: Study) -> int:

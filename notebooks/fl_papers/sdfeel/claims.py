@@ -15,7 +15,7 @@ import numpy as np
 
 from fl_core.experiments.claims import Check, make_claim
 from fl_core.experiments.evidence import POINTS, Censored, Effect, untrained
-from fl_core.experiments.measures import passage
+from fl_core.experiments.measures import BySeed, passage
 from fl_core.experiments.study import Study
 from fl_papers.sdfeel import exact, theory
 from fl_papers.sdfeel.experiment import (
@@ -62,7 +62,8 @@ def times(study: Study, gap: float, part: float) -> tuple[Censored, Censored]:
             seed: passage(table[seed]["seconds"], table[seed]["train_loss"], goal, falling=True, width=WIDTH)
             for seed, goal in goals.items()
         }
-        sides.append(Censored({s: f.at for s, f in found.items()}, [s for s, f in found.items() if not f.reached]))
+        late = [seed for seed, one in found.items() if not one.reached]
+        sides.append(Censored({seed: one.at for seed, one in found.items()}, late, [side[s][0].key for s in found]))
     return sides[0], sides[1]
 
 
@@ -81,8 +82,9 @@ def more_accurate_early(study: Study) -> list[Effect]:
     for gap in gaps(study):
         ours, theirs = (runs(study, method, gap) for method in (ASYNC, SYNC))
         part = {s: SHORT_ROUNDS * theory.run_clock(e.spec).round_seconds / horizon(e) for s, (e, _) in theirs.items()}
+        early = [seed for seed, at in part.items() if seed in ours and at <= 1]
         left, right = (
-            {seed: value_at(side[seed], "test_accuracy", at) for seed, at in part.items() if seed in ours and at <= 1}
+            BySeed({s: value_at(side[s], "test_accuracy", part[s]) for s in early}, [side[s][0].key for s in early])
             for side in (ours, theirs)
         )
         found.append(Effect(f"H = {gap:g}", left, right, POINTS, excluded=idle(study, gap), resolution=1 / IMAGES))
@@ -116,8 +118,9 @@ def helps_more_with_gap(study: Study) -> list[Effect]:
         shares = {}
         for gap in gaps(study):
             ours, theirs = times(study, gap, part)
-            known = {seed: np.nan if seed in theirs.at_least else ours[seed] / theirs[seed] for seed in ours}
-            shares[gap] = Censored(known, ours.at_least)
+            late = theirs.at_least | {seed for seed, at in theirs.items() if not at}  # a part of nothing known
+            known = {seed: np.nan if seed in late else at / theirs[seed] for seed, at in ours.items()}
+            shares[gap] = Censored(known, ours.at_least, ours.runs | theirs.runs)
         found += [
             Effect(f"loss of Sync. at {part:.0%}: H = {high:g} over {low:g}", shares[high], shares[low],
                    claimed="less", excluded=idle(study, low, high))

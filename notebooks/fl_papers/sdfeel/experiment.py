@@ -345,4 +345,4 @@ def value_at(run: Run, metric: str, part: float) -> float:
 
 def values_at(study: Study, method: str, gap: float, metric: str, part: float = 1.0, role: str = "curve") -> BySeed:
     """Return :func:`value_at` of the runs of a curve, by seed."""
-    return BySeed({seed: value_at(run, metric, part) for seed, run in runs(study, method, gap, role).items()})
+    return BySeed.of(runs(study, method, gap, role).values(), lambda *run: value_at(run, metric, part))

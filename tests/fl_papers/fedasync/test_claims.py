@@ -104,11 +104,11 @@ def made_up(entry: Entry, world: dict[str, float]) -> Result:
     swing *= 1 + 0.05 * rng.random()
     per_epoch, transfers = (100, 10) if name == "FedAvg" else (10, 1)
     every = spec.evaluation.every_updates
-    for row, version in enumerate(range(0, spec.budget.updates + 1, every)):
+    for number, version in enumerate(range(0, spec.budget.updates + 1, every)):
         loss = float(np.exp(-per_epoch * version / tau))
-        accuracy = 0.6 - 0.1 * loss + bent - swing * (row % 2 if version < spec.budget.updates else 0)
-        append(history.evaluations, version=version, gradients=per_epoch * version, train_loss=loss,
-               models_sent=transfers * version, models_received=transfers * version, test_accuracy=accuracy)  # fmt: skip
+        accuracy = 0.6 - 0.1 * loss + bent - swing * (number % 2 if version < spec.budget.updates else 0)
+        row = {"version": version, "gradients": per_epoch * version, "train_loss": loss, "test_accuracy": accuracy}
+        append(history.evaluations, models_sent=transfers * version, models_received=transfers * version, **row)
     return Result(spec, history, {"data": "real", "model_sha256": key})
 
 
