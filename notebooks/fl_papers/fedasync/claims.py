@@ -357,7 +357,7 @@ CLAIMS = [
     corrected("C28c", "Remark 3; E5", "On quadratics α trades the rate against the error that remains.",
               "toy Q, K = 1: λ falls and the stationary error rises in α", exact.alpha_trades,
               proof="sec:fedasync-alpha"),
-    printed("C29", "abstract, introduction", "FedAsync tolerates staleness: on quadratics mixing is stable at every age.",
+    printed("C29", "abstract, introduction", "FedAsync tolerates staleness: on quadratics mixing is always stable.",
             "largest root of mixing < 1 at every age; λ* < 1 for K ≤ 64", exact.tolerance,
             proof="thm-fedasync-stable, thm-fedasync-stable-varying, thm-fedasync-repaired"),
     claim("C30", "section 6.4", "With a straggler FedAsync has a loss earlier than FedAvg.",

@@ -13,19 +13,10 @@ from fl_core.report.figures import plot_curves
 from fl_papers.fedasync import artifacts as fedasync_artifacts
 from fl_papers.fedasync import figures, theory
 
-THEORY = [f"FEDASYNC-C{n}" for n in (26, 27, 28, 29)]
-
 
 def study(**options: object) -> Study:
     """Return a study without runs: theory needs none."""
     return Study("smoke", "fashion-mnist", (), {}, options)
-
-
-def test_the_theory_claims_are_reproduced_without_any_run() -> None:
-    judgements = judge(THEORY, study())
-    assert [(j.claim.id, j.verdict) for j in judgements] == [(name, "reproduced") for name in THEORY]
-    assert all(j.claim.exact and not j.claim.fragile for j in judgements)
-    assert [len(j.parts) for j in judgements] == [3, 4, 2, 2]
 
 
 def test_theorem_one_holds_in_108_and_the_repaired_one_in_270_more_configurations() -> None:
@@ -58,18 +49,18 @@ def test_the_wave_satisfies_every_inequality_and_stays_in_its_valley() -> None:
     ("claim", "name", "wrong"),
     [
         ("FEDASYNC-C26", "printed_bound", lambda t, gap, b, R: b**t * gap),  # no residual: too small
-        ("FEDASYNC-C27", "printed_bound", lambda t, gap, b, R: b**t * gap),
+        ("FEDASYNC-C27c", "printed_bound", lambda t, gap, b, R: b**t * gap),
         ("FEDASYNC-C29", "mixing_characteristic", lambda alpha, q, age: [1.0, *[0.0] * (age - 1), -1.1]),
     ],
 )
 def test_a_claim_fails_with_a_wrong_formula(monkeypatch: pytest.MonkeyPatch, claim, name, wrong) -> None:
     monkeypatch.setattr(theory, name, wrong)
-    assert judge([claim], study())[0].verdict == "not reproduced"
+    assert judge([claim], study())[0].label == "contradicted"
 
 
 def test_alpha_would_not_trade_anything_if_the_error_were_constant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theory.ToyQ, "stationary_error", lambda self, alpha, steps: 1.0)
-    parts = {part.name: part.holds for part in find_claim("FEDASYNC-C28").judge(study())}
+    parts = {part.name: part.holds for part in find_claim("FEDASYNC-C28c").judge(study())}
     assert list(parts.values()) == [True, False]
 
 
