@@ -35,7 +35,7 @@ ROOMS = {
     "report bookbuild cli": (4200, 26, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
     "fl_core": (25600, 141, 21500, 135),
-    "fl_papers": (12731, 35, 11000, 35),
+    "fl_papers": (13780, 39, 11000, 35),
     "tests": (28200, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
