@@ -86,7 +86,7 @@ class Scale:
 
 
 # smoke has one alpha and one learning rate, so that the whole grid takes well under a minute on two cores;
-# claims that compare values of alpha, and all that need a confidence interval, stay inconclusive there.
+# claims that compare values of alpha, and all that need an interval, stay undecided there.
 _ALPHAS, _STALENESS = (0.2, 0.4, 0.6, 0.8, 0.9), (1, 4, 8, 12, 16)
 PROFILES = {
     "smoke": Scale(20, 8, 5, 1_000, (0,), (0.6,), (), (0.1,), (4, 16), (0.2, 0.9)),
