@@ -301,7 +301,17 @@ class Judgement:
 
     @property
     def reason(self) -> str:
-        """Why it is not decided, in words; which parts hold where the label is about others; else empty."""
+        """Why it is not decided, in words; which parts hold where the label is about others, or are left out."""
+        out = [part.excluded for part in self.parts if isinstance(part, Effect) and part.excluded]
+        left = (
+            f"{len(out)} of {len(self.parts)} parts left out ({'; '.join(sorted(set(out)))})"
+            if out and self.effects
+            else ""
+        )
+        return "; ".join(text for text in (self._undecided, left) if text)
+
+    @property
+    def _undecided(self) -> str:
         held = sum(effect.direction == "holds" for effect in self.effects)
         parts = f"{held} of {len(self.effects)} parts hold" if len(self.effects) > 1 else ""
         if self.claim.kind != "run" or self.label not in OPEN:

@@ -141,7 +141,7 @@ COLUMNS = {
     "seeds": "of the look",
     "p_holm": "two-sided, over looks and claims",
     "seeds_needed": "for 80 % power, empty if more than 20",
-    "reason": "why it is undecided",
+    "reason": "why it is undecided, or what is left out",
     "budget": "paper, or laptop: reduced",
     "dataset": "name",
     "data": "real, re-encoded, partial or surrogate",

@@ -102,6 +102,7 @@ def test_reasons():
     spoilt = dataclasses.replace(zero, left=dict(zero.left) | {3: float("nan")})
     assert judged(spoilt).reason == "a run has no value: it diverged"
     assert judged(effect(2)).reason == ""
+    assert judged(effect(2), effect(1, excluded="B at chance")).reason == "1 of 2 parts left out (B at chance)"
 
 
 def test_a_conjunction_holds_only_if_every_part_does_and_one_opposite_part_needs_more_than_its_own_level():
