@@ -140,7 +140,16 @@ def often_least_traffic(study: Study) -> list[Effect]:
         found.append(Effect(f"{target}, against the least", ours, theirs, RATIO, "less", bound=1.5))
         runs |= ours.runs | theirs.runs
     share = BySeed({seed: count / len(targets) for seed, count in least.items()}, runs)
-    won = Effect("share of the targets", share, 0.0, PLAIN, "more", bound=quoted("lowest of 9") / 9, discrete=True)
+    won = Effect(
+        "share of the targets",
+        share,
+        0.0,
+        PLAIN,
+        "more",
+        bound=quoted("lowest of 9") / 9,
+        discrete=True,
+        resolution=1 / len(targets),
+    )
     return [won, *found] if share else []
 
 
