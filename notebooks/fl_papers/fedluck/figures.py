@@ -60,33 +60,20 @@ WIDTH = 3
 
 @dataclass(frozen=True)
 class Reached:
-    """When a run first has a target accuracy.
-
-    Attributes
-    ----------
-    seconds : float
-        Virtual time since the run's first aggregation; if the target is not reached, of the run's end.
-    since_start : float
-        Since the start of the run.
-    gigabytes : float
-        Uploaded by then.
-    reached : bool
-        If not, the numbers are lower bounds.
-    """
+    """When a run first has a target accuracy; if it has not, these are lower bounds."""
 
     seconds: float
+    """Virtual time since the run's first aggregation."""
     since_start: float
     gigabytes: float
+    """Uploaded by then."""
     reached: bool
 
 
 def curve(entry: Entry, result: Result) -> pd.DataFrame:
     """Return what is measured periodically, read every two periods T~ up to the end of the run.
 
-    Returns
-    -------
-    DataFrame
-        ``seconds``, ``test_accuracy``, ``gigabytes``; the first row is the initial model.
+    Columns: ``seconds``, ``test_accuracy``, ``gigabytes``; the first row is the initial model.
     """
     return pd.DataFrame(dict(zip(("seconds", "test_accuracy", "gigabytes"), _readings(entry, result), strict=True)))
 
@@ -135,10 +122,8 @@ def compared(study: Study, method: str, partition: str) -> dict[int, tuple[Entry
 def accuracy_curves(study: Study, partition: str, methods: Sequence[str] = METHODS) -> pd.DataFrame:
     """Return mean, standard deviation and number over seeds of each method's accuracy, up to the horizon.
 
-    Returns
-    -------
-    DataFrame
-        ``method``, ``x`` (virtual seconds), ``n``, ``test_accuracy``, ``test_accuracy_std``, ``parameter`` (NaN).
+    Columns: ``method``, ``x`` (virtual seconds), ``n``, ``test_accuracy``, ``test_accuracy_std``, ``parameter``
+    (NaN).
     """
     found = []
     for method in methods:
@@ -197,11 +182,9 @@ _factor = cache(mean_factor)
 def rounds(study: Study) -> pd.DataFrame:
     """Return one row per run of Figure 1.
 
-    Returns
-    -------
-    DataFrame
-        ``seed``, ``steps``, ``delta``, ``target``, ``rounds`` (ticks, empty ones included, to the target, between
-        evaluations interpolated; NaN: not reached), ``end`` (of the run), ``factor`` (phi, mean of the five devices).
+    Columns: ``seed``, ``steps``, ``delta``, ``target``, ``rounds`` (ticks, empty ones included, to the target,
+    between evaluations interpolated; NaN: not reached), ``end`` (of the run), ``factor`` (phi, mean of the five
+    devices).
     """
     rows = []
     for entry, result in study.select(role="heat map"):

@@ -64,11 +64,8 @@ def quoted(quantity: str) -> float:
 def decoded_topk() -> pd.DataFrame:
     """Return Table 1's numbers of FedAvg+Topk beside those that follow from the world without training (6.4).
 
-    Returns
-    -------
-    DataFrame
-        One row per target: ``task``, ``target``, ``rounds``, and seconds and gigabytes, printed and computed, as text
-        with two decimals.
+    Columns: One row per target: ``task``, ``target``, ``rounds``, and seconds and gigabytes, printed and computed,
+    as text with two decimals.
     """
     rows = []
     for cell, (title, setup) in TASKS.items():
@@ -136,10 +133,7 @@ def plans() -> pd.DataFrame:
 def surface(points: int = 160) -> pd.DataFrame:
     """Return phi over k and delta for a slow and a fast link of the CNN's world, with its minimum in the box.
 
-    Returns
-    -------
-    DataFrame
-        ``device``, ``ratio`` (beta / T~), ``steps``, ``delta``, ``factor``, ``best_steps``, ``best_delta``.
+    Columns: ``device``, ``ratio`` (beta / T~), ``steps``, ``delta``, ``factor``, ``best_steps``, ``best_delta``.
     """
     (alpha, beta), period, found = speeds("cnn"), TASKS["cnn"][1].period_seconds, []
     for device in (0, 9):
@@ -191,11 +185,8 @@ def q_along_corollary(steps: tuple[int, ...] = (1, 5, 20), delta: float = 0.1) -
 def bounds_on_toys(problems: int = 15) -> pd.DataFrame:
     """Compare Theorem 1 inside its window, and (L-b) for small steps, with runs on random log-cosh problems (E15).
 
-    Returns
-    -------
-    DataFrame
-        The columns of the trials with ``bound`` (its name), ``right`` (its value), and ``ratio``: measured mean
-        squared gradient over the bound; one row per problem.
+    Columns: The columns of the trials with ``bound`` (its name), ``right`` (its value), and ``ratio``: measured
+    mean squared gradient over the bound; one row per problem.
     """
     trials = {"Theorem 1": theorem1_trials(problems), "(L-b)": rescaled_trials(problems)}
     frames = [t.assign(bound=name, right=t["bound"], ratio=t["measured"] / t["bound"]) for name, t in trials.items()]
@@ -342,10 +333,7 @@ def single_table(study: Study) -> pd.DataFrame:
 def traffic(study: Study, partition: str = "iid") -> pd.DataFrame:
     """Return mean and standard deviation of the gigabytes to each target (Figure 3).
 
-    Returns
-    -------
-    DataFrame
-        ``target``, ``method``, ``gigabytes`` (NaN if a seed does not get there), ``gigabytes_std``, ``n``.
+    Columns: ``target``, ``method``, ``gigabytes`` (NaN if a seed does not get there), ``gigabytes_std``, ``n``.
     """
     rows = []
     for target in sought(study, partition):
@@ -413,10 +401,8 @@ def variants_table(study: Study) -> pd.DataFrame:
 def five_devices(study: Study) -> pd.DataFrame:
     """Return Algorithm 1 in time: every job of five devices of the CNN's world up to the twelfth tick.
 
-    Returns
-    -------
-    DataFrame
-        ``device``, ``start``, ``trained``, ``arrived``, ``used`` (seconds), ``round_staleness`` and ``missed``.
+    Columns: ``device``, ``start``, ``trained``, ``arrived``, ``used`` (seconds), ``round_staleness`` and
+    ``missed``.
     """
     alpha, beta = speeds("cnn", FEWER_DEVICES)
     period, made = TASKS["cnn"][1].period_seconds, plan_devices(alpha, beta, TASKS["cnn"][1].period_seconds)
@@ -457,10 +443,7 @@ PLAN_FREE = "FedPer"
 def over_tasks(studies: Mapping[str, Study]) -> pd.DataFrame:
     """Return mean savings with intervals, and in how many cells FedLuck is best, by task and over all, as text.
 
-    Returns
-    -------
-    DataFrame
-        ``labels``, ``quantity``, ``paper``, a column for each data set, and ``all`` of them.
+    Columns: ``labels``, ``quantity``, ``paper``, a column for each data set, and ``all`` of them.
     """
     rows: list[dict[str, str | None]] = []
     row: dict[str, str | None]
