@@ -136,14 +136,21 @@ def mixing_averages(study: Study, rule: Mixing) -> list[Check]:
     return found
 
 
-def mean_is_kept(study: Study, shares: Sequence[float]) -> list[Check]:
-    """SDFEEL-C21 and C21c: the mean with weights `shares` of models 1 to 6, by an event and where servers agree."""
-    models, weights = np.arange(1.0, 7), np.array(shares)
-    mixed = models @ theory.staleness_aware_mixing_matrix(theory.RING, *EVENT)
-    before, after = float(models @ weights), float(mixed @ weights)
+def mean_is_kept(study: Study, corrected: bool) -> list[Check]:
+    """SDFEEL-C21 and C21c: the data-weighted and the uniform mean, in mixing, in an event, where servers agree."""
+    models, weights = np.arange(1.0, 7), np.full(6, 1 / 6) if corrected else np.array(UNEQUAL)
+    matrix, trigger = theory.staleness_aware_mixing_matrix(theory.RING, *EVENT), EVENT[0]
+    before, mixed = float(models @ weights), float(models @ matrix @ weights)
+    taus, gradients = np.random.default_rng(0).uniform(1, 9, (2, 6))
+    trained = models - 0.1 * taus * gradients * (np.arange(6) == trigger)
+    moved = float((trained @ matrix - models) @ weights)
+    step = theory.event_step(0.1, 6, taus[trigger], gradients[trigger])
+    if not corrected:
+        step = theory.round_step(0.1, UNEQUAL, taus.tolist(), gradients.tolist())
     end = float((models @ reduce(np.matmul, theory.paper_matrices(5, 2000)))[0])
     return [
-        Check("one event (E-05)", abs(after - before) < 1e-12, f"the mean {before:.4f} becomes {after:.4f}"),
+        Check("mixing alone (E-05)", abs(mixed - before) < 1e-12, f"the mean {before:.4f} becomes {mixed:.4f}"),
+        Check("an event (E-07)", abs(moved - step) < 1e-12, f"moves it by {moved:.4f}, said to be {step:.4f}"),
         Check("where servers agree (E-06)", abs(end - before) < 1e-9, f"at {end:.4f}, the mean is {before:.4f}"),
     ]
 
