@@ -31,12 +31,12 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2985, 24, 2800, 24),
     "datasets": (3600, 21, 3600, 22),
-    "experiments": (3700, 18, 2400, 12),
-    "report bookbuild cli": (4200, 26, 4000, 26),
+    "experiments": (3860, 19, 2400, 12),
+    "report bookbuild cli": (4230, 26, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
-    "fl_core": (25600, 141, 21500, 135),
+    "fl_core": (25830, 142, 21500, 135),
     "fl_papers": (13780, 39, 11000, 35),
-    "tests": (28200, 1000, 20000, 1000),
+    "tests": (28700, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

@@ -334,6 +334,17 @@ class Judgement:
             what = f"{self.seeds} seeds agree by luck in 1 of {often} cases; {what}"
         return f"{parts}; {what}" if parts else what
 
+    def with_margin(self, factor: float) -> Judgement:
+        """Return the judgement if so many times as much were practically equal, by itself."""
+        wider = [
+            replace(part, delta=part.scale.outer(factor * part.margin))
+            if isinstance(part, Effect) and part.margin
+            else part
+            for part in self.parts
+        ]
+        found = replace(self, parts=tuple(wider))
+        return replace(found, p=found.own_p * self.step)
+
     def sentence(self) -> str:
         """Return id, label, what it rests on, the statement and why it is undecided, as one line of text."""
         rests = f"{self.seeds} seeds, {self.budget}" if self.seeds else self.claim.kind

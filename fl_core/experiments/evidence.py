@@ -64,6 +64,10 @@ class Scale:
         """Return a ratio or a difference as :meth:`compare` gives it."""
         return float(np.log(shown)) if self.logarithmic else shown
 
+    def outer(self, inner: float) -> float:
+        """Return a ratio or a difference of values: the inverse of :meth:`inner`."""
+        return float(np.exp(inner)) if self.logarithmic else inner
+
     def shown(self, inner: float) -> float:
         """Return the ratio, or the difference in the unit."""
         return float(np.exp(inner)) if self.logarithmic else self.factor * inner

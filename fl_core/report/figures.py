@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import matplotlib.pyplot as plt
@@ -14,8 +15,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from fl_core.errors import RunError
 from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel
+from fl_core.experiments.evidence import Effect
 from fl_core.experiments.study import Study
-from fl_core.report.style import line_of, style
+from fl_core.report.style import BLACK, BLUE, SKY, VERMILION, line_of, style
 from fl_core.report.tables import Table
 
 
@@ -91,3 +93,28 @@ def _handles(frame: pd.DataFrame, view: Curves, values: list[float]) -> list[Lin
 def _look(method: str, value: float, view: Curves, values: list[float], methods: list[str]) -> dict[str, Any]:
     look = line_of(method, values.index(value) if value in values else 0, methods)
     return look | {"marker": look["marker"] or "s"} if view.points else look
+
+
+def draw_effects(effects: Mapping[str, Effect]) -> Figure:
+    """Draw effects of one scale: interval, null (line), practically equal (band), printed (diamond)."""
+    with style():
+        figure, axis = plt.subplots(figsize=(6.6, 0.6 + 0.38 * len(effects)), layout="constrained")
+        for row, effect in enumerate(effects.values()):
+            low, high = effect.interval
+            shown = [effect.scale.shown(effect.null + side) for side in (-effect.margin, effect.margin)]
+            axis.fill_between(shown, row - 0.4, row + 0.4, color=SKY, alpha=0.3, linewidth=0)
+            axis.vlines(effect.scale.shown(effect.null), row - 0.4, row + 0.4, color=BLACK, linewidth=1)
+            ends = [end if np.isfinite(end) else np.nan for end in (low, high)]
+            axis.plot(ends, [row, row], color=BLUE, linewidth=2, solid_capstyle="butt")
+            axis.plot(effect.estimate, row, "o", color=BLUE)
+            if effect.printed is not None:
+                factor = 1 if effect.scale.logarithmic else effect.scale.factor
+                axis.plot(factor * effect.printed, row, "D", color=VERMILION, markerfacecolor="none")
+            words = f"{effect.direction}, {effect.size}".removesuffix(", not printed")
+            axis.text(1.02, row, words, transform=axis.get_yaxis_transform(), va="center")
+        first = next(iter(effects.values()))
+        axis.set_xscale("log" if first.scale.logarithmic else "linear")
+        axis.set_yticks(range(len(effects)), list(effects))
+        axis.set_ylim(len(effects) - 0.5, -0.5)
+        axis.set_xlabel(f"effect ({first.scale.unit})")
+    return figure

@@ -52,9 +52,9 @@ class Table:
 
     def to_text(self) -> str:
         """Return the table for a terminal, columns aligned."""
-        return pd.DataFrame(self._cells(), columns=[self._heading(c) for c in self.frame.columns]).to_string(
-            index=False, justify="left", max_colwidth=70, na_rep="–"
-        )
+        lines = [[self._heading(column) for column in self.frame.columns], *self._cells()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
     def to_html(self) -> str:
         """Return an HTML table in a box that scrolls sideways on a narrow screen."""

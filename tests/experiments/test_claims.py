@@ -12,6 +12,7 @@ from fl_core.experiments import claims as module
 from fl_core.experiments.claims import Check, Claim, Judgement, Part, details, headline, judge, ledger, settled
 from fl_core.experiments.evidence import POINTS, Effect
 from fl_core.experiments.study import Study
+from fl_core.report.figures import draw_effects
 
 STUDY = Study("laptop", "fashion-mnist", (), {})
 
@@ -159,6 +160,21 @@ def test_a_row_of_the_ledger_says_what_a_label_rests_on():
     assert list(details(judge(["X-C01"], STUDY))["claimed"]) == ["> 0"]
     with pytest.raises(SpecError, match="unknown claim"):
         judge(["X-C99"], STUDY)
+
+
+def test_a_wider_margin_turns_a_small_effect_into_no_difference():
+    found = judged(effect(0.9, 0.1))
+    assert found.label == found.with_margin(0.5).label == "reproduced"
+    assert found.with_margin(4).label == "no difference"
+    assert judged(effect(0.4, 0.02)).with_margin(0.5).label == "reproduced"
+
+
+def test_effects_are_drawn_with_what_they_are_compared_with():
+    figure = draw_effects({"left": effect(2, printed=0.12), "right": effect(0.1)})
+    [axis] = figure.axes
+    assert [text.get_text() for text in axis.texts] == ["holds, smaller", "equal"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["left", "right"]
+    assert axis.get_xlabel() == "effect (points)"
 
 
 def test_the_headline_counts_by_kind_and_says_how_many_may_be_wrong():
