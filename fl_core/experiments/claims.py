@@ -9,7 +9,7 @@ as corrected; a `definition` is true by construction and never counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -22,7 +22,6 @@ from fl_core.experiments.evidence import (
     LEVEL,
     LOOKS,
     OUTCOMES,
-    PLAIN,
     POWER,
     Direction,
     Effect,
@@ -73,22 +72,6 @@ Part = Effect | Check
 Judge = Callable[[Study], Sequence[Part]]
 
 
-class Comparison(Effect):
-    """The effect ``left - bound * right``, claimed to be positive (`above`) or negative."""
-
-    def __new__(  # type: ignore[misc]
-        cls,
-        name: str,
-        left: Mapping[int, float],
-        right: Mapping[int, float] | float = 1.0,
-        bound: float = 1.0,
-        above: bool = False,
-    ) -> Effect:
-        """Return an effect: going out of use."""
-        scaled = {s: bound * v for s, v in right.items()} if isinstance(right, Mapping) else bound * right
-        return Effect(name, left, scaled, PLAIN, "more" if above else "less")
-
-
 @dataclass(frozen=True)
 class Claim:
     """A statement of a paper."""
@@ -117,16 +100,6 @@ class Claim:
     def paper(self) -> str:
         """E.g. ``"FEDASYNC"``."""
         return self.id.partition("-")[0]
-
-    @property
-    def computed(self) -> bool:
-        """Whether no run is needed."""
-        return self.kind != "run"
-
-    @property
-    def needs_runs(self) -> bool:
-        """Whether its judge looks at runs of an artifact."""
-        return self.kind == "run"
 
 
 @dataclass(frozen=True)
@@ -246,16 +219,6 @@ class Judgement:
         if not self.claim.proof or not shown or any(holds is None for _, holds in shown):
             return "unproved"
         return "true as corrected" if self.claim.corrected else "true"
-
-    @property
-    def verdict(self) -> Label:
-        """The label."""
-        return self.label
-
-    @property
-    def profile(self) -> str:
-        """The budget."""
-        return self.budget
 
     @property
     def open(self) -> bool:
@@ -409,14 +372,9 @@ def make_claim(
     endpoint: str,
     judge: Judge,
     kind: Kind = "run",
-    fragile: bool = False,
-    exact: bool = False,
-    computed: bool = False,
     **more: Any,
 ) -> Claim:
     """Return a claim of `paper`, e.g. ``"FEDASYNC"``, in the order in which a list of claims is read."""
-    if exact or computed:
-        kind = "system"
     return Claim(f"{paper}-{number}", kind, statement, source, endpoint, judge, **more)
 
 
