@@ -54,10 +54,10 @@ def names() -> list[str]:
     return sorted({**all_sources(), **all_surrogates()})
 
 
-def actual(name: str, strict: bool = False) -> str:
+def actual(name: str, strict: bool = False, notify: bool = True) -> str:
     """Return the name of the data set, or surrogate, that a specification which says `name` gets.
 
-    The real one if it is on this machine, otherwise, with a notice, its surrogate, which `strict` refuses.
+    The real one if it is on this machine, otherwise its surrogate, which `strict` refuses and `notify` announces.
     """
     if name not in names():
         raise unknown("data set", name, names())
@@ -73,7 +73,8 @@ def actual(name: str, strict: bool = False) -> str:
     stand_in = f"{name}-surrogate"
     if stand_in not in all_surrogates():
         raise DataError(f"data set {name!r} is not on this machine and has no surrogate; {how}")
-    _notify(f"{name} is not on this machine: its surrogate {stand_in!r} is used, and recorded as such; {how}")
+    if notify:
+        _notify(f"{name} is not on this machine: its surrogate {stand_in!r} is used, and recorded as such; {how}")
     return stand_in
 
 
@@ -87,16 +88,17 @@ def load_dataset(name: str, strict: bool = False) -> Dataset:
 
 def kind_of(name: str) -> str:
     """Return ``"real"`` or ``"surrogate"``: what a run on `name` uses here."""
-    return "surrogate" if actual(name) in all_surrogates() else "real"
+    return "surrogate" if actual(name, notify=False) in all_surrogates() else "real"
 
 
 def sizes(name: str) -> tuple[int, int]:
     """Return how many training and test samples `name` stands for; it is loaded only if nobody knows them before."""
-    found = actual(name)
-    train, test = (all_surrogates().get(found) or all_sources()[found]).sizes
+    if name not in names():
+        raise unknown("data set", name, names())
+    train, test = (all_surrogates().get(name) or all_sources()[name]).sizes
     if train:
         return train, test
-    data = load_dataset(found)
+    data = load_dataset(name)
     return len(data.train), len(data.test)
 
 

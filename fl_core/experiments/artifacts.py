@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -107,8 +107,7 @@ class Artifact:
         if seeds is not None and (not seeds or len(set(seeds)) != len(seeds)):
             raise SpecError(f"seeds = {list(seeds)} must be a non-empty list without repetitions")
         given = {name: value for name, value in overrides.items() if value is not None}
-        entries = self.make_grid(profile_name, dataset, seeds, **given)
-        return [replace(entry, spec=entry.spec.resolved()) for entry in entries]
+        return self.make_grid(profile_name, dataset, seeds, **given)
 
     def caption(self, study: Study) -> str:
         """Return, as a paragraph of Markdown, what the figure of `study` rests on and the command that makes it."""

@@ -27,7 +27,7 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from fl_core.datasets import all_surrogates, data_folder
+from fl_core.datasets import actual, all_surrogates, data_folder
 from fl_core.errors import DataError, FlCoreError
 from fl_core.experiments.identity import code_digest, is_stale
 from fl_core.experiments.run import Result
@@ -63,27 +63,35 @@ class Store:
     cache: Path
 
     def get(self, spec: RunSpec) -> Result | None:
-        """Return the stored result of `spec` on the data that it gets here, or None.
+        """Return the stored result of `spec` on the data that it names, else on what it gets here; or None.
 
         A damaged record is reported as a warning and not used.
         """
-        spec = spec.resolved()
+        named = spec.model_copy(update={"strict_data": False})
+        if (found := self._get(named)) is not None:
+            return found
+        with contextlib.suppress(DataError):  # neither the data nor a surrogate
+            if (here := actual(spec.dataset, spec.strict_data, notify=False)) != spec.dataset:
+                return self._get(named.model_copy(update={"dataset": here}))
+        return None
+
+    def _get(self, spec: RunSpec) -> Result | None:
         for path in self._files(spec.hash):
             try:
                 result = read(path, spec.hash)
             except FileNotFoundError:
                 continue
             except DataError as error:
-                warnings.warn(f"{error}; it is ignored and the run counts as missing", stacklevel=2)
+                warnings.warn(f"{error}; it is ignored and the run counts as missing", stacklevel=3)
                 continue
             # a class that has been defined again, as a notebook's cell does it, makes no other specification
             if result.spec != spec and result.spec.to_json() != spec.to_json():
-                warnings.warn(f"{path} holds another specification; it is ignored", stacklevel=2)
+                warnings.warn(f"{path} holds another specification; it is ignored", stacklevel=3)
             elif is_stale(spec, result.provenance):
                 changed = f"{spec.algorithm.name} has changed since {path} was made"
-                warnings.warn(f"{changed}; it is ignored and the run counts as missing", stacklevel=2)
+                warnings.warn(f"{changed}; it is ignored and the run counts as missing", stacklevel=3)
             elif old := _outdated(result):
-                warnings.warn(f"{path} {old}; it is ignored and the run counts as missing", stacklevel=2)
+                warnings.warn(f"{path} {old}; it is ignored and the run counts as missing", stacklevel=3)
             else:
                 return result
         return None
