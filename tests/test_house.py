@@ -25,7 +25,7 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
-    "runtime": (3977, 13, 3500, 12),
+    "runtime": (4180, 14, 3500, 12),
     "world": (1454, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
@@ -34,13 +34,13 @@ ROOMS = {
     "experiments": (2785, 16, 2400, 12),
     "report bookbuild cli": (4150, 26, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
-    "fl_core": (24800, 141, 21500, 135),
+    "fl_core": (24900, 141, 21500, 135),
     "fl_papers": (12731, 35, 11000, 35),
-    "tests": (28200, 1000, 20000, 1000),
+    "tests": (28500, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (6699, 6500)
+CORE_LINES = (6790, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

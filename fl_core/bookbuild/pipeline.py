@@ -27,7 +27,7 @@ from fl_core.bookbuild.chapters import (
 from fl_core.bookbuild.execute import Job, run_all, run_notebook
 from fl_core.bookbuild.pages import dress, write_reference
 from fl_core.experiments.experiment import known_profile
-from fl_core.runtime.executors import usable_cores
+from fl_core.runtime.executors import MOST_THREADS, usable_cores
 
 SPHINX = """import json, sys
 from jupyter_book.sphinx import build_sphinx
@@ -51,8 +51,8 @@ def build_book(
     executed notebooks are kept.
     """
     known_profile(profile)
-    if jobs is not None and jobs < 1:
-        raise BookError(f"jobs must be at least 1, got {jobs}")
+    if jobs is not None and not 1 <= jobs <= MOST_THREADS:
+        raise BookError(f"jobs = {jobs} must be between 1 and {MOST_THREADS}")
     names = chapters(root)
     final = (build or root / "_build") / profile
     final.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,8 @@ KEPT = {
     "book": "the previous book is still there",
 }
 """What an interruption leaves, by command."""
+EARLY = 3
+"""Exit code of a run that ended, and was kept, before its budget was used up."""
 
 
 SETTING = "Repeatable. A parameter of the algorithm, or a field of the run ('fl-core list fields')."
@@ -123,7 +125,8 @@ def run(
     """Run one specification and print its evaluations.
 
     Without a file, every field that is not set has its default. Values are numbers, JSON, 'none', or text such as
-    hinge(a=10, b=4) for anything that has a kind.
+    hinge(a=10, b=4) for anything that has a kind. A run in which nothing usable arrives any more ends before its
+    budget: it is kept, and the exit code is 3.
     """
     from fl_core.cli.commands import Keep, run_checkpoints, run_one
     from fl_core.cli.settings import build_spec
@@ -133,7 +136,8 @@ def run(
         typer.echo(chosen.to_json())
     else:
         checkpoints = run_checkpoints(chosen, checkpoint_every, resume, trace, typer.echo)
-        run_one(chosen, executor, threads, trace, Keep(store, out, force), typer.echo, checkpoints)
+        result = run_one(chosen, executor, threads, trace, Keep(store, out, force), typer.echo, checkpoints)
+        raise typer.Exit(EARLY if result.history.ended != "budget" else 0)
 
 
 @app.command(

@@ -24,7 +24,7 @@ from fl_core.errors import RunError, SpecError
 from fl_core.experiments.run import Result, run
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, default_store
-from fl_core.runtime.executors import make_executor, usable_cores
+from fl_core.runtime.executors import MOST_THREADS, make_executor, usable_cores
 from fl_core.runtime.local import TrainJob
 from fl_core.streams import stream
 
@@ -258,8 +258,8 @@ def _work(specification: str, store: Store, published: bool) -> Result:
 
 
 def _processes(jobs: int | None) -> int:
-    if jobs is not None and jobs < 1:
-        raise SpecError(f"jobs = {jobs} must be at least 1")
+    if jobs is not None and not 1 <= jobs <= MOST_THREADS:
+        raise SpecError(f"jobs = {jobs} must be between 1 and {MOST_THREADS}")
     return jobs or int(os.environ.get(JOBS, 0)) or usable_cores()
 
 

@@ -36,7 +36,7 @@ from fl_core.runtime.storage import CHECKSUM_BYTES, Owned, Reader, Writer, buffe
 
 if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
-    from fl_core.runtime.timers import Timers
+    from fl_core.runtime.watchdog import Watchdog
 
 FORMAT = 1
 """Raised when older checkpoints can no longer be read."""
@@ -87,7 +87,7 @@ class Checkpoints:
     def watch(self, run: Simulation) -> None:
         """Write checkpoints of `run` as it goes on."""
         self._run, self._next = run, time.monotonic() + self.every_seconds
-        run.kernel.boundary = self._boundary
+        run.watchdog.before_each_event(self._boundary)
         for (number, _), program in alive(run).items():
             watch_turns(program, run.servers[number])
 
@@ -211,7 +211,7 @@ SERVER_FIELDS = {
     "_missed": "_missed", "_down": "_down",
 }  # fmt: skip
 """Names in a file, and in a server's handle."""
-RUN_FIELDS, TIMERS_FIELDS = ("version", "dispatched", "waits"), ("quiet", "ticks")
+RUN_FIELDS, WATCHDOG_FIELDS = ("version", "dispatched", "waits"), ("quiet", "ticks")
 UPLOAD_FIELDS = ("device", "task", "base_version", "arrived_seconds", "num_samples", "steps", "loss", "payload")
 
 
@@ -220,7 +220,7 @@ def state_of(run: Simulation) -> dict[str, Any]:
     kernel, history = run.kernel, run.history
     return {
         "clock": [kernel.now, kernel.events, kernel.scheduled],
-        "run": {name: getattr(_owner(run, name), name) for name in (*RUN_FIELDS, *TIMERS_FIELDS)},
+        "run": {name: getattr(_owner(run, name), name) for name in (*RUN_FIELDS, *WATCHDOG_FIELDS)},
         "wall_seconds": run.wall_before + time.perf_counter() - run.wall_start,
         "history": {name: getattr(history, name) for name in TABLES},
         "away": sorted(run.away),
@@ -271,8 +271,8 @@ def restore(run: Simulation, state: dict[str, Any]) -> None:
     kernel.current = None
 
 
-def _owner(run: Simulation, field: str) -> Simulation | Timers:
-    return run.timers if field in TIMERS_FIELDS else run
+def _owner(run: Simulation, field: str) -> Simulation | Watchdog:
+    return run.watchdog if field in WATCHDOG_FIELDS else run
 
 
 def _server(server: ServerHandle) -> dict[str, Any]:

@@ -450,6 +450,7 @@ class Threads(Executor):
 
 
 EXECUTORS = ("sequential", "threads", "batched")
+MOST_THREADS = 1024
 
 
 def usable_cores() -> int:
@@ -468,12 +469,12 @@ def make_executor(name: str, task: Task, threads: int | None = None) -> Executor
     Raises
     ------
     SpecError
-        If the name is unknown or `threads` is below 1.
+        If the name is unknown or `threads` makes no sense.
     """
     if name not in EXECUTORS:
         raise unknown("executor", name, EXECUTORS)
-    if threads is not None and threads < 1:
-        raise SpecError(f"threads = {threads} must be at least 1")
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise SpecError(f"threads = {threads} must be between 1 and {MOST_THREADS}")
     if name == "threads":
         return Threads(task, threads or usable_cores())
     return Sequential(task) if name == "sequential" else Batched(task)

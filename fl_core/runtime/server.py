@@ -478,7 +478,7 @@ class ServerHandle:
             if self._down:
                 self._wake_at(self.up_at, program, tolerance)
             else:
-                self._run.timers.idle_tick()
+                self._run.watchdog.tick()
                 if tolerance:
                     self._run.kernel.bring_forward(time + tolerance)
                 self._run.kernel.resume(program)
@@ -611,7 +611,7 @@ class ServerHandle:
             self._failed_in_a_row += 1
         self._give_up(outcome, device)
         if not self._down:
-            self._run.failed(outcome, self._failed_in_a_row)
+            self._run.watchdog.failed(outcome)
 
     def _give_up(self, outcome: str, device: int) -> None:
         """Note that a task has failed."""

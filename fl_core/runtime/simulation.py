@@ -20,11 +20,12 @@ from fl_core.runtime.checkpoint import restore
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.executors import Executor, make_executor
 from fl_core.runtime.history import History, Measurements, append
-from fl_core.runtime.kernel import Kernel, Process, Program, StopRun
+from fl_core.runtime.kernel import MOST_AT_ONCE, Kernel, Process, Program, StopRun
 from fl_core.runtime.local import TrainJob
 from fl_core.runtime.messages import Budget, Cluster, Evaluation, LocalTraining, Warmup
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.timers import Timers
+from fl_core.runtime.watchdog import Watchdog
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, LayeredWorkspace, Task
 from fl_core.world import World
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
     from fl_core.algorithms.base import Algorithm
     from fl_core.models.units import Units
     from fl_core.runtime.checkpoint import Checkpoints
-
-MOST_FAILED = 1000
-"""So many tasks in a row that bring no usable upload, although the server is up, end a run; in a world of more than
-half as many devices, two for each device."""
 
 YOUNG_OBJECTS = 50_000
 """Objects that are made between two searches for cyclic garbage."""
@@ -99,7 +96,7 @@ class Simulation:
         self.device_state: dict[int, dict[str, Any]] = {}
         self.running: dict[int, Process] = {}
         self.programs: dict[tuple[int, str], Program] = {}
-        self.timers, self.measurements = Timers(self), Measurements(self)
+        self.timers, self.watchdog, self.measurements = Timers(self), Watchdog(self), Measurements(self)
         self.away: set[int] = set()
         self._progress: Callable[[float], None] | None = None
         self.executor: Executor
@@ -167,7 +164,7 @@ class Simulation:
                 self._begin()
             if checkpoints is not None:
                 checkpoints.watch(self)
-            with rare_garbage_collection():
+            with rare_garbage_collection(), self.watchdog.watch():
                 self.kernel.run()
             self.measurements.measure()
             self.measurements.collect()
@@ -202,17 +199,23 @@ class Simulation:
         version = self.version
         gradients = 0 if self._gradients is None else sum(s.counters["gradients"] for s in self.servers)
         if self._progress is not None:
-            bounds = (
-                (version, self._updates), (gradients, self._gradients), (self.kernel.now, self.budget.seconds),
-                (self._dealt_with(), self.budget.uploads),
-            )  # fmt: skip
-            self._progress(min(1.0, max(used / bound for used, bound in bounds if bound is not None)))
+            self._progress(min(1.0, max(used / bound for used, bound in self.used().values())))
+        if not version % MOST_AT_ONCE:
+            self.watchdog.crowded()
         if version == self._updates or (self._gradients is not None and gradients >= self._gradients):
             raise StopRun
         period = self._period
         if period and version % period == 0:
             self.measurements.periodic()
         self.dealt_with()
+
+    def used(self) -> dict[str, tuple[float, float]]:
+        """Return how much of the budget is used, and how much there is, by name."""
+        gradients = sum(server.counters["gradients"] for server in self.servers)
+        used = {"updates": self.version, "gradients": gradients, "seconds": self.kernel.now}
+        bounds = {name: getattr(self.budget, name) for name in (*used, "uploads")}
+        used["uploads"] = self._dealt_with()
+        return {name: (used[name], bound) for name, bound in bounds.items() if bound is not None}
 
     def dealt_with(self) -> None:
         """End the run if uploads are the budget and all have been applied or discarded (called after each)."""
@@ -221,15 +224,6 @@ class Simulation:
 
     def _dealt_with(self) -> int:
         return sum(server.outcomes["applied"] + server.outcomes["discarded"] for server in self.servers)
-
-    def failed(self, outcome: str, in_a_row: int) -> None:
-        """End the run if nothing usable arrives any more: training has diverged, or everything gets lost.
-
-        That half of a large fleet leaves at once is no reason to end, hence the number of devices.
-        """
-        if in_a_row >= max(MOST_FAILED, 2 * len(self.devices)):
-            self.history.ended = outcome
-            raise StopRun
 
     def global_model(self) -> Tensor:
         """Return the model ``[d]`` that is measured: the server's, or the mean of all, weighted by their samples."""

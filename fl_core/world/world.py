@@ -55,7 +55,7 @@ class World(Config):
     :meth:`named` reads them; only the fields that they stand for are kept.
     """
 
-    devices: int = Field(100, ge=1)
+    devices: int = Field(100, ge=1, le=10**7)
     """Number of devices."""
     compute: Compute = UniformCompute()
     """Seconds per local step, one draw per device and run."""

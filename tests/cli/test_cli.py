@@ -193,7 +193,11 @@ def test_a_file_may_leave_the_algorithm_to_the_command_line():
             [*TINY, "--executor", "thread"],
             "unknown executor 'thread'; did you mean 'threads'? (valid: batched, sequential, thr",
         ),
-        ([*TINY, "--threads", "0"], "threads = 0 must be at least 1"),
+        ([*TINY, "--threads", "100000"], "threads = 100000 must be between 1 and 1024"),
+        ([*TINY, "--set", "training.epochs=100000000000"], "training.epochs = 100000000000 is not valid"),
+        ([*TINY, "--set", "world.devices=1000000000"], "world.devices = 1000000000 is not valid"),
+        ([*TINY, "-s", "budget.seconds=9", "-s", "evaluation.every_seconds=1e-9"], "makes 9e+09 evaluations"),
+        ([*TINY, "--threads", "0"], "threads = 0 must be between 1 and 1024"),
         ([*TINY, "--out", "no/where.json"], "cannot write no/where.json: the folder"),
         ([*TINY, "--out", "."], ". is a folder; give the name of a file"),
         ([*TINY, "-s", "world.devices=5000"], "5000 devices with 50 samples each need 250000 samples"),
@@ -332,7 +336,7 @@ def test_a_plan_counts_shared_runs_once():
         (["regenerate", "fedasync-fig2", "-P", "big"], "unknown profile 'big'"),
         (["regenerate", "start_here", "-p", "ALPA=1"], "unknown parameter 'ALPA'; did you mean 'ALPHA'?"),
         (["book", "--profile", "smok"], "unknown profile 'smok'; did you mean 'smoke'?"),
-        (["book", "--jobs", "0"], "jobs must be at least 1"),
+        (["book", "--jobs", "0"], "jobs = 0 must be between 1 and 1024"),
         (["bench", "--pairs", "0"], "pairs = 0 must be at least 1"),
     ],
 )
@@ -393,3 +397,9 @@ def test_notebooks_go_to_papermill(monkeypatch: pytest.MonkeyPatch):
         {"PROFILE": "laptop", "ALPHA": 0.5, "WEIGHT": "linear(a=1)"},
         Path("x.ipynb"),
     ]
+
+
+def test_a_run_that_ends_early_is_kept_and_has_an_exit_code_of_its_own(results: Path):
+    text = call("run", *TINY, "--set", 'world.faults=[{"kind": "lost", "probability": 1.0}]', code=3)
+    assert "ended before its budget: no upload arrived any more" in text
+    assert [result.history.ended for result in Store(results, results)] == ["lost"]
