@@ -119,8 +119,9 @@ class RunSpec(Config):
             )
         period, seconds = self.evaluation.every_seconds, self.budget.seconds
         if period and seconds and seconds > MOST_EVALUATIONS * period:
-            least = f"choose at least {seconds / MOST_EVALUATIONS:g}"
-            raise ValueError(f"evaluation.every_seconds = {period:g} makes {seconds / period:.0e} evaluations; {least}")
+            many, least = seconds / period, seconds / MOST_EVALUATIONS
+            text = f"evaluation.every_seconds = {period:g} makes {many:.0e} evaluations; choose at least {least:g}"
+            raise ValueError(text)
         return self
 
     def to_dict(self) -> dict[str, Any]:
