@@ -134,6 +134,7 @@ def write_reference(folder: Path, package: Path, profile: str, seconds: Mapping[
     """Write into `folder` the pages ``api/<package>.md``, and what the pages on equations, commands, build have."""
     made = {"cli.md": cli(), "build.md": build_record(profile, seconds)}
     made["equations.md"] = equations.markdown(package.parent)
+    made["records.md"] = records()
     texts = {f"generated/{name}": text for name, text in made.items()}
     for name, text in texts.items() | {f"api/{key}.md": text for key, text in api(package).items()}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -181,6 +182,16 @@ def cli() -> str:
     for name, shown in _help(get_command(app), ["fl-core"], None):
         text += [f"## {name}", "", "```text", shown.rstrip(), "```", ""]
     return "\n".join(text)
+
+
+def records() -> str:
+    """Return the Markdown table of published records: how many of them this code is known to give."""
+    from fl_core.experiments.store import default_store
+    from fl_core.experiments.verify import published_records
+
+    found = published_records(default_store())
+    lines = [found.columns, [":---", ":---", *["---:"] * (len(found.columns) - 2)], *found.to_numpy()]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
 
 
 def build_record(profile: str, seconds: Mapping[str, float]) -> str:

@@ -14,7 +14,8 @@ from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, default_store
 from fl_core.experiments.study import load_study
-from fl_core.experiments.verify import Verified, replay, sample
+from fl_core.experiments.verify import enter as enter_in_table
+from fl_core.experiments.verify import replay, sample
 from fl_core.experiments.worker import Tally, be_nice, queue, take
 
 Echo = Callable[[str], object]
@@ -85,7 +86,7 @@ def verify(names: Sequence[str], number: int, part: float, enter: bool, echo: Ec
         replays.append(found)
         echo(f"{found.hash} {found.algorithm:<20}{'same bits' if found.same else found.difference}")
     if enter:
-        Verified(store.published).enter(replays)
+        enter_in_table(store.published, replays)
     different = [found.hash for found in replays if not found.same]
     if different:
         raise RunError(f"{len(different)} of {len(replays)} records differ: {', '.join(different)}")

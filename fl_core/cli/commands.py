@@ -155,17 +155,23 @@ def plan_text(names: Sequence[str], profile: str, dataset: str, seeds: list[int]
     from fl_core.experiments import grid
     from fl_core.experiments.artifacts import artifacts, find_artifacts, make_study
     from fl_core.experiments.store import default_store
+    from fl_core.experiments.verify import in_words, is_verified
 
     store = default_store()
     chosen = find_artifacts(names or list(artifacts()))
     needed = {a.id: {e.spec.hash: e.spec for e in make_study(a, profile, dataset, seeds).entries} for a in chosen}
     together = {key: spec for specs in needed.values() for key, spec in specs.items()}
-    stored = {key for key, spec in together.items() if store.has(spec)}
+    stored = {key: found for key, spec in together.items() if (found := store.get(spec))}
+    unverified = {key for key, result in stored.items() if not is_verified(result)}
     width = max(map(len, [*needed, "artifact"])) + 2
-    lines = [f"{'artifact':<{width}}{'runs':>6}{'in store':>10}{'missing':>9}"]
+    lines = [f"{'artifact':<{width}}{'runs':>6}{'in store':>10}{'unverified':>12}{'missing':>9}"]
     for name, specs in needed.items():
-        have = len(stored & specs.keys())
-        lines.append(f"{name:<{width}}{len(specs):>6}{have:>10}{len(specs) - have:>9}")
+        have = len(stored.keys() & specs.keys())
+        lines.append(
+            f"{name:<{width}}{len(specs):>6}{have:>10}{len(unverified & specs.keys()):>12}{len(specs) - have:>9}"
+        )
+    if stored:
+        lines += ["", f"in store: {in_words(stored.values())}; see 'fl-core verify --help'"]
     lines += ["", f"all of them at profile {profile}, each run counted once:"]
     return "\n".join([*lines, grid.plan(together.values(), store, jobs=jobs).table()])
 

@@ -84,6 +84,6 @@ PARTS = (
 KINDS = (
     *("algorithms", "weights", "compressors", "models", "datasets", "partitions", "preprocessing"),
     *("worlds", "compute", "availability", "graphs", "triggers", "faults"),
-    *("artifacts", "profiles", "executors", "notebooks", "fields"),
+    *("artifacts", "profiles", "executors", "notebooks", "records", "fields"),
 )
 """What ``fl-core list`` can show; :mod:`fl_core.cli.catalogue` has the same."""

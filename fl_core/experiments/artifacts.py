@@ -117,7 +117,7 @@ class Artifact:
         runs = f"seed {seeds[0]}" if len(seeds) == 1 else f"{self.over_seeds} seeds {listed(seeds)}"
         return (
             f"{self.reference}, {self.title}. {study.dataset} ({study.data_kind} data), profile {study.profile}, "
-            f"{runs}. Made by `{study.command(self.notebook)}`."
+            f"{runs}; {study.verification}. Made by `{study.command(self.notebook)}`."
         )
 
     def command(self) -> str:

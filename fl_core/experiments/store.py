@@ -18,13 +18,12 @@ import os
 import tempfile
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from filelock import FileLock
 
 from fl_core.datasets import actual, all_surrogates, data_folder
@@ -126,6 +125,11 @@ class Store:
                     seen.add(key)
                 except DataError as error:
                     warnings.warn(f"{error}; it is ignored", stacklevel=2)
+
+    def grids(self) -> dict[str, str]:
+        """Return the grid that each packed published record belongs to, by hash."""
+        files = _visible(self.published, PACKED)
+        return {key: path.name.removesuffix(PACKED) for path in files for key in _runs(path)}
 
     def checkpoints(self, spec: RunSpec, trace: bool = False, every_seconds: float = 60.0) -> Checkpoints:
         """Return the place in the cache where the state of a run of `spec` is kept while it goes on."""
@@ -348,14 +352,6 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def load_frame(results: Iterable[Result] | None = None) -> pd.DataFrame:
-    """Return one row per run: ``hash``, the flattened specification, the final metrics, the provenance.
-
-    Without `results`, of everything in the default store.
-    """
-    return pd.json_normalize([_row(result) for result in (default_store() if results is None else results)])
-
-
 def _outdated(result: Result) -> str:
     """Say what is wrong with the data of a result whose surrogate has changed since; empty: nothing."""
     surrogate = all_surrogates().get(result.spec.dataset)
@@ -363,16 +359,6 @@ def _outdated(result: Result) -> str:
     if surrogate is None or made_with == surrogate.version:
         return ""
     return f"ran on version {made_with} of {surrogate.name}, which is now version {surrogate.version}"
-
-
-def _row(result: Result) -> dict[str, Any]:
-    last = result.history.evaluation_frame().iloc[-1].to_dict()
-    return {
-        "hash": result.spec.hash,
-        **result.spec.to_dict(),
-        "final": last,
-        "provenance": result.provenance,
-    }
 
 
 def _digest(content: Any) -> str:

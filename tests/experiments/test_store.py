@@ -16,7 +16,8 @@ from fl_core.errors import DataError
 from fl_core.experiments import store as module
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import OTHER, PACKED, Store, default_store, encode, load_frame, pack, read
+from fl_core.experiments.store import OTHER, PACKED, Store, default_store, encode, pack, read
+from fl_core.experiments.study import load_frame
 from fl_core.runtime import History
 from fl_core.runtime.history import append
 
@@ -317,4 +318,4 @@ def test_all_runs_are_one_frame(store: Store) -> None:
     frame = load_frame(store)
     assert sorted(frame["seed"]) == [0, 1]
     assert set(frame["algorithm.name"]) == {"fedasync"}
-    assert {"hash", "final.test_accuracy", "training.lr", "provenance.wall_seconds"} <= set(frame.columns)
+    assert {"hash", "final.test_accuracy", "training.lr", "provenance.wall_seconds", "standing"} <= set(frame.columns)
