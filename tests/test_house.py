@@ -29,14 +29,14 @@ ROOMS = {
     "world": (1454, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
-    "algorithms": (2985, 24, 2800, 24),
+    "algorithms": (2993, 24, 2800, 24),
     "datasets": (3600, 21, 3600, 22),
-    "experiments": (2900, 16, 2400, 12),
+    "experiments": (2910, 17, 2400, 12),
     "report bookbuild cli": (4170, 26, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
-    "fl_core": (24900, 141, 21500, 135),
-    "fl_papers": (12731, 35, 11000, 35),
-    "tests": (28500, 1000, 20000, 1000),
+    "fl_core": (25000, 141, 21500, 135),
+    "fl_papers": (13200, 37, 11000, 35),
+    "tests": (28800, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

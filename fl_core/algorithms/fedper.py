@@ -37,9 +37,17 @@ class PeriodicAggregation(Algorithm):
     error_feedback: bool = False
     """Whether a device adds to its next update what the last one lost in compression (A8)."""
 
+    handover_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """How long after a tick its devices get the new model: FedLuck's authors' program evaluates it first (E19e)."""
+
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger all devices at first, then at each tick those whose uploads it has used."""
-        await Contributors(order="id").turn(server)
+        if not self.handover_seconds:
+            await Contributors(order="id").turn(server)
+            return
+        released = await server.released()
+        await server.sleep(self.handover_seconds if server.version else 0.0)
+        server.dispatch(sorted(released))
 
     async def updater(self, server: ServerHandle) -> None:
         """Aggregate at the next tick; what arrives at that very time belongs to it."""
