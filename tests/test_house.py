@@ -31,16 +31,16 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2993, 24, 2800, 24),
     "datasets": (3600, 21, 3600, 22),
-    "experiments": (2910, 17, 2400, 12),
+    "experiments": (3060, 17, 2400, 12),
     "report bookbuild cli": (4170, 26, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
-    "fl_core": (25000, 141, 21500, 135),
+    "fl_core": (25250, 142, 21500, 135),
     "fl_papers": (13200, 37, 11000, 35),
     "tests": (28800, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (6790, 6500)
+CORE_LINES = (6810, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {
