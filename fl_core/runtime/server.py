@@ -438,6 +438,19 @@ class ServerHandle:
         self._wake("version")
         run.committed()
 
+    def log(self, **values: float) -> None:
+        """Keep numbers that the algorithm has learned, for the record: a row of ``history.learned``.
+
+        The version that is being made is noted with them; what a row lacks is NaN.
+        """
+        run, table = self._run, self._run.history.learned
+        row = {"seconds": run.kernel.now, "version": run.version + 1, **values}
+        rows = len(table.get("version", ()))
+        for name in row:
+            table.setdefault(name, [float("nan")] * rows)
+        for name, column in table.items():
+            column.append(row.get(name, float("nan")))
+
     # The rest is the runtime's. How its programs wait:
 
     def _program(self) -> Program:
