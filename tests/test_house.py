@@ -25,22 +25,22 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
-    "runtime": (4180, 14, 3500, 12),
+    "runtime": (4300, 14, 3500, 12),
     "world": (1454, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
-    "algorithms": (2993, 24, 2800, 24),
-    "datasets": (3600, 21, 3600, 22),
-    "experiments": (3060, 17, 2400, 12),
-    "report bookbuild cli": (4170, 26, 4000, 26),
+    "algorithms": (3050, 24, 2800, 24),
+    "datasets": (4000, 23, 3600, 22),
+    "experiments": (4300, 20, 2400, 12),
+    "report bookbuild cli": (4700, 28, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
-    "fl_core": (25250, 142, 21500, 135),
-    "fl_papers": (13200, 37, 11000, 35),
-    "tests": (28800, 1000, 20000, 1000),
+    "fl_core": (27500, 150, 21500, 135),
+    "fl_papers": (13600, 37, 11000, 35),
+    "tests": (29800, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (6810, 6500)
+CORE_LINES = (6900, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {
