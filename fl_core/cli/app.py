@@ -162,7 +162,7 @@ app.add_typer(data_app, name="data")
 
 @data_app.callback()
 def data(context: typer.Context) -> None:
-    """Show all data sets: real, surrogate or missing; get them."""
+    """Show all data sets: real, re-encoded, partial, surrogate or missing; get or import them."""
     if context.invoked_subcommand is None:
         from fl_core.cli.commands import listing
 
@@ -186,6 +186,18 @@ def data_get(
     if folder is not None:
         os.environ[registry.FOLDER] = str(folder.resolve())
     obtain(names, again, typer.echo)
+
+
+@data_app.command("import", epilog=examples.DATA)
+def data_import(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Archives, or folders with files of data sets.")
+    ],
+) -> None:
+    """Take data sets from archives or unpacked copies that you have; their samples are verified, nothing is run."""
+    from fl_core.cli.commands import take_in
+
+    take_in(paths, typer.echo)
 
 
 @data_app.command("calibrate", epilog=examples.DATA)

@@ -275,16 +275,17 @@ def listing(width: int | None = None) -> str:
         lines += [*_entry(source, width), ""]
     lines += textwrap.wrap(
         f"Archives and prepared data sets are in {registry.datasets_folder()}; ${registry.FOLDER} names another "
-        "folder. A surrogate is a generated stand-in of similar difficulty, marked wherever a number of it is shown.",
+        f"folder, ${registry.SEARCH} further ones that are only read. 'fl-core data import FILE' takes an archive or "
+        "an unpacked copy from anywhere. A surrogate is a generated stand-in, marked wherever a number is shown.",
         width,
     )
     return "\n".join(lines)
 
 
 def state(source: base.Source) -> str:
-    """Return ``"real"``, ``"surrogate"`` or ``"missing"``: what a specification that names `source` gets here."""
+    """Return its kind, ``"surrogate"`` or ``"missing"``: what a specification that names `source` gets here."""
     if registry.is_present(source.name):
-        return "real"
+        return source.kind
     return (
         "surrogate" if f"{source.name}-surrogate" in registry.all_surrogates() and not source.embedded else "missing"
     )
@@ -307,7 +308,7 @@ def obtain(names: list[str], again: bool, echo: Echo) -> None:
     for name in names:
         chosen = registry.all_surrogates().get(name) or registry.all_sources()[name]
         if isinstance(chosen, base.Source) and chosen.embedded:
-            if again or not registry.has_archives(chosen):
+            if again or not registry.place(chosen):
                 raise DataError(f"{name} is part of this repository; 'git checkout -- data/{name}' restores it")
         else:
             prepared = registry.prepared_file(chosen)
@@ -318,6 +319,24 @@ def obtain(names: list[str], again: bool, echo: Echo) -> None:
         registry._load.cache_clear()  # what is in memory may be what has just been discarded
         data = registry.load_dataset(name)
         echo(f"{name}: {data.kind} data, {len(data.train):,} + {len(data.test):,} samples, checksums right")
+
+
+def take_in(paths: list[Path], echo: Echo) -> None:
+    """Read data sets from files or folders of any known form, verify their samples, and keep them."""
+    for path in (path.absolute() for path in paths):
+        if not path.exists():
+            raise DataError(f"there is no {path}")
+        if not (found := registry.recognise(path)):
+            known = sorted(
+                {each.file for s in registry.all_sources().values() for each in s.archives if not s.embedded}
+            )
+            raise DataError(f"{path} holds no data set by the names of its files; known are {', '.join(known)}, ...")
+        for source, folder, form in found:
+            data = registry.take_in(source, folder, form)
+            how = (
+                f"{len(data.train):,} + {len(data.test):,} {'samples' if source.sha256 else 'in an archive'} verified"
+            )
+            echo(f"{source.name}: {data.kind} data, {how}, kept as {registry.prepared_file(source)}")
 
 
 def calibrate(names: list[str], jobs: int | None, echo: Echo) -> None:
@@ -337,7 +356,7 @@ def _download(source: base.Source, again: bool, echo: Echo) -> None:
     from fl_core.datasets.archives import fetch
 
     folder = registry.source_folder(source)
-    if source.by_hand and (again or not registry.has_archives(source)):
+    if source.by_hand and (again or not registry.place(source)):
         raise DataError(f"{source.name} has to be fetched by hand: {source.by_hand}; 'here' is {folder}")
     for archive in source.archives:
         if not archive.url:
@@ -361,15 +380,18 @@ def _entry(source: base.Source, width: int) -> Iterator[str]:
     count = f"{train:,} + {test:,} samples" if train else "samples"
     facts = [f"{count} of {shape}", f"{len(source.classes)} classes"]
     facts.append(f"{size / MIB:,.0f} MiB" if size else "size not stated")
-    yield f"{source.name:<20}{kind.upper() if kind != 'real' else kind:<11}{', '.join(facts)}"
-    details = [source.title, f"Licence: {source.licence}", source.homepage]
-    if kind == "real":
-        details.append(f"In {registry.source_folder(source)}")
+    shown = kind.upper() if kind in ("surrogate", "missing") else kind
+    yield f"{source.name:<22}{shown:<12}{', '.join(facts)}"
+    details = [source.title, *filter(None, [source.differs]), f"Licence: {source.licence}", source.homepage]
+    if kind == source.kind:
+        found = registry.place(source)
+        details.append(f"In {found[0] if found else registry.prepared_file(source)}")
     elif source.embedded:
         details.append(f"'git checkout -- data/{source.name}' restores it")
     else:
         how = f"By hand: {source.by_hand}; 'here' is {registry.source_folder(source)}"
-        details.append(how if source.by_hand else f"Get it: fl-core data get {source.name}")
+        get = "get" if any(archive.url for archive in source.archives) else "import FILE, if you have it:"
+        details.append(how if source.by_hand else f"Get it: fl-core data {get} {source.name}")
     if stand_in := registry.all_surrogates().get(f"{source.name}-surrogate"):
         details.append(f"Surrogate {stand_in.name}: {stand_in.about}")
     for text in details:

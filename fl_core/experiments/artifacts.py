@@ -116,7 +116,7 @@ class Artifact:
         seeds = study.seeds
         runs = f"seed {seeds[0]}" if len(seeds) == 1 else f"{self.over_seeds} seeds {listed(seeds)}"
         return (
-            f"{self.reference}, {self.title}. {study.dataset} ({study.data_kind} data), profile {study.profile}, "
+            f"{self.reference}, {self.title}. {study.data}, profile {study.profile}, "
             f"{runs}; {study.verification}. Made by `{study.command(self.notebook)}`."
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from fl_core.datasets import kind_of
+from fl_core.datasets import differs, kind_of
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, default_store
@@ -75,9 +75,15 @@ class Study:
 
     @property
     def data_kind(self) -> str:
-        """``"real"`` or ``"surrogate"``, as the runs recorded it."""
+        """``"real"``, ``"surrogate"`` and so on, as the runs recorded it."""
         kinds = {self.results[e.key].provenance["data"] for e in self.entries if e.key in self.results}
         return " and ".join(sorted(kinds)) or kind_of(self.dataset)
+
+    @property
+    def data(self) -> str:
+        """The data set, its kind, and in what it differs from the one that it is a copy of."""
+        told = f": {differs(self.dataset)}" if differs(self.dataset) else ""
+        return f"{self.dataset} ({self.data_kind} data{told})"
 
     @property
     def verification(self) -> str:

@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import Field
 
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
-from fl_core.datasets import Natural, WKAFLPartition, actual, kind_of
+from fl_core.datasets import Natural, WKAFLPartition, actual, kind_of, stands_for
 from fl_core.experiments import calibration, experiment
 from fl_core.experiments.measures import BySeed, Printed, first_passage
 from fl_core.experiments.run import Result
@@ -356,7 +356,7 @@ class WKAFLExperiment(experiment.Experiment):
              f"P = {self.scaled(skewed).clients:,}, K = {skewed.aggregated}"),
         ]  # fmt: skip
         rows = [
-            ("data", NAMES.get(self.dataset.removesuffix("-surrogate"), "EMNIST MNIST"),
+            ("data", NAMES.get(stands_for(self.dataset), "EMNIST MNIST"),
              f"{actual(self.dataset)} ({kind_of(self.dataset)})"),
             ("pixels", "0 to 255 (code)", "0 to 255"),
             ("network", setup.model, self.model),
@@ -392,7 +392,7 @@ class WKAFLExperiment(experiment.Experiment):
 
 def task_of(dataset: str) -> str | None:
     """Return the paper's task that a data set stands for, or None."""
-    return TASKS.get(dataset.removesuffix("-surrogate"))
+    return TASKS.get(stands_for(dataset))
 
 
 # Readings of runs
