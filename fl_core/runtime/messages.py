@@ -61,6 +61,10 @@ class Warmup(Config):
     It is shared by all methods of a comparison and counts neither as gradients nor as virtual time.
     """
 
+    perturbation: float = Field(0.0, ge=0, le=1)
+    """Every weight w of the initial model becomes w (1 + perturbation z), z standard normal: to see what luck by
+    rounding does (1e-7 is about the spacing of float32)."""
+
     epochs: int = Field(0, ge=0, le=MOST_EPOCHS)
     """Passes over device 0's data; 0: none."""
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)

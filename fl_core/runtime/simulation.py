@@ -286,6 +286,9 @@ class Simulation:
 
     def _initial_model(self) -> Any:
         model = self.task.initial_model(self.seed)
+        if self.warmup.perturbation:
+            drawn = torch.from_numpy(stream(self.seed, "perturbation").standard_normal(len(model)))
+            model = (model * (1 + self.warmup.perturbation * drawn)).to(model.dtype)
         if not self.warmup.epochs:
             return model
         samples = self.task.num_samples(0)

@@ -21,6 +21,7 @@ from pydantic import Field, field_validator
 from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer
 from fl_core.datasets import IID, PRESETS, Dirichlet, load_dataset
 from fl_core.experiments.experiment import Experiment, Options
+from fl_core.experiments.rounding import SIZES, perturbed
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
 from fl_core.formulas.compression import Identity, TopK
@@ -389,6 +390,15 @@ class FedLuckExperiment(Experiment):
                 evaluation = Evaluation(every_updates=1, test_samples=self.scale.test_samples)
                 seconds = min(self.seconds, RACE_PERIODS * self.period)
                 yield other._entry(algorithm, labels, partition, seed, seconds, evaluation=evaluation)
+
+    def luck(self) -> Iterator[Entry]:
+        """Yield FedLuck's part of the race with independent labels, and again from a perturbed initial model."""
+        chosen = (entry for entry in self.race() if list(entry.labels.values())[:3] == ["FedLuck", "iid", "uniform"])
+        yield from perturbed(chosen, SIZES[:1])
+
+    def as_released(self) -> Iterator[Entry]:
+        """Yield the runs of Table 1, five methods with Dirichlet labels, as the authors' program does them."""
+        yield from self.as_in(RELEASED).comparison(["dirichlet"], ("FedLuck", *BASELINES))
 
     def as_in(self, released: Released) -> Self:
         """Return the same experiment with these deviations."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from fl_core.experiments import rounding
 from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel, View
 from fl_core.experiments.study import Entry
 from fl_papers.wkafl import figures, theory
@@ -126,4 +127,13 @@ ARTIFACTS = [
     _training("x9", "GSGM at smaller learning rates", WKAFLExperiment.gsgm_rates, figures.rates_table,
               Columns({"cell": "level and labels"}),
               "Where label skew is varied, true staleness; the first rate is the one of the authors' programs."),
+    _training("x10", "how far a rounding error takes three methods", WKAFLExperiment.luck, rounding.parting,
+              rounding.VIEW, "The same run from an initial model changed in its last bits.", over_seeds="mean over"),
+    _training("x11", "what a rounding error does to a final accuracy", WKAFLExperiment.luck, rounding.moved,
+              Columns(), "The same run from an initial model changed in its last bits, beside the spread over seeds."),
+    _training("x12", "Table 2 as written, on shared memory and as released", WKAFLExperiment.in_all_modes,
+              figures.staleness_table, Columns({"cell": "level"}), "The mean of the last ten measurements."),
+    _training("x13", "Table 3 as written, on shared memory and as released", WKAFLExperiment.in_all_modes,
+              figures.skew_table, Columns({"cell": "level and labels"}),
+              "Stability is the spread of the logarithm of the last ten accuracies: small is stable."),
 ]  # fmt: skip

@@ -8,6 +8,7 @@ celebrity; Zeno++, and Byzantine uploads. The paper prints few settings; those h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -20,6 +21,7 @@ from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
 from fl_core.datasets import Natural, WKAFLPartition, actual, kind_of, stands_for
 from fl_core.experiments import calibration, experiment
 from fl_core.experiments.measures import BySeed, Printed, first_passage
+from fl_core.experiments.rounding import SIZES, perturbed
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
@@ -277,6 +279,18 @@ class WKAFLExperiment(experiment.Experiment):
         varied = self.options.labels[: 1 if self.owners else None]
         for seed, labels, factor in product(self.seeds, varied, GSGM_FACTORS):
             yield self.entry("GSGM", self.setup.skew_level, labels, seed, factor=factor)
+
+    def luck(self) -> Iterator[Entry]:
+        """Yield the first cell's runs with true staleness, and again from perturbed initial models."""
+        level, labels = self.setup.levels[0], self.options.labels[0]
+        for seed, method in product(self.seeds, ("WKAFL", "TWAFL", "SASGD")):
+            yield from perturbed([self.entry(method, level, labels, seed)], SIZES if method == "WKAFL" else SIZES[:1])
+
+    def in_all_modes(self) -> Iterator[Entry]:
+        """Yield the runs of :meth:`comparison` in all of :data:`MODES`."""
+        other = copy(self)
+        other.snapshots = ("copy", "aliased", "released")
+        yield from other.comparison()
 
     def scaled(self, level: Level) -> Level:
         """Return a level with as many clients as the profile has."""
