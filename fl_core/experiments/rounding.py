@@ -47,14 +47,14 @@ def pairs(study: Study) -> pd.DataFrame:
         if not own:
             continue
         here, there = (
-            pd.DataFrame(one.history.evaluations).drop_duplicates("seconds", keep="last")
+            pd.DataFrame(one.history.evaluations).drop_duplicates("version", keep="last")
             for one in (result, own[0][1])
         )
-        both = here.merge(there, on="seconds", suffixes=("", "_own")).iloc[1:]
+        both = here.merge(there, on="version", suffixes=("", "_own")).iloc[1:]
         found.append(
             pd.DataFrame(
                 {"method": labels["method"], "seed": labels["seed"], "perturbation": labels["perturbation"],
-                 "part": both["seconds"] / both["seconds"].max(), "own": both["test_accuracy_own"],
+                 "part": both["version"] / both["version"].max(), "own": both["test_accuracy_own"],
                  "perturbed": both["test_accuracy"],
                  "loss": (both["test_loss"] / both["test_loss_own"] - 1).abs(),
                  "accuracy": (both["test_accuracy"] - both["test_accuracy_own"]).abs()}

@@ -398,7 +398,8 @@ class FedLuckExperiment(Experiment):
 
     def as_released(self) -> Iterator[Entry]:
         """Yield the runs of Table 1, five methods with Dirichlet labels, as the authors' program does them."""
-        yield from self.as_in(RELEASED).comparison(["dirichlet"], ("FedLuck", *BASELINES))
+        for entry in self.as_in(RELEASED).comparison(["dirichlet"], ("FedLuck", *BASELINES)):
+            yield Entry(entry.spec, {**entry.labels, "role": "as released"})
 
     def as_in(self, released: Released) -> Self:
         """Return the same experiment with these deviations."""
@@ -487,7 +488,8 @@ class FedLuckExperiment(Experiment):
         """Return that of the task; as released, images are inverted first."""
         if not self.released.pixels or self.setup.cell == "lstm":
             return self.setup.preprocessing
-        return {**PRESETS[self.setup.preprocessing], "invert": True}
+        given = self.setup.preprocessing
+        return {**(PRESETS[given] if isinstance(given, str) else given), "invert": True}
 
     def _fedluck(self, **settings: Any) -> FedLuck:
         given = {**self._periodic(), "solver": self.options.solver, "per_tensor": self.options.per_tensor}
@@ -546,8 +548,7 @@ class FedLuckExperiment(Experiment):
             evaluation=evaluation or self._evaluation(algorithm, seconds),
             seed=seed,
         )
-        mode = {"mode": "as_released"} if self.released == RELEASED else {}
-        return Entry(spec, {**labels, **mode, "seed": seed})
+        return Entry(spec, {**labels, "seed": seed})
 
     def _evaluation(self, algorithm: Algorithm, seconds: float) -> Evaluation:
         """Return when a run is measured; one that goes on after the horizon is measured there on all images, too."""

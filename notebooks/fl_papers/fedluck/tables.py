@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from fl_core.experiments.claims import CONFIDENCE, Comparison
 from fl_core.experiments.measures import Printed
 from fl_core.experiments.run import Result
-from fl_core.experiments.study import Study
+from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.fedluck import Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
 from fl_papers.fedluck.experiment import (
     BASELINES,
@@ -593,7 +593,6 @@ def race_table(study: Study) -> pd.DataFrame:
     """
     rows: list[dict[str, Any]] = []
     for partition, weighting in itertools.product(LABELS, ("uniform", "samples")):
-        where = {"partition": partition, "weighting": weighting}
         curves = {
             method: {
                 entry.labels["seed"]: _smoothed(result)
@@ -606,7 +605,7 @@ def race_table(study: Study) -> pd.DataFrame:
         seeds = sorted(curves["FedLuck"].keys() & curves["FedPer"].keys())
         if not seeds:
             continue
-        where = {"labels": LABELS[partition], "weights": weighting}  # from here on of the table
+        where = {"labels": LABELS[partition], "weights": weighting}
         for target in RACE_TARGETS:
             times = [[_crossing(curves[m][seed], target) for m in ("FedLuck", "FedPer")] for seed in seeds]
             both = np.array([pair for pair in times if not np.isnan(pair).any()]).reshape(-1, 2)
@@ -634,6 +633,13 @@ def t_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[float, flo
         return mean, float("nan"), float("nan")
     half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
     return mean, mean - half, mean + half
+
+
+def released_table(study: Study) -> pd.DataFrame:
+    """Return Table 1 from the runs as released."""
+    runs = (entry for entry in study.entries if entry.labels["role"] == "as released")
+    named = tuple(Entry(entry.spec, {**entry.labels, "role": "comparison"}) for entry in runs)
+    return targets_table(replace(study, entries=named))
 
 
 def deviations_table(study: Study) -> pd.DataFrame:

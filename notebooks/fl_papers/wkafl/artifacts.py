@@ -130,7 +130,7 @@ ARTIFACTS = [
     _training("x10", "how far a rounding error takes three methods", WKAFLExperiment.luck, rounding.parting,
               rounding.VIEW, "The same run from an initial model changed in its last bits.", over_seeds="mean over"),
     _training("x11", "what a rounding error does to a final accuracy", WKAFLExperiment.luck, rounding.moved,
-              Columns(), "The same run from an initial model changed in its last bits, beside the spread over seeds."),
+              Columns(), "The same run from an initial model changed in its last bits; spread over seeds."),
     _training("x12", "Table 2 as written, on shared memory and as released", WKAFLExperiment.in_all_modes,
               figures.staleness_table, Columns({"cell": "level"}), "The mean of the last ten measurements."),
     _training("x13", "Table 3 as written, on shared memory and as released", WKAFLExperiment.in_all_modes,
