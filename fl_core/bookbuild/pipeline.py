@@ -9,9 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from fl_core.bookbuild.chapters import (
     ROOT,
@@ -24,12 +27,14 @@ from fl_core.bookbuild.chapters import (
     tool,
     written_pages,
 )
-from fl_core.bookbuild.execute import Job, run_all, run_notebook
+from fl_core.bookbuild.execute import Job, kernel_environment, run_all, run_notebook
 from fl_core.bookbuild.pages import dress, write_reference
 from fl_core.experiments.experiment import known_profile
 from fl_core.runtime.executors import MOST_THREADS, usable_cores
 
 SPHINX = """import json, sys
+from fl_core.processes import end_with_parent
+end_with_parent()
 from jupyter_book.sphinx import build_sphinx
 sys.exit(build_sphinx(**json.loads(sys.argv[1])) != 0)
 """
@@ -56,11 +61,13 @@ def build_book(
     names = chapters(root)
     final = (build or root / "_build") / profile
     final.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{profile}-", dir=final.parent) as folder:
+    with _alone(final), tempfile.TemporaryDirectory(prefix=f".{profile}-", dir=final.parent) as folder:
         work = Path(folder, "new")
         src = work / "src"
         shutil.copytree(root / "book", src / "book", ignore=shutil.ignore_patterns("__pycache__", "_build"))
-        seconds = _execute(names, src, profile, root, jobs, echo)
+        with kernel_environment():
+            os.environ["TMPDIR"] = folder  # what a kernel leaves that is killed goes with it
+            seconds = _execute(names, src, profile, root, jobs, echo)
         for page in written_pages(root):
             (src / page).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / page, src / page)
@@ -76,6 +83,23 @@ def build_book(
     made = final / ("html" if html else "src")
     echo(f"the book is at {_shown(made / 'index.html' if html else made)}")
     return made
+
+
+@contextmanager
+def _alone(final: Path) -> Iterator[None]:
+    """Refuse two builds of the same pages at a time, and clear away what a killed one has left."""
+    lock = FileLock(final.with_name(f".{final.name}.lock"))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise BookError(f"another process builds {_shown(final)}; wait until it has finished") from None
+    with lock:
+        for left in final.parent.glob(f".{final.name}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        try:
+            yield
+        finally:
+            Path(lock.lock_file).unlink(missing_ok=True)
 
 
 def regenerate(

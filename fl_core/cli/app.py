@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +18,13 @@ from fl_core.errors import FlCoreError
 
 KEPT = {
     "run": "nothing was written",
+    "work": "runs that were finished are stored, and a run that was begun goes on from its checkpoint",
     "regenerate": "runs that were finished are stored, and the same command continues",
     "book": "the previous book is still there",
 }
 """What an interruption leaves, by command."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, SIGTERM or SIGHUP."""
 EARLY = 3
 """Exit code of a run that ended, and was kept, before its budget was used up."""
 
@@ -43,7 +49,7 @@ class Door(TyperGroup):
             except KeyboardInterrupt as interruption:
                 kept = str(interruption) or KEPT.get(ctx.invoked_subcommand or "", "nothing was changed")
                 typer.echo(f"\nfl-core: interrupted; {kept}", err=True)
-                raise typer.Exit(130) from None
+                raise typer.Exit(INTERRUPTED) from None
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -411,5 +417,14 @@ def bench(
 
 
 def main() -> None:
-    """Run ``fl-core``."""
-    app(prog_name="fl-core")
+    """Run ``fl-core``; SIGTERM and SIGHUP end it as Ctrl-C does."""
+    from fl_core.processes import WORKER, end_on_signals
+
+    end_on_signals()
+    try:
+        app(prog_name="fl-core")
+    except SystemExit as end:
+        if end.code == INTERRUPTED and any(thread.name == WORKER for thread in threading.enumerate()):
+            sys.stdout.flush()  # a thread in the middle of a long product cannot be stopped, only left behind
+            os._exit(INTERRUPTED)
+        raise

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import multiprocessing
 import os
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -24,6 +21,7 @@ from fl_core.errors import RunError, SpecError
 from fl_core.experiments.run import Result, run
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, default_store
+from fl_core.processes import begin_worker, pool
 from fl_core.runtime.executors import MOST_THREADS, make_executor, usable_cores
 from fl_core.runtime.local import TrainJob
 from fl_core.streams import stream
@@ -185,8 +183,8 @@ def _compute_here(specs: list[RunSpec], task: Callable[[str], Result]) -> Outcom
 
 
 def _compute_in_processes(jobs: int, specs: list[RunSpec], task: Callable[[str], Result]) -> Outcomes:
-    with _pool(jobs) as pool:
-        yield from _compute_in(pool, specs, task)
+    with pool(jobs, _begin_worker) as workers:
+        yield from _compute_in(workers, specs, task)
 
 
 def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], Result]) -> Outcomes:
@@ -203,24 +201,9 @@ def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], Resu
             yield futures[future], error
 
 
-@contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of spawned processes; if the caller is interrupted, end them without waiting for their runs."""
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker)
-    try:
-        yield pool
-    except BaseException:
-        processes = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
-        raise
-    pool.shutdown()
-
-
 def _begin_worker() -> None:
     """Set up a worker process."""
-    _end_with_parent()
+    begin_worker()
     _keep_freed_memory()
 
 
@@ -234,18 +217,6 @@ def _keep_freed_memory() -> None:
     if mallopt is not None:
         for parameter in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
             mallopt(parameter, 2**31 - 1)
-
-
-def _end_with_parent() -> None:
-    """Let a worker process end when the process that began it is gone, however that ended."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _work(specification: str, store: Store, published: bool) -> Result:
