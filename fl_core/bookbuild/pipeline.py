@@ -22,6 +22,7 @@ from fl_core.bookbuild.chapters import (
     chapter_name,
     chapters,
     check_parameters,
+    file_name,
     find_notebook,
     parameters_of,
     tool,
@@ -110,7 +111,7 @@ def regenerate(
     echo: Callable[[str], object] = print,
     root: Path = ROOT,
 ) -> Path:
-    """Execute one notebook with other parameters; write `output`, or ``_build/pages/<name>.ipynb``.
+    """Execute one notebook with other parameters; write `output`, or a file that is named by them.
 
     The result is written in one step: after a failure the previous one is still there.
     """
@@ -118,7 +119,7 @@ def regenerate(
     values = dict(parameters or {})
     check_parameters(source, values)
     page = chapter_name(source.relative_to(root).as_posix()) if source.is_relative_to(root) else source.stem
-    target = (output or root / "_build" / "pages" / f"{page}.ipynb").absolute()
+    target = (output or root / "_build" / "pages" / f"{file_name(page, values)}.ipynb").absolute()
     if target.suffix != ".ipynb":
         raise BookError(f"the output must be a notebook (.ipynb), got {str(output)!r}")
     if target.resolve() == source:

@@ -324,7 +324,9 @@ def regenerate(
     ],
     profile: Annotated[
         str | None,
-        typer.Option("--profile", "-P", help="smoke, laptop or paper; by default smoke, or the chapter's."),
+        typer.Option(
+            "--profile", "-P", help="smoke, laptop or paper; by default the published one, or the chapter's."
+        ),
     ] = None,
     parameters: Annotated[
         list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="Repeatable; validated.")
@@ -337,8 +339,9 @@ def regenerate(
 ) -> None:
     """Make one figure or one chapter of the book again.
 
-    A figure is written as png and svg, with its numbers (csv) and caption (txt).
-    Runs that the store lacks are computed first, with a progress bar; it can be interrupted and continued.
+    A figure is written as png and svg, with its numbers (csv) and caption (txt); other parameters make other files.
+    Without a profile it rests on the published records, where there are any, else on runs at profile smoke. Runs that
+    the store lacks are computed first, with a progress bar; it can be interrupted and continued.
     """
     from fl_core.bookbuild import parse_assignments
     from fl_core.cli.commands import regenerate as make

@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -208,6 +209,8 @@ def regenerate(
     from fl_core.bookbuild import regenerate as regenerate_notebook
     from fl_core.bookbuild.chapters import committed, matching
 
+    if profile is not None and any(name.lower() == "profile" for name in values):
+        raise SpecError("the profile is given twice: use --profile or -p PROFILE=NAME")
     if target.endswith(".ipynb") or matching(target):
         chosen = values if profile is None else {"PROFILE": profile, **values}
         return [regenerate_notebook(target, chosen, output, echo=echo)]
@@ -215,18 +218,21 @@ def regenerate(
 
     if target not in artifacts():
         raise unknown("artifact or notebook", target, [*artifacts(), *committed().values()])
-    return _make_artifact(target, profile or "smoke", values, output, jobs, echo)
+    return _make_artifact(target, profile, values, output, jobs, echo)
 
 
 def _make_artifact(
-    name: str, profile: str, values: dict[str, Any], output: Path | None, jobs: int | None, echo: Echo
+    name: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None, echo: Echo
 ) -> list[Path]:
-    """Run what is missing of the artifact's grid, then write its figure, its table and its caption."""
+    """Run what is missing of the artifact's grid, then write its figure, its table and its caption.
+
+    Without a profile the published records are shown, as on the page, or a run at profile smoke where there are none.
+    """
     import matplotlib
 
-    from fl_core.bookbuild.chapters import ROOT
+    from fl_core.bookbuild.chapters import ROOT, file_name
     from fl_core.experiments import grid
-    from fl_core.experiments.artifacts import find_artifact, make_study
+    from fl_core.experiments.artifacts import find_artifact, make_study, stored_seeds
     from fl_core.experiments.claims import judge
     from fl_core.experiments.store import default_store, write_atomically
     from fl_core.experiments.study import load_study
@@ -240,13 +246,23 @@ def _make_artifact(
     if seeds is not None and not (isinstance(seeds, list | tuple) and all(type(seed) is int for seed in seeds)):
         raise SpecError(f"seeds = {seeds!r} are not valid: write a list of whole numbers, for example seeds=[0,1]")
     dataset = options.pop("dataset", "fashion-mnist")
-    empty = make_study(artifact, options.pop("profile", profile), dataset, seeds, **options)
+    profile = options.pop("profile", profile)
+    empty = make_study(artifact, profile or "smoke", dataset, seeds, **options)
+    if profile is None and empty.entries:
+        empty = stored_seeds([artifact], store, "smoke", dataset, seeds, **options) or empty
+        origin = "no larger one is stored" if empty.profile == "smoke" else "stored runs"
+        echo(f"profile {empty.profile}: {origin}")
     folder = output or ROOT / "_build" / "artifacts" / empty.profile
     if folder.exists() and not folder.is_dir():
         raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
+    before = load_study(empty, store).results
     grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store)
     study = load_study(empty, store)
     shown, caption = draw(artifact, study)
+    if study.results:
+        computed = [result for key, result in study.results.items() if key not in before]
+        echo(f"from the store: {_commits(before.values())}; computed now: {_commits(computed)}")
+        caption += f"\nRests on {_commits(study.results.values())}."
     contents = {"csv": artifact.reduce(study).to_csv(index=False).encode(), "txt": f"{caption}\n".encode()}
     if isinstance(shown, Table):
         contents |= {"md": f"{shown.to_markdown()}\n".encode(), "html": f"{shown.to_html()}\n".encode()}
@@ -257,7 +273,8 @@ def _make_artifact(
                 shown.savefig(buffer, format=suffix, dpi=200, bbox_inches="tight", metadata=metadata)
                 contents[suffix] = buffer.getvalue()
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{suffix}" for suffix in reversed(contents)]
+    stem = file_name(name, {key: value for key, value in values.items() if key.lower() != "profile"})
+    paths = [folder / f"{stem}.{suffix}" for suffix in reversed(contents)]
     for path in paths:
         write_atomically(path, contents[path.suffix[1:]])
     echo(caption)
@@ -265,6 +282,13 @@ def _make_artifact(
         echo(f"{found.claim.id} {found.verdict}: {found.claim.statement}")
     echo("written: " + ", ".join(map(str, paths)))
     return paths
+
+
+def _commits(results: Collection[Result]) -> str:
+    """Say how many runs were made by which commits: ``"18 runs (12 by 65f9108111d5, 6 by 372ff73d2bbc)"``."""
+    commits = Counter(result.provenance.get("commit", "unknown") for result in results)
+    listed = ", ".join(f"{number} by {commit}" for commit, number in commits.most_common())
+    return f"{len(results)} run{'s' * (len(results) != 1)}" + (f" ({listed})" if listed else "")
 
 
 def listing(width: int | None = None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
+import numpy as np
 from tqdm import tqdm
 
 from fl_core.datasets import sizes
@@ -28,6 +28,9 @@ from fl_core.streams import stream
 
 EVALUATION_COST = 1 / 3
 """Of an image that is only classified, relative to one that is trained on (forward pass of three passes)."""
+
+FEWEST = 3
+"""Stored runs of an algorithm that an estimate rests on; with fewer it rests on all runs of the model."""
 
 JOBS = "FL_CORE_JOBS"
 """Environment variable: processes at a time where nobody says how many (what executes several notebooks sets it)."""
@@ -44,6 +47,8 @@ class Plan:
     stored: int
     missing: int
     core_seconds: float
+    likely: tuple[float, float]
+    """Between what the estimate would be at the speeds of the fastest and of the slowest tenth of stored runs."""
     jobs: int
     """Processes that would share it."""
     basis: str
@@ -52,14 +57,20 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Estimated duration with `jobs` processes."""
-        return self.core_seconds / max(1, min(self.jobs, self.missing))
+        return self.core_seconds / self._at_once
+
+    @property
+    def _at_once(self) -> int:
+        return max(1, min(self.jobs, self.missing))
 
     def table(self) -> str:
         """Return the plan as text, one line per number."""
         lines = [f"runs       {self.total}", f"in store   {self.stored}", f"missing    {self.missing}"]
         if self.missing:
             processes = f"{self.jobs} process{'es' if self.jobs > 1 else ''}"
-            lines.append(f"estimate   {in_words(self.seconds)} with {processes} ({self.basis})")
+            fast, slow = (in_words(each / self._at_once) for each in self.likely)
+            between = f", likely {fast} to {slow}," if fast != slow else ""
+            lines.append(f"estimate   {in_words(self.seconds)}{between} with {processes} ({self.basis})")
         return "\n".join(lines)
 
 
@@ -69,14 +80,20 @@ def plan(specs: Iterable[RunSpec], store: Store | None = None, *, jobs: int | No
     wanted = {spec.hash: spec for spec in specs}
     found = {key: store.get(spec) for key, spec in wanted.items()}
     missing = [spec for key, spec in wanted.items() if found[key] is None]
-    seconds, basis = 0.0, "nothing to do"
-    for model in sorted({spec.model for spec in missing}):
-        group = [spec for spec in missing if spec.model == model]
-        known = [result for result in found.values() if result is not None and result.spec.model == model]
-        cost, basis = _calibrate(known, group[0])
-        seconds += cost * sum(work(spec) for spec in group)
-    jobs = _processes(jobs)
-    return Plan(len(wanted), len(wanted) - len(missing), len(missing), seconds, jobs, basis)
+    known = _speeds(store) if missing else {}
+    seconds, measured, rested = np.zeros(3), 0, 0
+    for model, name in sorted({(spec.model, spec.algorithm.name) for spec in missing}):
+        group = [spec for spec in missing if (spec.model, spec.algorithm.name) == (model, name)]
+        alike = known.get((model, name), [])
+        alike = alike if len(alike) >= FEWEST else known.get((model, ""), [])
+        measured, rested = measured + (not alike), rested + len(alike)
+        per_image = np.quantile(alike or [_measure(group[0])], [0.5, 0.1, 0.9])
+        seconds += per_image * sum(work(spec) for spec in group)
+    basis = [f"from {rested} stored runs, perhaps of another machine"] * bool(rested)
+    basis += ["from a short measurement, without what it may vary by"] * bool(measured)
+    typical, fast, slow = map(float, seconds)
+    counts = len(wanted), len(wanted) - len(missing), len(missing)
+    return Plan(*counts, typical, (fast, slow), _processes(jobs), " and ".join(basis) or "nothing to do")
 
 
 def execute(
@@ -238,11 +255,18 @@ def _default(spec: RunSpec, name: str) -> object:
     return type(spec.algorithm).model_fields[name].get_default(call_default_factory=True)
 
 
-def _calibrate(known: list[Result], sample: RunSpec) -> tuple[float, str]:
-    """Return seconds per image trained on, and what that rests on: stored runs, or a measurement of a second."""
-    if known:
-        per_image = statistics.median(result.provenance["wall_seconds"] / work(result.spec) for result in known)
-        return per_image, "an estimate from stored runs, perhaps of another machine"
+def _speeds(store: Store) -> dict[tuple[str, str], list[float]]:
+    """Return seconds per image trained on of all stored runs, by model and algorithm; by model alone under ``""``."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for result in store:
+        per_image = result.provenance["wall_seconds"] / work(result.spec)
+        for name in (result.spec.algorithm.name, ""):
+            found.setdefault((result.spec.model, name), []).append(per_image)
+    return found
+
+
+def _measure(sample: RunSpec) -> float:
+    """Return seconds per image trained on, as measured for half a second."""
     task = sample.task()
     samples = task.num_samples(0)
     steps, size = 10, sample.training.batch_size
@@ -255,4 +279,4 @@ def _calibrate(known: list[Result], sample: RunSpec) -> tuple[float, str]:
             executor.result(executor.submit(job, 0.0))
             rounds += 1
         seconds = time.perf_counter() - started
-    return seconds / (rounds * steps * min(size, samples)), "an estimate from a short measurement"
+    return seconds / (rounds * steps * min(size, samples))

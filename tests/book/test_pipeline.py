@@ -19,7 +19,7 @@ from fl_core.bookbuild import (
     parse_assignments,
     regenerate,
 )
-from fl_core.bookbuild.chapters import ROOT, check_parameters
+from fl_core.bookbuild.chapters import ROOT, check_parameters, file_name
 from fl_core.bookbuild.notebooks import normalise
 from fl_core.bookbuild.pages import dress, modules, run_box
 from fl_core.bookbuild.pipeline import longest_first
@@ -162,6 +162,8 @@ def test_regenerate_runs_with_the_parameters(checkout: Path):
     source = (checkout / "notebooks/1_part/good.ipynb").read_bytes()
     made = regenerate("good", {"PROFILE": "laptop", "ALPHA": 1}, root=checkout, echo=lambda line: None)
     assert printed(made) == "laptop 1\n"
+    assert made.name.startswith("good_alpha-1-profile-laptop_")
+    assert made.name != f"{file_name('good', {'PROFILE': 'laptop', 'ALPHA': 2})}.ipynb"
     assert (checkout / "notebooks/1_part/good.ipynb").read_bytes() == source
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -19,9 +20,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from fl_core import algorithms
+from fl_core.bookbuild.chapters import file_name
 from fl_core.cli import app, catalogue, examples
 from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
+from fl_core.experiments.run import commit
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.runtime.history import History
@@ -337,6 +340,8 @@ def test_a_plan_counts_shared_runs_once():
         (["regenerate", "start_here", "-p", "ALPA=1"], "unknown parameter 'ALPA'; did you mean 'ALPHA'?"),
         (["book", "--profile", "smok"], "unknown profile 'smok'; did you mean 'smoke'?"),
         (["book", "--jobs", "0"], "jobs = 0 must be between 1 and 1024"),
+        (["regenerate", "fedasync-fig2", "-P", "smoke", "-p", "profile=laptop"], "the profile is given twice"),
+        (["regenerate", "fedasync-fig2", "-p", "seeds=[1]", "-p", "SEEDS=[2]"], "parameter 'SEEDS' is given twice"),
         (["bench", "--pairs", "0"], "pairs = 0 must be at least 1"),
     ],
 )
@@ -362,11 +367,32 @@ def test_one_command_makes_one_figure(results: Path):
     assert {path.name for path in Path("figures").iterdir()} == names
     assert Path("figures/fedasync-fig5.txt").read_text().strip() in text
     assert "profile smoke, seed 0" in text
+    assert "profile smoke: no larger one is stored" in text
+    assert f"from the store: 0 runs; computed now: 5 runs (5 by {commit()})" in text
     before = {path.name: path.read_bytes() for path in Path("figures").iterdir()}
     stored = {path: path.stat().st_mtime_ns for path in results.iterdir()}
-    call("regenerate", "fedasync-fig5", "-o", "figures", "--jobs", "1")
+    again = call("regenerate", "fedasync-fig5", "-o", "figures", "--jobs", "1")
+    assert f"from the store: 5 runs (5 by {commit()}); computed now: 0 runs" in again
+    assert "5 of 5 runs verified by this code" in again
     assert {path.name: path.read_bytes() for path in Path("figures").iterdir()} == before
     assert {path: path.stat().st_mtime_ns for path in results.iterdir()} == stored  # nothing was run again
+
+
+@pytest.mark.usefixtures("small_study")
+def test_the_published_profile_is_shown_where_its_records_are_and_other_parameters_go_to_other_files(results: Path):
+    from fl_papers.fedasync import experiment
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(experiment.PROFILES, "laptop", replace(experiment.PROFILES["smoke"], seeds=(0, 1)))
+        call("work", "fedasync-fig5", "--profile", "laptop")
+        text = call("regenerate", "fedasync-fig5", "-o", "figures")
+        assert "profile laptop: stored runs" in text
+        assert "from the store: 10 runs" in text
+        call("regenerate", "fedasync-fig5", "-o", "figures", "-p", "seeds=[0]")
+        call("regenerate", "fedasync-fig5", "-o", "figures", "-p", "seeds=[1]")
+    names = {path.name for path in Path("figures").glob("*.csv")}
+    assert len(names) == 3
+    assert {"fedasync-fig5.csv", f"{file_name('fedasync-fig5', {'seeds': [0]})}.csv"} < names
 
 
 def test_a_damaged_result_is_a_warning_in_one_line(results: Path):
