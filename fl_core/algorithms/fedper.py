@@ -38,7 +38,7 @@ class PeriodicAggregation(Algorithm):
     """Whether a device adds to its next update what the last one lost in compression (A8)."""
 
     handover_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """How long after a tick its devices get the new model: FedLuck's authors' program evaluates it first (E19e)."""
+    """How long after a tick its devices get the new model: FedLuck's authors' program evaluates it first (E19)."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger all devices at first, then at each tick those whose uploads it has used."""

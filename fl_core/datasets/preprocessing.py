@@ -28,7 +28,7 @@ class Preprocessing(Config):
     """
 
     invert: bool = False
-    """Whether every pixel v becomes (256 - v) mod 256: a slip in FedLuck's authors' program (E19a)."""
+    """Whether every pixel v becomes (256 - v) mod 256: a slip in FedLuck's authors' program (E19)."""
 
     resize: int | None = Field(None, ge=1, le=1024)
     """Side in pixels; bilinear interpolation as image libraries do it, rounded to whole grey levels."""

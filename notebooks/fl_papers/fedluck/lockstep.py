@@ -23,7 +23,7 @@ from fl_papers.fedluck.experiment import EVALUATION_SECONDS
 from fl_papers.fedluck.tables import number
 
 FIRST_PERIOD = 1.5
-"""Seconds that pass in the program before devices are started (E19d)."""
+"""Seconds that pass in the program before devices are started (E19)."""
 BYTES = 16
 """Of a model of two numbers in double precision."""
 FEDLUCK, FEDPER = FedLuck(), FedPer(steps=10, compressor=TopK(delta=0.3, wire="ideal_fraction"))
@@ -120,7 +120,7 @@ def clocks() -> pd.DataFrame:
 def gigabytes() -> pd.DataFrame:
     """Return the gigabytes of Table 1 beside what has been sent at the printed times, without and with evaluation.
 
-    The program evaluates before it hands the new model on (E19e); how long that takes is not known.
+    The program evaluates before it hands the new model on (E19); how long that takes is not known.
     """
     rows = []
     for title, method in CLOCKS.values():

@@ -59,7 +59,7 @@ def test_as_released_every_deviation_is_in_the_specification():
 
 
 def test_inverted_pixels_are_those_of_the_program():
-    """E19a: v becomes (256 - v) mod 256, before the images are resized."""
+    """E19: v becomes (256 - v) mod 256, before the images are resized."""
     spec = next(
         FedLuckExperiment("laptop", "fashion-mnist", mode="as_released").comparison(["iid"], ["FedLuck"])
     ).spec
