@@ -168,7 +168,7 @@ class DeviceHandle:
         if bytes_down is not None:
             self._send_less(size - bytes_down)
             size = bytes_down
-        if self._seconds is None and (seconds := self.profile.down_seconds(size)) > 0:
+        if self._seconds is None and (seconds := self.profile.down_seconds(size, self.now)) > 0:
             await self._spend("download", seconds)
         return snapshot
 
@@ -321,7 +321,9 @@ class DeviceHandle:
             if not 0 <= bytes_up < inf:
                 raise RunError(f"bytes_up = {bytes_up} is not valid: it should be a number >= 0")
             size = bytes_up
-        arrived = await self._send(payload, self.profile.up_seconds(size) if self._seconds is None else 0.0, size)
+        arrived = await self._send(
+            payload, self.profile.up_seconds(size, self.now) if self._seconds is None else 0.0, size
+        )
         if arrived is None:
             return
         if self._seconds is not None:

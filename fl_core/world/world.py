@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from math import inf, nan
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,6 +19,9 @@ from fl_core.world.network import Network
 from fl_core.world.topology import Clusters, neighbours
 from fl_core.world.triggers import Sampled, Trigger
 
+if TYPE_CHECKING:
+    from fl_core.world.traces import Trace
+
 
 class DeviceProfile(NamedTuple):
     """What one task of one device costs in virtual time."""
@@ -32,6 +35,9 @@ class DeviceProfile(NamedTuple):
     """Of a transfer, each way."""
     seconds_per_epoch: float | None = None
     """Time of a pass over the device's data, where the world fixes that."""
+    down_link: Trace | None = None
+    up_link: Trace | None = None
+    """The course of the speed, where that changes; the bits per second are then its mean."""
 
     def train_seconds(self, steps: int, steps_per_epoch: int) -> float:
         """Return the time of `steps` mini-batches on a device whose data make `steps_per_epoch`."""
@@ -39,12 +45,16 @@ class DeviceProfile(NamedTuple):
             return steps * self.seconds_per_step
         return steps / steps_per_epoch * self.seconds_per_epoch
 
-    def down_seconds(self, size: float) -> float:
-        """Return the time to receive `size` bytes."""
+    def down_seconds(self, size: float, start: float | None = None) -> float:
+        """Return the time to receive `size` bytes, from `start` on; without one at the mean speed."""
+        if self.down_link is not None and start is not None:
+            return self.latency_seconds + self.down_link.seconds(8 * size, start + self.latency_seconds)
         return self.latency_seconds + (8 * size / self.down_bits_per_second if self.down_bits_per_second else 0.0)
 
-    def up_seconds(self, size: float) -> float:
-        """Return the time to send `size` bytes."""
+    def up_seconds(self, size: float, start: float | None = None) -> float:
+        """Return the time to send `size` bytes, from `start` on; without one at the mean speed."""
+        if self.up_link is not None and start is not None:
+            return self.latency_seconds + self.up_link.seconds(8 * size, start + self.latency_seconds)
         return self.latency_seconds + (8 * size / self.up_bits_per_second if self.up_bits_per_second else 0.0)
 
 
@@ -141,6 +151,7 @@ class Devices:
         self._seconds = self.seconds.data
         self._down = None if down is None else down.data
         self._up = None if up is None else up.data
+        self._links = [world.network.links(direction, n, seed) for direction in ("down", "up")]
         self._latency = world.network.latency_seconds
         self._pooled = (float(self.seconds.mean()), _mean(down), _mean(up), self._latency)
         availability, clusters = world.availability, world.clusters
@@ -167,9 +178,10 @@ class Devices:
             up = None if self._up is None else self._up[device]
         if self._redrawn and trigger is not None:
             seconds *= self._factor(device, trigger)
+        links = [None if link is None or device == POOLED else link[device] for link in self._links]
         if self._per_epoch:
-            return DeviceProfile(nan, down, up, latency, seconds)
-        return DeviceProfile(seconds, down, up, latency)
+            return DeviceProfile(nan, down, up, latency, seconds, *links)
+        return DeviceProfile(seconds, down, up, latency, None, *links)
 
     def resume_at(self, device: int, t: float) -> float:
         """Return `t` if `device` is there at time `t`, else when it comes back; inf if never."""
