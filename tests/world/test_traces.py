@@ -94,7 +94,7 @@ def test_a_run_under_traces_is_deterministic_and_goes_on_from_any_event(kind, tm
 def test_every_transfer_of_a_run_carries_its_bytes():
     run = simulation(trace=True, network=NETWORK)
     spans = run.run().span_frame()
-    size = 8 * 3 * 4  # bits of a model
+    size = 8 * run.global_model().nbytes
     for direction, step in (("download", 1.0), ("upload", 0.7)):
         rows = spans[(spans["activity"] == direction) & (spans["end"] <= run.kernel.now)]
         assert len(rows) > 20
