@@ -31,6 +31,7 @@ from fl_core.bookbuild.chapters import (
 from fl_core.bookbuild.execute import Job, kernel_environment, run_all, run_notebook
 from fl_core.bookbuild.pages import dress, write_reference
 from fl_core.experiments.experiment import known_profile
+from fl_core.experiments.store import check_writable
 from fl_core.runtime.executors import MOST_THREADS, usable_cores
 
 SPHINX = """import json, sys
@@ -62,6 +63,7 @@ def build_book(
     names = chapters(root)
     final = (build or root / "_build") / profile
     final.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(final.parent, "the book")
     with _alone(final), tempfile.TemporaryDirectory(prefix=f".{profile}-", dir=final.parent) as folder:
         work = Path(folder, "new")
         src = work / "src"
@@ -124,6 +126,9 @@ def regenerate(
         raise BookError(f"the output must be a notebook (.ipynb), got {str(output)!r}")
     if target.resolve() == source:
         raise BookError(f"{_shown(source)} is the source itself; give another output")
+    if target.exists() and not target.is_file():
+        raise BookError(f"{target} is no regular file and is not replaced; give another output")
+    check_writable(target.parent, target.name)
     shown = _shown(source)
     seconds = run_notebook(Job(shown, source, target, values), root)
     echo(f"{shown} took {seconds:.1f} s; the result is at {_shown(target)}")

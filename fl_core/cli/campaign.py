@@ -10,7 +10,7 @@ from fl_core.experiments.artifacts import artifacts, find_artifacts, make_study
 from fl_core.experiments.grid import in_words, work
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import Store, default_store
+from fl_core.experiments.store import Store, check_writable, default_store
 from fl_core.experiments.study import load_study
 from fl_core.experiments.verify import enter as enter_in_table
 from fl_core.experiments.verify import replay, sample
@@ -37,6 +37,7 @@ def work_through(
     if minutes is not None and not 0 < minutes < 1e6:
         raise SpecError(f"minutes = {minutes:g} must be positive")
     store = default_store()
+    check_writable(store.published if publish else store.cache)
     specs = queue(find_artifacts(names or list(artifacts())), profile, dataset, seeds, store)
     echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"))
     if not specs:

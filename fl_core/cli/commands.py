@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import textwrap
 from collections import Counter
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fl_core.datasets import base, registry
-from fl_core.errors import DataError, SpecError, unknown
+from fl_core.errors import DataError, RunError, SpecError, unknown
 
 if TYPE_CHECKING:
     from fl_core.experiments.run import Result
@@ -44,7 +43,11 @@ class Keep:
     force: bool = False
 
     def check(self) -> None:
-        """Refuse, before anything is computed, a file that could not be written afterwards."""
+        """Refuse, before anything is computed, what could not be written afterwards."""
+        from fl_core.experiments.store import check_writable, default_store
+
+        if self.store:
+            check_writable(default_store().cache)
         if self.out is None:
             return
         folder = self.out.absolute().parent
@@ -52,20 +55,27 @@ class Keep:
             raise SpecError(f"{self.out} is a folder; give the name of a file")
         if self.out.exists() and not self.force:
             raise SpecError(f"{self.out} exists; give another name or add --force")
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            state = "cannot be written to" if folder.is_dir() else "does not exist"
-            raise SpecError(f"cannot write {self.out}: the folder {folder} {state}")
+        if self.out.exists() and not self.out.is_file():
+            raise SpecError(f"{self.out} is no regular file and is not replaced; give another name")
+        if not folder.is_dir():
+            raise SpecError(f"cannot write {self.out}: the folder {folder} does not exist")
+        check_writable(folder, f"{self.out.name}")
 
     def save(self, result: Result) -> None:
         """Write `result` to both places; each file appears whole or not at all."""
-        from fl_core.experiments.store import default_store, write_atomically
+        from fl_core.experiments.store import default_store, keep_elsewhere, write_atomically
 
-        if self.store:
-            default_store().save(result)
         if self.out is not None:
             history = result.history.to_dict()
             content = {"spec": result.spec.to_dict(), "provenance": result.provenance, "history": history}
-            write_atomically(self.out, json.dumps(content, allow_nan=False).encode())
+            text = json.dumps(content, allow_nan=False).encode()
+            try:
+                write_atomically(self.out, text)
+            except OSError as error:
+                kept = keep_elsewhere(f"{result.spec.hash}.json", text)
+                raise RunError(f"{self.out} cannot be written ({error.strerror or error}); {kept}") from None
+        if self.store:
+            default_store().save(result)
 
 
 def run_checkpoints(spec: RunSpec, every: str | None, resume: bool, trace: bool, echo: Echo) -> Checkpoints | None:
@@ -234,7 +244,7 @@ def _make_artifact(
     from fl_core.experiments import grid
     from fl_core.experiments.artifacts import find_artifact, make_study, stored_seeds
     from fl_core.experiments.claims import judge
-    from fl_core.experiments.store import default_store, write_atomically
+    from fl_core.experiments.store import check_writable, default_store, write_atomically
     from fl_core.experiments.study import load_study
     from fl_core.report.figures import draw
     from fl_core.report.tables import Table
@@ -256,6 +266,7 @@ def _make_artifact(
     if folder.exists() and not folder.is_dir():
         raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
     before = load_study(empty, store).results
+    check_writable(folder, name)
     grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store)
     study = load_study(empty, store)
     shown, caption = draw(artifact, study)

@@ -20,7 +20,7 @@ from fl_core.datasets import sizes
 from fl_core.errors import RunError, SpecError
 from fl_core.experiments.run import Result, run
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import Store, default_store
+from fl_core.experiments.store import Store, check_writable, default_store
 from fl_core.processes import begin_worker, pool
 from fl_core.runtime.executors import MOST_THREADS, make_executor, usable_cores
 from fl_core.runtime.local import TrainJob
@@ -122,6 +122,7 @@ def execute(
     missing = sorted((spec for key, spec in wanted.items() if key not in results), key=work, reverse=True)
     if not missing:
         return results
+    check_writable(store.published if published else store.cache)
     failed: list[str] = []
     task = partial(_work, store=store, published=published)
     if pool is not None:

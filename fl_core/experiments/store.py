@@ -15,6 +15,7 @@ import hashlib
 import json
 import lzma
 import os
+import stat
 import tempfile
 import warnings
 import zlib
@@ -27,7 +28,7 @@ from typing import Any
 from filelock import FileLock
 
 from fl_core.datasets import actual, all_surrogates, data_folder
-from fl_core.errors import DataError, FlCoreError
+from fl_core.errors import DataError, FlCoreError, RunError, SpecError
 from fl_core.experiments.identity import code_digest, is_stale
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
@@ -78,7 +79,7 @@ class Store:
         for path in self._files(spec.hash):
             try:
                 result = read(path, spec.hash)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except DataError as error:
                 warnings.warn(f"{error}; it is ignored and the run counts as missing", stacklevel=3)
@@ -103,13 +104,18 @@ class Store:
         """Write `result` to a file of its own, in the published folder or the cache, and return the file.
 
         An existing one of the same run is replaced. Without `updates` the record lacks the table of updates: with ten
-        gradients to a version that is nearly all of it.
+        gradients to a version that is nearly all of it. What cannot be written there is written elsewhere, and a
+        RunError says where.
         """
-        folder = self.published if published else self.cache
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{result.spec.hash}{SUFFIX}"
-        write_atomically(path, encode(result, updates))
-        return path
+        folder, name = self.published if published else self.cache, f"{result.spec.hash}{SUFFIX}"
+        content = encode(result, updates)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / name, content)
+        except OSError as error:
+            text = f"run {result.spec.hash} is finished, but {folder} takes no file ({error.strerror or error})"
+            raise RunError(f"{text}; {keep_elsewhere(name, content)}") from None
+        return folder / name
 
     def __iter__(self) -> Iterator[Result]:
         """Yield every readable result once, published ones first; unreadable ones are reported as warnings."""
@@ -274,6 +280,8 @@ def _key(path: Path) -> str:
 
 def _stamp(path: Path) -> Stamp:
     status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # to open a pipe is to wait
+        raise DataError(f"result file {path} is no regular file")
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
@@ -287,7 +295,7 @@ def _runs(path: Path) -> Mapping[str, tuple[int, str]]:
         return _index(path, _stamp(path))
     except FileNotFoundError:
         return {}
-    except (*DAMAGES, AttributeError) as error:
+    except (*DAMAGES, AttributeError, DataError) as error:
         warnings.warn(f"result file {path} is damaged ({type(error).__name__}: {error}); it is ignored", stacklevel=4)
         return {}
 
@@ -350,6 +358,33 @@ def write_atomically(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def keep_elsewhere(name: str, content: bytes) -> str:
+    """Write `content` to the working directory, or else to the folder for temporary files; say in words where."""
+    for folder in (Path.cwd(), Path(tempfile.gettempdir()), Path.home()):
+        with contextlib.suppress(OSError):
+            write_atomically(folder / name, content)
+            return f"it is kept in {folder / name}: move it there when there is room"
+    return "and neither does any other folder: it is lost"
+
+
+def check_writable(folder: Path, what: str = "results") -> None:
+    """Refuse, before anything is computed, a folder in which no file can be made; nothing is left there."""
+    made, probe = [], b"\0" * 2**16
+    try:
+        for each in reversed([folder, *folder.parents]):
+            if not each.exists():
+                each.mkdir(exist_ok=True)
+                made.append(each)
+        write_atomically(folder / f".probe-{os.getpid()}", probe)
+        (folder / f".probe-{os.getpid()}").unlink()
+    except OSError as error:
+        raise SpecError(f"{what} cannot be written to {folder}: {error.strerror or error}") from None
+    finally:
+        for each in reversed(made):
+            with contextlib.suppress(OSError):
+                each.rmdir()
 
 
 def _outdated(result: Result) -> str:

@@ -17,12 +17,13 @@ import json
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from fl_core.errors import RunError
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Raised when older checkpoints can no longer be read."""
 
-CURRENT, PREVIOUS = "checkpoint.safetensors", "previous.safetensors"
+CURRENT, PREVIOUS, LOCK = "checkpoint.safetensors", "previous.safetensors", "running.lock"
 PATIENCE = 100
 """After so many events at which a checkpoint was due and impossible, a warning says why."""
 
@@ -83,6 +84,26 @@ class Checkpoints:
         self._current_is_whole = True
         self._missed, self._warned = 0, False
         self._restless: set[str] = set()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes away from these checkpoints."""
+        lock = FileLock(self.folder / LOCK)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(blocking=False)
+        except Timeout:
+            text = f"another process computes this run and keeps its state in {self.folder}; wait for it"
+            raise RunError(text) from None
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            yield
+        finally:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+            with suppress(OSError):  # it may hold checkpoints
+                self.folder.rmdir()
 
     def watch(self, run: Simulation) -> None:
         """Write checkpoints of `run` as it goes on."""
@@ -139,10 +160,7 @@ class Checkpoints:
         except OSError as error:
             with suppress(OSError):
                 fresh.unlink()
-            raise RunError(
-                f"cannot write a checkpoint to {self.folder} ({error.strerror or error}); what was stored there "
-                "before is untouched, and the run goes on from it when it is resumed"
-            ) from error
+            raise self._unwritable(error) from error
         self._current_is_whole = True
         self.written += 1
 
@@ -159,6 +177,9 @@ class Checkpoints:
             path = self.folder / name
             if not path.exists():
                 continue
+            if not path.is_file():  # to open a pipe is to wait
+                problems.append(f"{path} is no regular file")
+                continue
             try:
                 state = self._read(path)
             except (SafetensorError, OSError, ValueError) as error:
@@ -171,6 +192,12 @@ class Checkpoints:
         if problems:
             raise RunError(f"{'; '.join(problems)}; delete {self.folder} to begin again")
         return None
+
+    def _unwritable(self, error: OSError) -> RunError:
+        return RunError(
+            f"cannot write a checkpoint to {self.folder} ({error.strerror or error}); what was stored there before "
+            "is untouched, and the run goes on from it when it is resumed"
+        )
 
     def clear(self) -> None:
         """Delete the checkpoints of a run that has ended."""

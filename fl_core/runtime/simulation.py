@@ -6,7 +6,7 @@ import copy
 import gc
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -156,8 +156,9 @@ class Simulation:
         slots = [tuple(slot.shape) for slot in getattr(space, "slots", ()) if slot.trainable]
         self.shapes = tuple(slots) or ((len(space.parameters),),)
         self.segments = tuple(map(prod, self.shapes))
-        stored = checkpoints.load() if checkpoints is not None else None
-        with make_executor(executor, self.task, threads) as self.executor:
+        held = checkpoints.held() if checkpoints is not None else nullcontext()
+        with held, make_executor(executor, self.task, threads) as self.executor:
+            stored = checkpoints.load() if checkpoints is not None else None
             if stored is not None:
                 restore(self, stored)
             else:

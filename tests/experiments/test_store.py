@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fl_core.errors import DataError
+from fl_core.errors import DataError, RunError
 from fl_core.experiments import store as module
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
@@ -192,7 +192,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(store: Store, monke
         raise OSError("no space left on device")
 
     monkeypatch.setattr(module.os, "replace", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(RunError, match="is finished, but"):
         store.save(result_of(accuracy=0.9))
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert path.read_bytes() == before
