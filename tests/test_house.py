@@ -25,7 +25,7 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
-    "runtime": (4300, 14, 3500, 12),
+    "runtime": (4402, 15, 3500, 12),
     "world": (1900, 10, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
@@ -40,7 +40,7 @@ ROOMS = {
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7200, 6500)
+CORE_LINES = (7210, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

@@ -31,6 +31,7 @@ from fl_core.runtime import storage
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.history import TABLES
 from fl_core.runtime.kernel import Event, Kind, Process, Program
+from fl_core.runtime.links import SharedLink
 from fl_core.runtime.messages import Snapshot, Upload
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.storage import CHECKSUM_BYTES, Owned, Reader, Writer, buffer
@@ -251,6 +252,10 @@ def state_of(run: Simulation) -> dict[str, Any]:
         "wall_seconds": run.wall_before + time.perf_counter() - run.wall_start,
         "history": {name: getattr(history, name) for name in TABLES},
         "away": sorted(run.away),
+        "links": [
+            [number, way, link.since, list(link.open), list(map(list, link.open.values()))]
+            for number, way, link in _links(run)
+        ],
         "timers": [[*key, *_event(event)] for key, event in run.timers.events.items()],
         "servers": [_server(server) for server in run.servers],
         "devices": {
@@ -282,6 +287,9 @@ def restore(run: Simulation, state: dict[str, Any]) -> None:
     for name, table in state["history"].items():
         setattr(run.history, name, table)
     run.away = set(state["away"])
+    for number, way, since, tasks, transfers in state.get("links", ()):
+        link = run.links[number][way]
+        link.since, link.open = since, dict(zip(tasks, map(tuple, transfers), strict=True))
     # The tasks of one device take turns with its state if they run at once, which only a sampled timeline has.
     shared = sorted({device for _, device, *_, reserved in state["tasks"] if not reserved})
     run.device_state = {device: kept for device, kept in state["devices"].items() if device not in shared}
@@ -296,6 +304,10 @@ def restore(run: Simulation, state: dict[str, Any]) -> None:
         _refill(run, device, state["devices"].get(device))
     kernel.now, kernel.events, kernel.scheduled = state["clock"]
     kernel.current = None
+
+
+def _links(run: Simulation) -> list[tuple[int, str, SharedLink]]:
+    return [(number, way, link) for number, links in enumerate(run.links) for way, link in links.items()]
 
 
 def _owner(run: Simulation, field: str) -> Simulation | Watchdog:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
 
 UPDATE_COLUMNS = ("seconds", "version", "device", "staleness", "weight", "steps", "loss")
+JOULES = ("joules_compute", "joules_transfer")
+"""Further counters of a world that declares what devices draw."""
 COUNTERS = ("gradients", "models_sent", "models_received", "bytes_down", "bytes_up")
 EVALUATION_COLUMNS = ("seconds", "version", *COUNTERS, "test_accuracy", "test_loss", "train_loss")
 SPAN_COLUMNS = ("task", "device", "activity", "start", "end", "base_version")
@@ -34,7 +36,8 @@ class History:
     """One row per evaluation of the global model. ``seconds``: virtual time; ``version``: global model versions so
     far (global epochs); ``gradients``: mini-batch gradients applied to the global model; ``models_sent``,
     ``models_received``: transfers from and to the server; ``bytes_down``, ``bytes_up``: their sizes;
-    ``test_accuracy`` in [0, 1]; ``test_loss``, ``train_loss``: mean cross entropy (NaN if not measured)."""
+    ``test_accuracy`` in [0, 1]; ``test_loss``, ``train_loss``: mean cross entropy (NaN if not measured). In a world
+    with `power` also ``joules_compute`` and ``joules_transfer``: what devices have drawn for work that is over."""
     updates: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in UPDATE_COLUMNS})
     """One row per upload that a version was made from. ``seconds``: virtual time of the commit; ``version``: the
     version made, counted over all servers; ``device``; ``staleness``: versions made between dispatch and use, by all

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.device import DeviceHandle
-from fl_core.runtime.history import COUNTERS, OUTCOMES
+from fl_core.runtime.history import COUNTERS, JOULES, OUTCOMES
 from fl_core.runtime.idle import IdleSet
 from fl_core.runtime.kernel import Kind, Program, park
 from fl_core.runtime.local import Gradient, ServerGradientJob
@@ -66,7 +66,8 @@ class ServerHandle:
         self.idle = IdleSet(self.devices)
         self.state = {}
         self.rng = stream(run.seed, "server", *([number] if number else []))
-        self.counters, self.outcomes = dict.fromkeys(COUNTERS, 0), dict.fromkeys(OUTCOMES, 0)
+        self.counters = dict.fromkeys((*COUNTERS, *(JOULES if run.power else ())), 0)
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
         self._model, self._frozen = model, model._version
         self._snapshot: Snapshot | None = None
         self._bytes = model.numel() * model.element_size()

@@ -19,8 +19,9 @@ from fl_core.errors import SpecError
 from fl_core.runtime.checkpoint import restore
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.executors import Executor, make_executor
-from fl_core.runtime.history import History, Measurements, append
+from fl_core.runtime.history import JOULES, History, Measurements, append
 from fl_core.runtime.kernel import MOST_AT_ONCE, Kernel, Process, Program, StopRun
+from fl_core.runtime.links import SharedLink
 from fl_core.runtime.local import TrainJob
 from fl_core.runtime.messages import Budget, Cluster, Evaluation, LocalTraining, Warmup
 from fl_core.runtime.server import ServerHandle
@@ -89,6 +90,9 @@ class Simulation:
         self._fault_names = [(kind, kinds[:place].count(kind)) for place, kind in enumerate(kinds)]
         self.kernel = Kernel()
         self.history = History()
+        self.power = world.power
+        if self.power is not None:
+            self.history.evaluations |= {name: [] for name in JOULES}
         self.tracing = trace
         self.checkpointing = self.undisturbed = False
         self.version = self.dispatched = self.waits = 0
@@ -102,6 +106,14 @@ class Simulation:
         self.executor: Executor
         self.servers: list[ServerHandle] = []
         self.meeting: dict[int, tuple[Program, Any]] = {}
+        rates = {
+            "download": world.network.server_down_bits_per_second,
+            "upload": world.network.server_up_bits_per_second,
+        }
+        self.links = [
+            {way: SharedLink(rate) for way, rate in rates.items() if rate is not None}
+            for _ in range(self.devices.num_servers * world.network.shared)
+        ]
 
     @cached_property
     def clusters(self) -> tuple[Cluster, ...]:

@@ -29,7 +29,7 @@ from fl_core.world.traces import (
     read_throughput,
 )
 from fl_core.world.triggers import TRIGGERS, Trigger
-from fl_core.world.world import DeviceProfile, Devices, World
+from fl_core.world.world import DeviceProfile, Devices, Power, World
 
 __all__ = [
     "FAULTS",
@@ -56,6 +56,7 @@ __all__ = [
     "PeriodicAvailability",
     "PhoneBandwidth",
     "PhoneCompute",
+    "Power",
     "RatioCompute",
     "Ring",
     "Star",

@@ -92,10 +92,21 @@ class Network(Config):
     """Bandwidth of every device's link, or one for each; None: transfers take only the latency."""
     latency_seconds: Duration = 0.0
     """Added to every transfer, each way."""
+    server_down_bits_per_second: Positive | None = None
+    """What a server can send in all, shared fairly among the devices that receive; None: any amount."""
+    server_up_bits_per_second: Positive | None = None
+    """What a server can receive in all; None: any amount."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether a server's link is finite."""
+        return self.server_down_bits_per_second is not None or self.server_up_bits_per_second is not None
 
     def check(self, devices: int) -> None:
         """Refuse a number of devices that a list does not fit."""
         for name, value in self:
+            if isinstance(value, Spread) and value.links(1, np.random.default_rng(0), "down") and self.shared:
+                raise ValueError(f"{name}: a link whose speed changes has no fair share of a finite server link")
             if isinstance(value, Spread):
                 value.check(devices)
             if isinstance(value, tuple) and len(value) != devices:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from fl_core.config import Config, read_named
+from fl_core.config import Config, Duration, read_named
 from fl_core.streams import stream
 from fl_core.tasks.base import POOLED
 from fl_core.world.availability import Availability
 from fl_core.world.compute import Compute, UniformCompute
 from fl_core.world.faults import Fault
-from fl_core.world.network import Network
+from fl_core.world.network import Network, Positive
 from fl_core.world.topology import Clusters, neighbours
 from fl_core.world.triggers import Sampled, Trigger
 
@@ -58,6 +58,25 @@ class DeviceProfile(NamedTuple):
         return self.latency_seconds + (8 * size / self.up_bits_per_second if self.up_bits_per_second else 0.0)
 
 
+class Power(Config):
+    """What devices draw while they work, so that a history counts joules; nothing while they wait."""
+
+    compute_watts: Positive | tuple[Positive, ...]
+    """Of every device that trains, or one for each."""
+    radio_watts: Duration = 0.0
+    """Of a device from the beginning of a transfer to its end."""
+    down_joules_per_byte: Duration = 0.0
+    """Of a byte received, on top of that."""
+    up_joules_per_byte: Duration = 0.0
+    """Of a byte sent, on top of that."""
+    source: str = Field(min_length=3)
+    """Where the numbers are from."""
+
+    def watts(self, device: int) -> float:
+        """Return what `device` draws while it trains."""
+        return self.compute_watts[device] if isinstance(self.compute_watts, tuple) else self.compute_watts
+
+
 class World(Config):
     """The simulated federation; also given by the name of a paper's (``fl-core list worlds``).
 
@@ -87,6 +106,8 @@ class World(Config):
     """When devices are there. None: always."""
     clusters: Clusters | None = None
     """Edge servers and their graph. None: one server."""
+    power: Power | None = None
+    """What devices draw; None: joules are not counted."""
 
     @model_validator(mode="before")
     @classmethod
@@ -105,6 +126,16 @@ class World(Config):
         for part in (self.compute, self.network, self.availability, self.clusters):
             if part is not None:
                 part.check(self.devices)
+        if self.network.shared and self.availability is not None:
+            raise ValueError("a transfer over a finite server link does not pause: set availability to null")
+        if self.power is not None and (self.max_staleness is not None or isinstance(self.trigger, Sampled)):
+            raise ValueError("drawn staleness has no time in which power is drawn; set power to null")
+        if (
+            self.power is not None
+            and isinstance(watts := self.power.compute_watts, tuple)
+            and len(watts) != self.devices
+        ):
+            raise ValueError(f"power.compute_watts has {len(watts)} entries for devices = {self.devices}")
         if self.max_staleness is not None and self.trigger is not None:
             raise ValueError("max_staleness draws the staleness and so excludes a trigger; set one of them to null")
         if self.clusters is not None and (self.max_staleness is not None or isinstance(self.trigger, Sampled)):
