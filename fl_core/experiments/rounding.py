@@ -6,12 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from fl_core.experiments.artifacts import Curves, Panel
+from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 
 SIZES = (1e-7, 2e-7)
 """Perturbations of every weight, as parts of it; half the spacing of float32 is 3e-8 to 6e-8 of a number."""
+PARTING = Curves(
+    "update",
+    (Panel("distance", "distance, as a part of the way from the initial model", log=True),),
+    parameter="parameter",
+)
 LAST = 10
 """Evaluations whose mean is a final accuracy."""
 VIEW = Curves(
@@ -30,6 +37,24 @@ def perturbed(entries: Iterable[Entry], sizes: Sequence[float] = SIZES) -> Itera
         for size in (0.0, *sizes):
             spec = entry.spec.changed(**{"warmup.perturbation": size}) if size else entry.spec
             yield Entry(spec, {**entry.labels, "role": "luck", "perturbation": size})
+
+
+def distances(spec: RunSpec, size: float = SIZES[0]) -> pd.DataFrame:
+    """Return how far a perturbed run is from its own after each update, relative to the way that this has gone."""
+    own, other = trajectory(spec), trajectory(spec.changed(**{"warmup.perturbation": size}))
+    found = [float((b - a).norm() / (a - own[0]).norm()) for a, b in zip(own[1:], other[1:], strict=False)]
+    table = pd.DataFrame(
+        {"x": range(1, len(found) + 1), "distance": found, "distance_std": np.nan, "parameter": np.nan}
+    )
+    return table[np.isfinite(table["distance"])]  # the first updates may change nothing
+
+
+def trajectory(spec: RunSpec) -> list[Tensor]:
+    """Run `spec` and return the model ``[d]`` of every version, in double precision."""
+    simulation = spec.simulation()
+    models = [simulation.task.initial_model(spec.seed).double()]
+    simulation.run(progress=lambda _: models.append(simulation.server.model.double()))
+    return models
 
 
 def pairs(study: Study) -> pd.DataFrame:
@@ -72,7 +97,7 @@ def parting(study: Study) -> pd.DataFrame:
     table["loss"] = np.log10(table["loss"].clip(lower=1e-9))
     grouped = table.groupby(["method", "x"])
     found = grouped.agg(loss=("loss", "mean"), accuracy=("accuracy", "mean"), n=("loss", "size")).reset_index()
-    return found.assign(loss=10.0 ** found["loss"], parameter=np.nan)
+    return found.assign(loss=10.0 ** found["loss"], loss_std=np.nan, accuracy_std=np.nan, parameter=np.nan)
 
 
 def moved(study: Study) -> pd.DataFrame:

@@ -55,6 +55,14 @@ def test_pairs_compare_a_run_with_its_own(study: Study):
     assert frame["x"].max() == 0
 
 
+def test_distances_are_of_every_update_and_of_the_size_of_their_cause():
+    spec = entry(0).spec
+    small, large = (rounding.distances(spec, size) for size in (1e-7, 1e-3))
+    assert list(small["x"]) == list(range(1, 25))
+    assert (100 * small["distance"] < large["distance"]).all()
+    assert large["distance"].max() < 1
+
+
 def test_what_is_moved_is_told_beside_the_spread_over_seeds(study: Study):
     [row] = rounding.moved(study).to_dict("records")
     assert (row["method"], row["perturbed runs"], row["seeds"]) == ("K-async", 4, 2)

@@ -127,7 +127,7 @@ ARTIFACTS = [
     _training("x9", "GSGM at smaller learning rates", WKAFLExperiment.gsgm_rates, figures.rates_table,
               Columns({"cell": "level and labels"}),
               "Where label skew is varied, true staleness; the first rate is the one of the authors' programs."),
-    _training("x10", "how far a rounding error takes three methods", WKAFLExperiment.luck, rounding.parting,
+    _training("x10", "how far a rounding error takes WKAFL", WKAFLExperiment.luck, rounding.parting,
               rounding.VIEW, "The same run from an initial model changed in its last bits.", over_seeds="mean over"),
     _training("x11", "what a rounding error does to a final accuracy", WKAFLExperiment.luck, rounding.moved,
               Columns(), "The same run from an initial model changed in its last bits; spread over seeds."),

@@ -21,7 +21,7 @@ from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
 from fl_core.datasets import Natural, WKAFLPartition, actual, kind_of, stands_for
 from fl_core.experiments import calibration, experiment
 from fl_core.experiments.measures import BySeed, Printed, first_passage
-from fl_core.experiments.rounding import SIZES, perturbed
+from fl_core.experiments.rounding import perturbed
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
@@ -281,10 +281,9 @@ class WKAFLExperiment(experiment.Experiment):
             yield self.entry("GSGM", self.setup.skew_level, labels, seed, factor=factor)
 
     def luck(self) -> Iterator[Entry]:
-        """Yield the first cell's runs with true staleness, and again from perturbed initial models."""
+        """Yield WKAFL's runs of the first cell with true staleness, and again from perturbed initial models."""
         level, labels = self.setup.levels[0], self.options.labels[0]
-        for seed, method in product(self.seeds, ("WKAFL", "TWAFL", "SASGD")):
-            yield from perturbed([self.entry(method, level, labels, seed)], SIZES if method == "WKAFL" else SIZES[:1])
+        yield from perturbed(self.entry("WKAFL", level, labels, seed) for seed in self.seeds)
 
     def in_all_modes(self) -> Iterator[Entry]:
         """Yield the runs of :meth:`comparison` in all of :data:`MODES`."""
