@@ -114,13 +114,19 @@ def make_algorithm(name: str, **parameters: Any) -> Algorithm:
 
 
 async def upload_update(
-    device: DeviceHandle, start: Snapshot, trained: Trained, compressor: Compressor, *, error_feedback: bool = False
+    device: DeviceHandle,
+    start: Snapshot,
+    trained: Trained,
+    compressor: Compressor,
+    *,
+    error_feedback: bool = False,
+    **numbers: float,
 ) -> None:
     """Upload `start` minus the trained model as ``delta`` ``[d]``; time and bytes are those of the compressed form.
 
     Only parameters are compressed; statistics (batch normalisation) are sent, and counted, as they are. With error
     feedback the device keeps what was not sent as ``device.state["residual"]`` ``[p]``. An update that is not finite
-    cannot be compressed: it is sent for the server to reject.
+    cannot be compressed: it is sent for the server to reject. Other `numbers` go with it and count nothing.
     """
     delta = start.model - trained.model
     parameters, statistics = delta.tensor_split([device.num_parameters])
@@ -132,7 +138,7 @@ async def upload_update(
             )
         else:
             parameters = compressor.compress(parameters, device.rng, device.segments)
-    await device.upload(delta=torch.cat([parameters, statistics]), based_on=start, bytes_up=size)
+    await device.upload(delta=torch.cat([parameters, statistics]), based_on=start, bytes_up=size, **numbers)
 
 
 def weighted_step(

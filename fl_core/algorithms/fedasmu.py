@@ -24,11 +24,8 @@ if TYPE_CHECKING:
     from fl_core.runtime import ServerHandle, Upload
 
 ServerWeight = Literal["dynamic", "frozen_xi", "fedasync_poly"]
-LOGGED = (
-    "device", "inner_product", "score", *Controls._fields, "projected", "slot", "fresh_weight", "reward", "gamma",
-    "upsilon",
-)  # fmt: skip
-"""Columns of ``server.state["log"]``, a row for each version; NaN where there is nothing to say."""
+REPORTED = "slot", "fresh_weight", "reward", "gamma", "upsilon"
+"""What a device says of its request, for ``history.learned``."""
 
 Backend = Literal["ram", "memmap", "float16", "sketch"]
 
@@ -183,7 +180,7 @@ class FedASMU(FreshMerge):
         if self.server_weight == "dynamic":
             self._remember(server, upload, own, (t, staleness, tuple(made.controls)), made.weight)
             row |= {"inner_product": q if past is not None else nan, "projected": made.projected}
-        _log(server, **row)
+        server.log(**row)
         return made
 
     def _inner_product(self, server: ServerHandle, upload: Upload, direction: Any) -> float:
@@ -243,13 +240,7 @@ def _kept(server: ServerHandle) -> list[float]:
 
 
 def _report(upload: Upload) -> dict[str, Any]:
-    return {name: upload.payload[name] for name in LOGGED if name in upload.payload}
-
-
-def _log(server: ServerHandle, **row: Any) -> None:
-    log = server.state.setdefault("log", {column: [] for column in LOGGED})
-    for column, values in log.items():
-        values.append(float(row.get(column, nan)))
+    return {name: upload.payload[name] for name in REPORTED if name in upload.payload}
 
 
 @register

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import nan
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from fl_core.algorithms.base import register
+from fl_core.algorithms.base import Step, register
 from fl_core.algorithms.fedper import PeriodicAggregation
 from fl_core.formulas.compression import Compressor, TopK
 from fl_core.formulas.fedluck import (
@@ -24,7 +26,7 @@ from fl_core.formulas.fedluck import (
 )
 
 if TYPE_CHECKING:
-    from fl_core.runtime import DeviceHandle
+    from fl_core.runtime import DeviceHandle, ServerHandle, Upload
 
 
 @register
@@ -92,6 +94,15 @@ class FedLuck(PeriodicAggregation):
         rates = PROBE_RATES * PROBE_REPEATS
         fit = fit_upload_with_latency if self.with_latency else fit_upload
         return mean_step_seconds(steps), fit(rates, [device.upload_seconds(rate * model_bytes) for rate in rates])
+
+    def combine_round(self, server: ServerHandle, uploads: Sequence[Upload]) -> Step:
+        """Return the step of a round, and log the plan k_i, delta_i of each device when it first contributes."""
+        planned = server.state.setdefault("planned", [])
+        for upload in uploads:
+            if upload.device not in planned:
+                planned.append(upload.device)
+                server.log(device=upload.device, steps=upload.steps, kept=upload.payload.get("kept", nan))
+        return super().combine_round(server, uploads)
 
     def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int, Compressor]:
         """Return k_i, and top-k with delta_i: planned at the first task."""

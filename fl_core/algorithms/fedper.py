@@ -18,7 +18,7 @@ from fl_core.formulas.fedluck import TIE
 from fl_core.world.triggers import Contributors
 
 if TYPE_CHECKING:
-    from fl_core.runtime import DeviceHandle, ServerHandle
+    from fl_core.runtime import DeviceHandle, ServerHandle, Upload
 
 
 class PeriodicAggregation(Algorithm):
@@ -37,16 +37,28 @@ class PeriodicAggregation(Algorithm):
     error_feedback: bool = False
     """Whether a device adds to its next update what the last one lost in compression (A8)."""
 
+    handover_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """How long after a tick its devices get the new model: FedLuck's authors' program evaluates it first (E19)."""
+
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger all devices at first, then at each tick those whose uploads it has used."""
-        await Contributors(order="id").turn(server)
+        if not self.handover_seconds:
+            await Contributors(order="id").turn(server)
+            return
+        released = await server.released()
+        await server.sleep(self.handover_seconds if server.version else 0.0)
+        server.dispatch(sorted(released))
 
     async def updater(self, server: ServerHandle) -> None:
         """Aggregate at the next tick; what arrives at that very time belongs to it."""
         tick = (server.version + 1) * self.period_seconds
         uploads = await server.receive(until=tick, tolerance=TIE * self.period_seconds)
-        made = self.combine(server.model, [u.delta for u in uploads], [u.num_samples for u in uploads])
+        made = self.combine_round(server, uploads)
         server.commit(made.model, weight=made.weight)
+
+    def combine_round(self, server: ServerHandle, uploads: Sequence[Upload]) -> Step:
+        """Return the step that the uploads of a round make."""
+        return self.combine(server.model, [u.delta for u in uploads], [u.num_samples for u in uploads])
 
     def combine(self, model: Tensor, deltas: Sequence[Tensor], num_samples: Sequence[int]) -> Step:
         """Return the step along the mean of `deltas`, FedLuck's Eq. 6, BL-3.22; without any the model (E2)."""
@@ -57,7 +69,8 @@ class PeriodicAggregation(Algorithm):
         snapshot = await device.download()
         steps, compressor = self.job(device, snapshot.model.nbytes)
         trained = await device.train(snapshot.model, steps=steps)
-        await upload_update(device, snapshot, trained, compressor, error_feedback=self.error_feedback)
+        kept = getattr(compressor, "delta", 1.0)
+        await upload_update(device, snapshot, trained, compressor, error_feedback=self.error_feedback, kept=kept)
 
     def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int | None, Compressor]:
         """Return the local steps of `device` (None: as the run's settings say) and its compressor."""

@@ -36,7 +36,7 @@ class KAsynchronous(Algorithm):
     lr: float = Field(0.005, gt=0, allow_inf_nan=False)
     """Learning rate eta_0 of the server."""
     client_snapshot: Literal["copy", "aliased"] = "copy"
-    """``"copy"``: a device computes on the model that it was sent. "aliased": as in the authors' programs, a device
+    """``"copy"``: a device computes on the model that it was sent. "aliased": as in WKAFL's authors' programs, it
     shares the server's memory once it has been sent a model a second time, so that it always computes on the newest
     one; its staleness is counted as before, and only devices that were never used are stale (E30)."""
 

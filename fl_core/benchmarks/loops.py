@@ -114,9 +114,9 @@ class Workload:
 
         def begin() -> None:
             watch.lap("set-up")
-            simulation.kernel.boundary = None
+            simulation.watchdog.before_each_event(None)
 
-        simulation.kernel.boundary = begin
+        simulation.watchdog.before_each_event(begin)
         simulation.run("sequential")
         watch.lap("run")
         return watch.stop()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 import io
 import json
+import re
 import tokenize
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -148,8 +150,22 @@ def parse_assignments(pairs: Iterable[str]) -> dict[str, Any]:
         name, equals, text = pair.partition("=")
         if not equals or not name.strip():
             raise BookError(f"{pair!r} is no parameter; write NAME=VALUE, for example PROFILE=laptop")
+        if name.strip().upper() in map(str.upper, values):
+            raise BookError(f"parameter {name.strip()!r} is given twice")
         values[name.strip()] = _literal(text.strip())[0]
     return values
+
+
+def file_name(name: str, values: Mapping[str, Any]) -> str:
+    """Return what a file made with these parameters is called, so that others go to other files.
+
+    The end is a digest, as names are cut and cleaned.
+    """
+    if not values:
+        return name
+    text = json.dumps({key.lower(): value for key, value in values.items()}, sort_keys=True, default=repr)
+    shown = re.sub(r"[^\w.]+", "-", text).strip("-")
+    return f"{name}_{shown[:60].strip('-')}_{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from fl_core.bookbuild.chapters import BookError, tool
 from fl_core.experiments.grid import JOBS
+from fl_core.processes import pool
 from fl_core.runtime.executors import usable_cores
 
 
@@ -67,6 +67,7 @@ def run_notebook(job: Job, cwd: Path, processes: int | None = None) -> float:
                 log_output=False,
                 request_save_on_cell_execute=False,
                 start_timeout=120,
+                shutdown_kernel="immediate",  # what it has to say is in the notebook by then
                 extra_arguments=["--log-level=CRITICAL"],  # no word about being stopped
             )
         partial.replace(job.target)
@@ -87,23 +88,21 @@ def run_all(
 ) -> dict[str, float]:
     """Execute `jobs` in up to `workers` processes, in this order; return seconds by name.
 
-    When one fails, those not yet begun are not run.
+    When one fails, the others are ended.
     """
     if not jobs:
         return {}
     seconds: dict[str, float] = {}
     workers = min(workers or usable_cores(), len(jobs))
     share = max(1, usable_cores() // workers)
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        names = {pool.submit(run_notebook, job, cwd, share): job.name for job in jobs}
+    with pool(workers) as processes:
+        names = {processes.submit(run_notebook, job, cwd, share): job.name for job in jobs}
         try:
             for done in as_completed(names):
                 seconds[names[done]] = done.result()
                 echo(f"[{len(seconds)}/{len(jobs)}] {names[done]} {seconds[names[done]]:.1f} s")
         except BrokenProcessPool:
             raise BookError("a process that executed notebooks was killed (out of memory?)") from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
     return {job.name: seconds[job.name] for job in jobs}
 
 

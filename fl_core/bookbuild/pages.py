@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -134,6 +135,8 @@ def write_reference(folder: Path, package: Path, profile: str, seconds: Mapping[
     """Write into `folder` the pages ``api/<package>.md``, and what the pages on equations, commands, build have."""
     made = {"cli.md": cli(), "build.md": build_record(profile, seconds)}
     made["equations.md"] = equations.markdown(package.parent)
+    made["errata.md"] = errata(package.parent)
+    made["records.md"] = records()
     texts = {f"generated/{name}": text for name, text in made.items()}
     for name, text in texts.items() | {f"api/{key}.md": text for key, text in api(package).items()}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -180,6 +183,30 @@ def cli() -> str:
     text = []
     for name, shown in _help(get_command(app), ["fl-core"], None):
         text += [f"## {name}", "", "```text", shown.rstrip(), "```", ""]
+    return "\n".join(text)
+
+
+def records() -> str:
+    """Return the Markdown table of published records: how many of them this code is known to give."""
+    from fl_core.experiments.store import default_store
+    from fl_core.experiments.verify import published_records
+
+    found = published_records(default_store())
+    lines = [found.columns, [":---", ":---", *["---:"] * (len(found.columns) - 2)], *found.to_numpy()]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
+
+
+def errata(root: Path) -> str:
+    """Return the errata of all papers as Markdown, from their readings: each with a link to where it is cited by."""
+    text = []
+    for page in sorted(root.glob("notebooks/*/*/readings.md")):
+        title, _, rest = page.read_text(encoding="utf-8").partition("# ")[2].partition("\n")
+        listed = re.split(r"^## ", rest.partition("## Errata\n")[2], flags=re.MULTILINE)[0]
+        entry = r"^\((\S+)\)=\n\*\*(\S+)\*\* (.*?)(?=^\(\S+\)=$|^#|\Z)"
+        entries = re.findall(entry, listed, re.MULTILINE | re.DOTALL)
+        text += [f"## {title.partition(':')[0]}", "", f"{len(entries)} of them.", ""]
+        text += [f"- {{ref}}`{number} <{label}>` {' '.join(words.split())}" for label, number, words in entries]
+        text.append("")
     return "\n".join(text)
 
 

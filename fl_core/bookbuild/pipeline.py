@@ -9,9 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from fl_core.bookbuild.chapters import (
     ROOT,
@@ -19,17 +22,21 @@ from fl_core.bookbuild.chapters import (
     chapter_name,
     chapters,
     check_parameters,
+    file_name,
     find_notebook,
     parameters_of,
     tool,
     written_pages,
 )
-from fl_core.bookbuild.execute import Job, run_all, run_notebook
+from fl_core.bookbuild.execute import Job, kernel_environment, run_all, run_notebook
 from fl_core.bookbuild.pages import dress, write_reference
 from fl_core.experiments.experiment import known_profile
-from fl_core.runtime.executors import usable_cores
+from fl_core.experiments.store import check_writable
+from fl_core.runtime.executors import MOST_THREADS, usable_cores
 
 SPHINX = """import json, sys
+from fl_core.processes import end_with_parent
+end_with_parent()
 from jupyter_book.sphinx import build_sphinx
 sys.exit(build_sphinx(**json.loads(sys.argv[1])) != 0)
 """
@@ -51,16 +58,19 @@ def build_book(
     executed notebooks are kept.
     """
     known_profile(profile)
-    if jobs is not None and jobs < 1:
-        raise BookError(f"jobs must be at least 1, got {jobs}")
+    if jobs is not None and not 1 <= jobs <= MOST_THREADS:
+        raise BookError(f"jobs = {jobs} must be between 1 and {MOST_THREADS}")
     names = chapters(root)
     final = (build or root / "_build") / profile
     final.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{profile}-", dir=final.parent) as folder:
+    check_writable(final.parent, "the book")
+    with _alone(final), tempfile.TemporaryDirectory(prefix=f".{profile}-", dir=final.parent) as folder:
         work = Path(folder, "new")
         src = work / "src"
         shutil.copytree(root / "book", src / "book", ignore=shutil.ignore_patterns("__pycache__", "_build"))
-        seconds = _execute(names, src, profile, root, jobs, echo)
+        with kernel_environment():
+            os.environ["TMPDIR"] = folder  # what a kernel leaves that is killed goes with it
+            seconds = _execute(names, src, profile, root, jobs, echo)
         for page in written_pages(root):
             (src / page).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / page, src / page)
@@ -78,6 +88,23 @@ def build_book(
     return made
 
 
+@contextmanager
+def _alone(final: Path) -> Iterator[None]:
+    """Refuse two builds of the same pages at a time, and clear away what a killed one has left."""
+    lock = FileLock(final.with_name(f".{final.name}.lock"))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise BookError(f"another process builds {_shown(final)}; wait until it has finished") from None
+    with lock:
+        for left in final.parent.glob(f".{final.name}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        try:
+            yield
+        finally:
+            Path(lock.lock_file).unlink(missing_ok=True)
+
+
 def regenerate(
     notebook: str,
     parameters: Mapping[str, Any] | None = None,
@@ -86,7 +113,7 @@ def regenerate(
     echo: Callable[[str], object] = print,
     root: Path = ROOT,
 ) -> Path:
-    """Execute one notebook with other parameters; write `output`, or ``_build/pages/<name>.ipynb``.
+    """Execute one notebook with other parameters; write `output`, or a file that is named by them.
 
     The result is written in one step: after a failure the previous one is still there.
     """
@@ -94,11 +121,14 @@ def regenerate(
     values = dict(parameters or {})
     check_parameters(source, values)
     page = chapter_name(source.relative_to(root).as_posix()) if source.is_relative_to(root) else source.stem
-    target = (output or root / "_build" / "pages" / f"{page}.ipynb").absolute()
+    target = (output or root / "_build" / "pages" / f"{file_name(page, values)}.ipynb").absolute()
     if target.suffix != ".ipynb":
         raise BookError(f"the output must be a notebook (.ipynb), got {str(output)!r}")
     if target.resolve() == source:
         raise BookError(f"{_shown(source)} is the source itself; give another output")
+    if target.exists() and not target.is_file():
+        raise BookError(f"{target} is no regular file and is not replaced; give another output")
+    check_writable(target.parent, target.name)
     shown = _shown(source)
     seconds = run_notebook(Job(shown, source, target, values), root)
     echo(f"{shown} took {seconds:.1f} s; the result is at {_shown(target)}")

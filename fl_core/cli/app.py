@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +18,15 @@ from fl_core.errors import FlCoreError
 
 KEPT = {
     "run": "nothing was written",
+    "work": "runs that were finished are stored, and a run that was begun goes on from its checkpoint",
     "regenerate": "runs that were finished are stored, and the same command continues",
     "book": "the previous book is still there",
 }
 """What an interruption leaves, by command."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, SIGTERM or SIGHUP."""
+EARLY = 3
+"""Exit code of a run that ended, and was kept, before its budget was used up."""
 
 
 SETTING = "Repeatable. A parameter of the algorithm, or a field of the run ('fl-core list fields')."
@@ -41,7 +49,7 @@ class Door(TyperGroup):
             except KeyboardInterrupt as interruption:
                 kept = str(interruption) or KEPT.get(ctx.invoked_subcommand or "", "nothing was changed")
                 typer.echo(f"\nfl-core: interrupted; {kept}", err=True)
-                raise typer.Exit(130) from None
+                raise typer.Exit(INTERRUPTED) from None
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -123,7 +131,8 @@ def run(
     """Run one specification and print its evaluations.
 
     Without a file, every field that is not set has its default. Values are numbers, JSON, 'none', or text such as
-    hinge(a=10, b=4) for anything that has a kind.
+    hinge(a=10, b=4) for anything that has a kind. A run in which nothing usable arrives any more ends before its
+    budget: it is kept, and the exit code is 3.
     """
     from fl_core.cli.commands import Keep, run_checkpoints, run_one
     from fl_core.cli.settings import build_spec
@@ -133,7 +142,8 @@ def run(
         typer.echo(chosen.to_json())
     else:
         checkpoints = run_checkpoints(chosen, checkpoint_every, resume, trace, typer.echo)
-        run_one(chosen, executor, threads, trace, Keep(store, out, force), typer.echo, checkpoints)
+        result = run_one(chosen, executor, threads, trace, Keep(store, out, force), typer.echo, checkpoints)
+        raise typer.Exit(EARLY if result.history.ended != "budget" else 0)
 
 
 @app.command(
@@ -158,7 +168,7 @@ app.add_typer(data_app, name="data")
 
 @data_app.callback()
 def data(context: typer.Context) -> None:
-    """Show all data sets: real, surrogate or missing; get them."""
+    """Show all data sets: real, re-encoded, partial, surrogate or missing; get or import them."""
     if context.invoked_subcommand is None:
         from fl_core.cli.commands import listing
 
@@ -182,6 +192,18 @@ def data_get(
     if folder is not None:
         os.environ[registry.FOLDER] = str(folder.resolve())
     obtain(names, again, typer.echo)
+
+
+@data_app.command("import", epilog=examples.DATA)
+def data_import(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Archives, or folders with files of data sets.")
+    ],
+) -> None:
+    """Take data sets from archives or unpacked copies that you have; their samples are verified, nothing is run."""
+    from fl_core.cli.commands import take_in
+
+    take_in(paths, typer.echo)
 
 
 @data_app.command("calibrate", epilog=examples.DATA)
@@ -330,7 +352,9 @@ def regenerate(
     ],
     profile: Annotated[
         str | None,
-        typer.Option("--profile", "-P", help="smoke, laptop or paper; by default smoke, or the chapter's."),
+        typer.Option(
+            "--profile", "-P", help="smoke, laptop or paper; by default the published one, or the chapter's."
+        ),
     ] = None,
     parameters: Annotated[
         list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="Repeatable; validated.")
@@ -343,8 +367,9 @@ def regenerate(
 ) -> None:
     """Make one figure or one chapter of the book again.
 
-    A figure is written as png and svg, with its numbers (csv) and caption (txt).
-    Runs that the store lacks are computed first, with a progress bar; it can be interrupted and continued.
+    A figure is written as png and svg, with its numbers (csv) and caption (txt); other parameters make other files.
+    Without a profile it rests on the published records, where there are any, else on runs at profile smoke. Runs that
+    the store lacks are computed first, with a progress bar; it can be interrupted and continued.
     """
     from fl_core.bookbuild import parse_assignments
     from fl_core.cli.commands import regenerate as make
@@ -423,5 +448,14 @@ def bench(
 
 
 def main() -> None:
-    """Run ``fl-core``."""
-    app(prog_name="fl-core")
+    """Run ``fl-core``; SIGTERM and SIGHUP end it as Ctrl-C does."""
+    from fl_core.processes import WORKER, end_on_signals
+
+    end_on_signals()
+    try:
+        app(prog_name="fl-core")
+    except SystemExit as end:
+        if end.code == INTERRUPTED and any(thread.name == WORKER for thread in threading.enumerate()):
+            sys.stdout.flush()  # a thread in the middle of a long product cannot be stopped, only left behind
+            os._exit(INTERRUPTED)
+        raise

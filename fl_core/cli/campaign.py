@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,10 +11,12 @@ from fl_core.experiments.grid import in_words, work
 from fl_core.experiments.ledger import known_paper
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import Store, default_store
+from fl_core.experiments.store import Store, check_writable, default_store
 from fl_core.experiments.study import load_study
-from fl_core.experiments.verify import Verified, replay, sample
+from fl_core.experiments.verify import enter as enter_in_table
+from fl_core.experiments.verify import replay, sample
 from fl_core.experiments.worker import Tally, be_nice, queue, take
+from fl_core.processes import apart
 
 Echo = Callable[[str], object]
 
@@ -40,6 +40,7 @@ def work_through(
     if minutes is not None and not 0 < minutes < 1e6:
         raise SpecError(f"minutes = {minutes:g} must be positive")
     store = default_store()
+    check_writable(store.published if publish else store.cache)
     chosen = find_artifacts(names or list(artifacts()))
     if paper is not None:
         prefix = f"{known_paper(paper)}-"
@@ -52,25 +53,21 @@ def work_through(
     if jobs == 1:
         tallies = [_worker(lines, store, minutes, nice, publish, echo)]
     else:
-        with multiprocessing.get_context("spawn").Pool(jobs, _ignore_interrupts) as pool:
-            waiting = pool.starmap_async(_worker, [(lines, store, minutes, nice, publish, print)] * jobs)
-            tallies = waiting.get()
+        answers = apart(jobs, _worker, (lines, store, minutes, nice, publish, print))
+        tallies = [tally for tally in answers if tally is not None]
     done, failed = sum(tally.done for tally in tallies), [line for tally in tallies for line in tally.failed]
-    left = min(tally.left for tally in tallies)
-    echo(f"{done} runs finished, {left} left" + (", as the time is up" if left else ""))
+    left = min((tally.left for tally in tallies), default=len(lines))
+    echo(f"{done} runs finished, {left} left" + (", as the time is up" if any(t.stopped for t in tallies) else ""))
     if failed:
         raise RunError(f"{len(failed)} runs failed: {'; '.join(failed)}")
+    if len(tallies) < jobs:
+        raise RunError(f"{jobs - len(tallies)} of {jobs} workers were killed; what they began goes on with the next")
 
 
 def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool, echo: Echo) -> Tally:
     if nice:
         be_nice()
     return take(map(RunSpec.from_json, lines), store, minutes=minutes, published=publish, echo=echo)
-
-
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the parent, which ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def verify(names: Sequence[str], number: int, part: float, enter: bool, echo: Echo) -> None:
@@ -92,7 +89,7 @@ def verify(names: Sequence[str], number: int, part: float, enter: bool, echo: Ec
         replays.append(found)
         echo(f"{found.hash} {found.algorithm:<20}{'same bits' if found.same else found.difference}")
     if enter:
-        Verified(store.published).enter(replays)
+        enter_in_table(store.published, replays)
     different = [found.hash for found in replays if not found.same]
     if different:
         raise RunError(f"{len(different)} of {len(replays)} records differ: {', '.join(different)}")

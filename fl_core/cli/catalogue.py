@@ -31,12 +31,19 @@ class Item:
     parameters: tuple[Row, ...] = ()
 
 
+ALONE = {
+    "records": "the published runs, and how many of them are verified by this code",
+    "fields": "everything that --set can change",
+}
+"""What is only listed when it is asked for, and what it is."""
+
+
 def show(kind: str | None, width: int | None = None) -> str:
     """Return the text that ``fl-core list [kind]`` prints."""
     width = width or min(110, shutil.get_terminal_size((100, 24)).columns)
     if kind is None:
-        rows = [(name, ", ".join(item.name for item in items_of(name))) for name in KINDS if name != "fields"]
-        rows.append(("fields", "everything that --set can change"))
+        rows = [(name, ", ".join(item.name for item in items_of(name))) for name in KINDS if name not in ALONE]
+        rows += ALONE.items()
         return "\n".join(_wrapped(name, 14, text, width) for name, text in rows)
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
@@ -208,7 +215,20 @@ def _notebooks() -> list[Item]:
     return [Item(name, "") for name in committed().values()]
 
 
+def _records() -> list[Item]:
+    from fl_core.experiments.store import default_store
+    from fl_core.experiments.verify import published_records
+
+    items = []
+    for row in published_records(default_store()).to_dict("records"):
+        name, data, number = (row.pop(key) for key in ("paper", "data", "records"))
+        words = ", ".join(f"{count} {what}" for what, count in row.items() if count)
+        items += [Item(f"{name} ({data} data)", f"{number}: {words}")] * (number > 0)
+    return items
+
+
 OTHERS = {
+    "records": _records,
     "models": _models,
     "datasets": _datasets,
     "preprocessing": _preprocessing,
@@ -239,6 +259,7 @@ USES = {
     "profiles": "fl-core regenerate ARTIFACT --profile NAME",
     "executors": "fl-core run --executor NAME",
     "notebooks": "fl-core regenerate NAME",
+    "records": "fl-core verify 'PAPER-*'",
     "fields": "fl-core run --set NAME=VALUE",
 }
 """How a choice is made, by kind."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fl_core.datasets import base, registry
-from fl_core.errors import DataError, SpecError, unknown
+from fl_core.errors import DataError, RunError, SpecError, unknown
 
 if TYPE_CHECKING:
     from fl_core.experiments.run import Result
@@ -43,7 +43,11 @@ class Keep:
     force: bool = False
 
     def check(self) -> None:
-        """Refuse, before anything is computed, a file that could not be written afterwards."""
+        """Refuse, before anything is computed, what could not be written afterwards."""
+        from fl_core.experiments.store import check_writable, default_store
+
+        if self.store:
+            check_writable(default_store().cache)
         if self.out is None:
             return
         folder = self.out.absolute().parent
@@ -51,20 +55,27 @@ class Keep:
             raise SpecError(f"{self.out} is a folder; give the name of a file")
         if self.out.exists() and not self.force:
             raise SpecError(f"{self.out} exists; give another name or add --force")
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            state = "cannot be written to" if folder.is_dir() else "does not exist"
-            raise SpecError(f"cannot write {self.out}: the folder {folder} {state}")
+        if self.out.exists() and not self.out.is_file():
+            raise SpecError(f"{self.out} is no regular file and is not replaced; give another name")
+        if not folder.is_dir():
+            raise SpecError(f"cannot write {self.out}: the folder {folder} does not exist")
+        check_writable(folder, f"{self.out.name}")
 
     def save(self, result: Result) -> None:
         """Write `result` to both places; each file appears whole or not at all."""
-        from fl_core.experiments.store import default_store, write_atomically
+        from fl_core.experiments.store import default_store, keep_elsewhere, write_atomically
 
-        if self.store:
-            default_store().save(result)
         if self.out is not None:
             history = result.history.to_dict()
             content = {"spec": result.spec.to_dict(), "provenance": result.provenance, "history": history}
-            write_atomically(self.out, json.dumps(content, allow_nan=False).encode())
+            text = json.dumps(content, allow_nan=False).encode()
+            try:
+                write_atomically(self.out, text)
+            except OSError as error:
+                kept = keep_elsewhere(f"{result.spec.hash}.json", text)
+                raise RunError(f"{self.out} cannot be written ({error.strerror or error}); {kept}") from None
+        if self.store:
+            default_store().save(result)
 
 
 def run_checkpoints(spec: RunSpec, every: str | None, resume: bool, trace: bool, echo: Echo) -> Checkpoints | None:
@@ -155,17 +166,23 @@ def plan_text(names: Sequence[str], profile: str, dataset: str, seeds: list[int]
     from fl_core.experiments import grid
     from fl_core.experiments.artifacts import artifacts, find_artifacts, make_study
     from fl_core.experiments.store import default_store
+    from fl_core.experiments.verify import in_words, is_verified
 
     store = default_store()
     chosen = find_artifacts(names or list(artifacts()))
     needed = {a.id: {e.spec.hash: e.spec for e in make_study(a, profile, dataset, seeds).entries} for a in chosen}
     together = {key: spec for specs in needed.values() for key, spec in specs.items()}
-    stored = {key for key, spec in together.items() if store.has(spec)}
+    stored = {key: found for key, spec in together.items() if (found := store.get(spec))}
+    unverified = {key for key, result in stored.items() if not is_verified(result)}
     width = max(map(len, [*needed, "artifact"])) + 2
-    lines = [f"{'artifact':<{width}}{'runs':>6}{'in store':>10}{'missing':>9}"]
+    lines = [f"{'artifact':<{width}}{'runs':>6}{'in store':>10}{'unverified':>12}{'missing':>9}"]
     for name, specs in needed.items():
-        have = len(stored & specs.keys())
-        lines.append(f"{name:<{width}}{len(specs):>6}{have:>10}{len(specs) - have:>9}")
+        have = len(stored.keys() & specs.keys())
+        lines.append(
+            f"{name:<{width}}{len(specs):>6}{have:>10}{len(unverified & specs.keys()):>12}{len(specs) - have:>9}"
+        )
+    if stored:
+        lines += ["", f"in store: {in_words(stored.values())}; see 'fl-core verify --help'"]
     lines += ["", f"all of them at profile {profile}, each run counted once:"]
     return "\n".join([*lines, grid.plan(together.values(), store, jobs=jobs).table()])
 
@@ -235,6 +252,8 @@ def regenerate(
     from fl_core.bookbuild import regenerate as regenerate_notebook
     from fl_core.bookbuild.chapters import committed, matching
 
+    if profile is not None and any(name.lower() == "profile" for name in values):
+        raise SpecError("the profile is given twice: use --profile or -p PROFILE=NAME")
     if target.endswith(".ipynb") or matching(target):
         chosen = values if profile is None else {"PROFILE": profile, **values}
         return [regenerate_notebook(target, chosen, output, echo=echo)]
@@ -242,21 +261,24 @@ def regenerate(
 
     if target not in artifacts():
         raise unknown("artifact or notebook", target, [*artifacts(), *committed().values()])
-    return _make_artifact(target, profile or "smoke", values, output, jobs, echo)
+    return _make_artifact(target, profile, values, output, jobs, echo)
 
 
 def _make_artifact(
-    name: str, profile: str, values: dict[str, Any], output: Path | None, jobs: int | None, echo: Echo
+    name: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None, echo: Echo
 ) -> list[Path]:
-    """Run what is missing of the artifact's grid, then write its figure, its table and its caption."""
+    """Run what is missing of the artifact's grid, then write its figure, its table and its caption.
+
+    Without a profile the published records are shown, as on the page, or a run at profile smoke where there are none.
+    """
     import matplotlib
 
-    from fl_core.bookbuild.chapters import ROOT
+    from fl_core.bookbuild.chapters import ROOT, file_name
     from fl_core.experiments import grid
-    from fl_core.experiments.artifacts import find_artifact, make_study
+    from fl_core.experiments.artifacts import find_artifact, make_study, stored_seeds
     from fl_core.experiments.claims import judge
     from fl_core.experiments.ledger import judged, standard
-    from fl_core.experiments.store import default_store, write_atomically
+    from fl_core.experiments.store import check_writable, default_store, write_atomically
     from fl_core.experiments.study import load_study
     from fl_core.report.figures import draw
     from fl_core.report.tables import Table
@@ -268,13 +290,24 @@ def _make_artifact(
     if seeds is not None and not (isinstance(seeds, list | tuple) and all(type(seed) is int for seed in seeds)):
         raise SpecError(f"seeds = {seeds!r} are not valid: write a list of whole numbers, for example seeds=[0,1]")
     dataset = options.pop("dataset", "fashion-mnist")
-    empty = make_study(artifact, options.pop("profile", profile), dataset, seeds, **options)
+    profile = options.pop("profile", profile)
+    empty = make_study(artifact, profile or "smoke", dataset, seeds, **options)
+    if profile is None and empty.entries:
+        empty = stored_seeds([artifact], store, "smoke", dataset, seeds, **options) or empty
+        origin = "no larger one is stored" if empty.profile == "smoke" else "stored runs"
+        echo(f"profile {empty.profile}: {origin}")
     folder = output or ROOT / "_build" / "artifacts" / empty.profile
     if folder.exists() and not folder.is_dir():
         raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
+    before = load_study(empty, store).results
+    check_writable(folder, name)
     grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store)
     study = load_study(empty, store)
     shown, caption = draw(artifact, study)
+    if study.results:
+        computed = [result for key, result in study.results.items() if key not in before]
+        echo(f"from the store: {_commits(before.values())}; computed now: {_commits(computed)}")
+        caption += f"\nRests on {_commits(study.results.values())}."
     contents = {"csv": artifact.reduce(study).to_csv(index=False).encode(), "txt": f"{caption}\n".encode()}
     if isinstance(shown, Table):
         contents |= {"md": f"{shown.to_markdown()}\n".encode(), "html": f"{shown.to_html()}\n".encode()}
@@ -285,7 +318,8 @@ def _make_artifact(
                 shown.savefig(buffer, format=suffix, dpi=200, bbox_inches="tight", metadata=metadata)
                 contents[suffix] = buffer.getvalue()
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{suffix}" for suffix in reversed(contents)]
+    stem = file_name(name, {key: value for key, value in values.items() if key.lower() != "profile"})
+    paths = [folder / f"{stem}.{suffix}" for suffix in reversed(contents)]
     for path in paths:
         write_atomically(path, contents[path.suffix[1:]])
     echo(caption)
@@ -298,6 +332,13 @@ def _make_artifact(
     return paths
 
 
+def _commits(results: Collection[Result]) -> str:
+    """Say how many runs were made by which commits: ``"18 runs (12 by 65f9108111d5, 6 by 372ff73d2bbc)"``."""
+    commits = Counter(result.provenance.get("commit", "unknown") for result in results)
+    listed = ", ".join(f"{number} by {commit}" for commit, number in commits.most_common())
+    return f"{len(results)} run{'s' * (len(results) != 1)}" + (f" ({listed})" if listed else "")
+
+
 def listing(width: int | None = None) -> str:
     """Return the text that ``fl-core data`` prints."""
     width = width or min(110, shutil.get_terminal_size((100, 24)).columns)
@@ -306,16 +347,17 @@ def listing(width: int | None = None) -> str:
         lines += [*_entry(source, width), ""]
     lines += textwrap.wrap(
         f"Archives and prepared data sets are in {registry.datasets_folder()}; ${registry.FOLDER} names another "
-        "folder. A surrogate is a generated stand-in of similar difficulty, marked wherever a number of it is shown.",
+        f"folder, ${registry.SEARCH} further ones that are only read. 'fl-core data import FILE' takes an archive or "
+        "an unpacked copy from anywhere. A surrogate is a generated stand-in, marked wherever a number is shown.",
         width,
     )
     return "\n".join(lines)
 
 
 def state(source: base.Source) -> str:
-    """Return ``"real"``, ``"surrogate"`` or ``"missing"``: what a specification that names `source` gets here."""
+    """Return its kind, ``"surrogate"`` or ``"missing"``: what a specification that names `source` gets here."""
     if registry.is_present(source.name):
-        return "real"
+        return source.kind
     return (
         "surrogate" if f"{source.name}-surrogate" in registry.all_surrogates() and not source.embedded else "missing"
     )
@@ -338,7 +380,7 @@ def obtain(names: list[str], again: bool, echo: Echo) -> None:
     for name in names:
         chosen = registry.all_surrogates().get(name) or registry.all_sources()[name]
         if isinstance(chosen, base.Source) and chosen.embedded:
-            if again or not registry.has_archives(chosen):
+            if again or not registry.place(chosen):
                 raise DataError(f"{name} is part of this repository; 'git checkout -- data/{name}' restores it")
         else:
             prepared = registry.prepared_file(chosen)
@@ -349,6 +391,24 @@ def obtain(names: list[str], again: bool, echo: Echo) -> None:
         registry._load.cache_clear()  # what is in memory may be what has just been discarded
         data = registry.load_dataset(name)
         echo(f"{name}: {data.kind} data, {len(data.train):,} + {len(data.test):,} samples, checksums right")
+
+
+def take_in(paths: list[Path], echo: Echo) -> None:
+    """Read data sets from files or folders of any known form, verify their samples, and keep them."""
+    for path in (path.absolute() for path in paths):
+        if not path.exists():
+            raise DataError(f"there is no {path}")
+        if not (found := registry.recognise(path)):
+            known = sorted(
+                {each.file for s in registry.all_sources().values() for each in s.archives if not s.embedded}
+            )
+            raise DataError(f"{path} holds no data set by the names of its files; known are {', '.join(known)}, ...")
+        for source, folder, form in found:
+            data = registry.take_in(source, folder, form)
+            how = (
+                f"{len(data.train):,} + {len(data.test):,} {'samples' if source.sha256 else 'in an archive'} verified"
+            )
+            echo(f"{source.name}: {data.kind} data, {how}, kept as {registry.prepared_file(source)}")
 
 
 def calibrate(names: list[str], jobs: int | None, echo: Echo) -> None:
@@ -368,7 +428,7 @@ def _download(source: base.Source, again: bool, echo: Echo) -> None:
     from fl_core.datasets.archives import fetch
 
     folder = registry.source_folder(source)
-    if source.by_hand and (again or not registry.has_archives(source)):
+    if source.by_hand and (again or not registry.place(source)):
         raise DataError(f"{source.name} has to be fetched by hand: {source.by_hand}; 'here' is {folder}")
     for archive in source.archives:
         if not archive.url:
@@ -392,15 +452,18 @@ def _entry(source: base.Source, width: int) -> Iterator[str]:
     count = f"{train:,} + {test:,} samples" if train else "samples"
     facts = [f"{count} of {shape}", f"{len(source.classes)} classes"]
     facts.append(f"{size / MIB:,.0f} MiB" if size else "size not stated")
-    yield f"{source.name:<20}{kind.upper() if kind != 'real' else kind:<11}{', '.join(facts)}"
-    details = [source.title, f"Licence: {source.licence}", source.homepage]
-    if kind == "real":
-        details.append(f"In {registry.source_folder(source)}")
+    shown = kind.upper() if kind in ("surrogate", "missing") else kind
+    yield f"{source.name:<22}{shown:<12}{', '.join(facts)}"
+    details = [source.title, *filter(None, [source.differs]), f"Licence: {source.licence}", source.homepage]
+    if kind == source.kind:
+        found = registry.place(source)
+        details.append(f"In {found[0] if found else registry.prepared_file(source)}")
     elif source.embedded:
         details.append(f"'git checkout -- data/{source.name}' restores it")
     else:
         how = f"By hand: {source.by_hand}; 'here' is {registry.source_folder(source)}"
-        details.append(how if source.by_hand else f"Get it: fl-core data get {source.name}")
+        get = "get" if any(archive.url for archive in source.archives) else "import FILE, if you have it:"
+        details.append(how if source.by_hand else f"Get it: fl-core data {get} {source.name}")
     if stand_in := registry.all_surrogates().get(f"{source.name}-surrogate"):
         details.append(f"Surrogate {stand_in.name}: {stand_in.about}")
     for text in details:

@@ -33,6 +33,7 @@ DATA = """\b
 Examples:
   fl-core data                                  what is here, and what is not?
   fl-core data get cifar10                      download, verify, decode
+  fl-core data import cifar-10-python.tar.gz    a copy from elsewhere, packed or not
   fl-core data get cifar10-surrogate            generate now instead of on first use
   fl-core data get cifar10 --again              after a message that a file is damaged
   fl-core data calibrate cifar10                is its surrogate as hard as the real one?
@@ -93,6 +94,6 @@ PARTS = (
 KINDS = (
     *("algorithms", "weights", "compressors", "models", "datasets", "partitions", "preprocessing"),
     *("worlds", "compute", "availability", "graphs", "triggers", "faults"),
-    *("artifacts", "profiles", "executors", "notebooks", "fields"),
+    *("artifacts", "profiles", "executors", "notebooks", "records", "fields"),
 )
 """What ``fl-core list`` can show; :mod:`fl_core.cli.catalogue` has the same."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.client
+import io
 import os
 import stat
 import tarfile
@@ -21,6 +22,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+import numpy as np
 from filelock import FileLock
 
 from fl_core.datasets.base import Archive
@@ -31,6 +33,8 @@ Progress = Callable[[int, int], None]
 
 TIMEOUT_SECONDS = 30  # of silence, not of the whole download
 BLOCK = 1 << 18
+LARGEST_ARRAY = 1 << 28
+"""Bytes of an array in an archive that a reader takes in."""
 CONTINUE = "the same command goes on from there"
 
 
@@ -90,12 +94,12 @@ def decoding(path: Path, name: str) -> Iterator[None]:
 
 
 def tar_members(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the `wanted` files of a ``tar.gz``, in their order, in one pass.
+    """Yield name and content of the `wanted` files of a ``tar.gz`` or ``tar``, in their order, in one pass.
 
     `wanted` is asked about names without a leading ``./``; none of these files may have more than `limit` bytes. A
     damaged or unsafe archive raises many kinds of errors: to be called inside :func:`decoding`.
     """
-    with gzip.open(path) as stream:
+    with path.open("rb") as file, gzip.open(file) if file.peek(2)[:2] == b"\x1f\x8b" else file as stream:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK) as archive:
             for member in archive:
                 name = _safe(member.name)
@@ -115,6 +119,23 @@ def open_zip(path: Path) -> zipfile.ZipFile:
         _safe(member.filename)
         _require(not stat.S_ISLNK(member.external_attr >> 16), f"member {member.filename!r} is a link")
     return archive
+
+
+def read_arrays(path: Path, **forms: tuple[str, tuple[int | None, ...]]) -> list[np.ndarray]:
+    """Return arrays of an ``npz``, each of its dtype and shape (None: any length); inside :func:`decoding`."""
+    found = []
+    with open_zip(path) as archive:
+        for name, (dtype, shape) in forms.items():
+            content = io.BytesIO(read_member(archive, f"{name}.npy", LARGEST_ARRAY))
+            array = np.lib.format.read_array(content, allow_pickle=False)
+            _require(
+                array.dtype == dtype
+                and len(array.shape) == len(shape)
+                and all(want in (None, have) for have, want in zip(array.shape, shape, strict=True)),
+                f"array {name!r} is {array.dtype} {list(array.shape)}, not {dtype} {list(shape)}",
+            )
+            found.append(array)
+    return found
 
 
 def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ class Dataset:
     """A classification data set in memory."""
 
     name: str  # of what it really is, e.g. "cifar10" or "cifar10-surrogate"
-    kind: str  # "real" or "surrogate"; shown wherever a number that comes from it is shown
+    kind: str  # "real", "re-encoded", "partial" or "surrogate"; shown wherever a number that comes from it is shown
     classes: tuple[str, ...]  # class names; a label is an index into it
     train: Split
     test: Split
@@ -62,14 +63,23 @@ class Archive:
     """A file that a data set is published as, in the folder of the data set."""
 
     file: str
-    bytes: int  # its exact size; 0 if not known
-    checksum: str  # "sha256:..." or "md5:..." in hexadecimal: what the publisher (or torchvision) states
+    bytes: int = 0  # its exact size; 0 if not known
+    checksum: str = ""  # "sha256:..." or "md5:..." in hexadecimal: what the publisher (or torchvision) states
     url: str = ""  # where it can be downloaded; empty if only by hand
 
 
 @dataclass(frozen=True)
+class Form:
+    """Another form in which a data set is handed on: files below a folder that may hold several data sets."""
+
+    archives: tuple[Archive, ...]
+    read: Callable[[Path], Splits] = field(repr=False)
+    """Maps that folder to the splits; a damaged file is a DataError."""
+
+
+@dataclass(frozen=True)
 class Source:
-    """A real data set."""
+    """A real data set, or a copy of one that differs from it and so has a name of its own."""
 
     name: str  # in specifications, e.g. "cifar10"
     title: str  # with authors and year
@@ -87,6 +97,12 @@ class Source:
     embedded: bool = False  # whether the archives are part of this repository
     present: Callable[[Path], bool] | None = field(default=None, repr=False)
     """Says whether a folder holds the data, where that is not a matter of `archives`."""
+    copies: tuple[Form, ...] = field(default=(), repr=False)
+    sha256: str = ""
+    """Checksum of the samples, whatever form they come in; empty if only the archives have one."""
+    kind: str = "real"  # or "re-encoded" or "partial"
+    of: str = ""  # the data set that it is a re-encoded or partial copy of
+    differs: str = ""  # from that one, in words that stand beside every number made on it
 
 
 @dataclass(frozen=True)
@@ -111,6 +127,12 @@ class Surrogate:
     def generate(self, train: int | None = None, test: int | None = None) -> Splits:
         """Return the first `train` and `test` samples (None: all)."""
         return self.split("train", train), self.split("test", test)
+
+
+def class_names(of: str) -> tuple[str, ...]:
+    """Return the names of the classes of a data set that has many, in the order of the labels."""
+    names = json.loads(Path(__file__).with_name("classes.json").read_text(encoding="utf-8"))
+    return tuple(names[of])
 
 
 @contextmanager

@@ -45,13 +45,14 @@ def _split(folder: Path, stem: str) -> Split:
 
 
 def read_idx(content: bytes) -> np.ndarray:
-    """Decode an IDX array of unsigned bytes (magic ``00 00 08 n``, then n big-endian sizes, then the data)."""
-    rank = content[3] if content[:3] == b"\0\0\x08" else 0
+    """Decode an IDX array: magic ``00 00 08 n`` (bytes) or ``00 00 0c n`` (int32), n big-endian sizes, the data."""
+    kind = {b"\0\0\x08": "u1", b"\0\0\x0c": ">i4"}.get(content[:3], "u1")
+    rank = content[3] if content[:3] in (b"\0\0\x08", b"\0\0\x0c") else 0
     shape = tuple(int(s) for s in np.frombuffer(content, ">u4", rank, 4)) if rank else ()
     body = np.frombuffer(content, np.uint8, offset=4 + 4 * rank)
-    if not rank or body.size != int(np.prod(shape)):
+    if not rank or body.size != int(np.prod(shape)) * np.dtype(kind).itemsize:
         raise DataError(f"not an IDX array of bytes: magic {content[:4].hex()}, {body.size} bytes of data")
-    return body.reshape(shape)
+    return body.view(kind).reshape(shape)
 
 
 SOURCES = (

@@ -24,34 +24,9 @@ from PIL import Image
 from torch import Tensor
 
 from fl_core.datasets.archives import decoding, open_zip, read_member
-from fl_core.datasets.base import Archive, Source, Split, Splits
+from fl_core.datasets.base import Archive, Source, Split, Splits, class_names
 
-TINY_IMAGENET = (
-    "goldfish", "European fire salamander", "bullfrog", "tailed frog", "American alligator", "boa constrictor",
-    "trilobite", "scorpion", "black widow", "tarantula", "centipede", "goose", "koala", "jellyfish", "brain coral",
-    "snail", "slug", "sea slug", "American lobster", "spiny lobster", "black stork", "king penguin", "albatross",
-    "dugong", "Chihuahua", "Yorkshire terrier", "golden retriever", "Labrador retriever", "German shepherd",
-    "standard poodle", "tabby", "Persian cat", "Egyptian cat", "cougar", "lion", "brown bear", "ladybug", "fly",
-    "bee", "grasshopper", "walking stick", "cockroach", "mantis", "dragonfly", "monarch", "sulphur butterfly",
-    "sea cucumber", "guinea pig", "hog", "ox", "bison", "bighorn", "gazelle", "Arabian camel", "orangutan",
-    "chimpanzee", "baboon", "African elephant", "lesser panda", "abacus", "academic gown", "altar", "apron",
-    "backpack", "bannister", "barbershop", "barn", "barrel", "basketball", "bathtub", "beach wagon", "beacon",
-    "beaker", "beer bottle", "bikini", "binoculars", "birdhouse", "bow tie", "brass", "broom", "bucket",
-    "bullet train", "butcher shop", "candle", "cannon", "cardigan", "cash machine", "CD player", "chain", "chest",
-    "Christmas stocking", "cliff dwelling", "computer keyboard", "confectionery", "convertible", "crane", "dam",
-    "desk", "dining table", "drumstick", "dumbbell", "flagpole", "fountain", "freight car", "frying pan", "fur coat",
-    "gasmask", "go-kart", "gondola", "hourglass", "iPod", "jinrikisha", "kimono", "lampshade", "lawn mower",
-    "lifeboat", "limousine", "magnetic compass", "maypole", "military uniform", "miniskirt", "moving van", "nail",
-    "neck brace", "obelisk", "oboe", "organ", "parking meter", "pay-phone", "picket fence", "pill bottle", "plunger",
-    "pole", "police van", "poncho", "pop bottle", "potter's wheel", "projectile", "punching bag", "reel",
-    "refrigerator", "remote control", "rocking chair", "rugby ball", "sandal", "school bus", "scoreboard",
-    "sewing machine", "snorkel", "sock", "sombrero", "space heater", "spider web", "sports car", "steel arch bridge",
-    "stopwatch", "sunglasses", "suspension bridge", "swimming trunks", "syringe", "teapot", "teddy", "thatch",
-    "torch", "tractor", "triumphal arch", "trolleybus", "turnstile", "umbrella", "vestment", "viaduct", "volleyball",
-    "water jug", "water tower", "wok", "wooden spoon", "comic book", "plate", "guacamole", "ice cream", "ice lolly",
-    "pretzel", "mashed potato", "cauliflower", "bell pepper", "mushroom", "orange", "lemon", "banana", "pomegranate",
-    "meat loaf", "pizza", "potpie", "espresso", "alp", "cliff", "coral reef", "lakeside", "seashore", "acorn",
-)  # fmt: skip
+TINY_IMAGENET = class_names("tiny-imagenet")
 """In the order of their WordNet numbers (wnids), as the folders of the archive sort."""
 
 ROOT = "tiny-imagenet-200"

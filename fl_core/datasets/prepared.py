@@ -58,12 +58,7 @@ def _read_or_warn(path: Path, name: str, kind: str, classes: tuple[str, ...]) ->
 
 def write(path: Path, train: Split, test: Split) -> None:
     """Write both splits; the file appears whole or not at all."""
-    tensors = {}
-    for part, split in (("train", train), ("test", test)):
-        tensors[f"{part}.inputs"] = split.inputs.contiguous()
-        tensors[f"{part}.labels"] = split.labels
-        if split.owners is not None:
-            tensors[f"{part}.owners"] = split.owners
+    tensors = tensors_of(train, test)
     mean, std = channel_statistics(train.inputs)
     metadata = {"format": FORMAT, "sha256": digest(tensors), "mean": json.dumps(mean), "std": json.dumps(std)}
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -72,6 +67,17 @@ def write(path: Path, train: Split, test: Split) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def tensors_of(train: Split, test: Split) -> dict[str, Tensor]:
+    """Return the tensors of both splits by the names that they have in a file."""
+    tensors = {}
+    for part, split in (("train", train), ("test", test)):
+        tensors[f"{part}.inputs"] = split.inputs.contiguous()
+        tensors[f"{part}.labels"] = split.labels
+        if split.owners is not None:
+            tensors[f"{part}.owners"] = split.owners
+    return tensors
 
 
 def read(path: Path, name: str, kind: str, classes: tuple[str, ...]) -> Dataset:

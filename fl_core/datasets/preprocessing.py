@@ -24,8 +24,11 @@ CHUNK = 5000
 class Preprocessing(Config):
     """What happens to images before the network reads them; token sequences and speech features pass unchanged.
 
-    In this order: resize, crop, augment (training only), scale.
+    In this order: invert, resize, crop, augment (training only), scale.
     """
+
+    invert: bool = False
+    """Whether every pixel v becomes (256 - v) mod 256: a slip in FedLuck's authors' program (E19)."""
 
     resize: int | None = Field(None, ge=1, le=1024)
     """Side in pixels; bilinear interpolation as image libraries do it, rounded to whole grey levels."""
@@ -62,7 +65,8 @@ class Preprocessing(Config):
                 raise SpecError(f"data set {dataset.name!r} holds no images: it takes no preprocessing")
             train, test = (Samples(split.inputs, split.labels) for split in splits)
             return train, test
-        images = [self._resized(split.inputs, dataset.name) for split in splits]
+        stored = [split.inputs.neg() if self.invert else split.inputs for split in splits]
+        images = [self._resized(inputs, dataset.name) for inputs in stored]
         scale = self._scale(images[0], dataset)
         train, test = (Samples(part, split.labels, scale) for part, split in zip(images, splits, strict=True))
         if self.shift or self.flip:

@@ -7,15 +7,18 @@ import os
 import pkgutil
 import warnings
 from functools import cache, lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from fl_core.datasets import prepared
 from fl_core.datasets.archives import verify
-from fl_core.datasets.base import Dataset, Source, Splits, Surrogate
+from fl_core.datasets.base import Dataset, Form, Source, Splits, Surrogate
 from fl_core.errors import DataError, unknown
 
 FOLDER = "FL_CORE_DATASETS"  # environment variable: where archives and prepared sets are, not data/cache/datasets
+SEARCH = "FL_CORE_DATA_PATH"
+"""Environment variable: further folders to read data from, never written to, separated as in PATH."""
 
 
 class SurrogateNotice(UserWarning):
@@ -54,10 +57,10 @@ def names() -> list[str]:
     return sorted({**all_sources(), **all_surrogates()})
 
 
-def actual(name: str, strict: bool = False) -> str:
+def actual(name: str, strict: bool = False, notify: bool = True) -> str:
     """Return the name of the data set, or surrogate, that a specification which says `name` gets.
 
-    The real one if it is on this machine, otherwise, with a notice, its surrogate, which `strict` refuses.
+    The real one if it is on this machine, otherwise its surrogate, which `strict` refuses and `notify` announces.
     """
     if name not in names():
         raise unknown("data set", name, names())
@@ -73,7 +76,8 @@ def actual(name: str, strict: bool = False) -> str:
     stand_in = f"{name}-surrogate"
     if stand_in not in all_surrogates():
         raise DataError(f"data set {name!r} is not on this machine and has no surrogate; {how}")
-    _notify(f"{name} is not on this machine: its surrogate {stand_in!r} is used, and recorded as such; {how}")
+    if notify:
+        _notify(f"{name} is not on this machine: its surrogate {stand_in!r} is used, and recorded as such; {how}")
     return stand_in
 
 
@@ -86,32 +90,85 @@ def load_dataset(name: str, strict: bool = False) -> Dataset:
 
 
 def kind_of(name: str) -> str:
-    """Return ``"real"`` or ``"surrogate"``: what a run on `name` uses here."""
-    return "surrogate" if actual(name) in all_surrogates() else "real"
+    """Return ``"real"``, ``"re-encoded"``, ``"partial"`` or ``"surrogate"``: what a run on `name` uses here."""
+    found = actual(name, notify=False)
+    return "surrogate" if found in all_surrogates() else all_sources()[found].kind
+
+
+def stands_for(name: str) -> str:
+    """Return the data set whose place `name`, a surrogate or a copy that differs, takes; else `name` itself."""
+    return getattr(all_surrogates().get(name) or all_sources().get(name), "of", "") or name
+
+
+def differs(name: str) -> str:
+    """Return in words in what `name` differs from the data set that it is a copy of; empty: in nothing."""
+    return all_sources()[name].differs if name in all_sources() else ""
 
 
 def sizes(name: str) -> tuple[int, int]:
     """Return how many training and test samples `name` stands for; it is loaded only if nobody knows them before."""
-    found = actual(name)
-    train, test = (all_surrogates().get(found) or all_sources()[found]).sizes
+    if name not in names():
+        raise unknown("data set", name, names())
+    train, test = (all_surrogates().get(name) or all_sources()[name]).sizes
     if train:
         return train, test
-    data = load_dataset(found)
+    data = load_dataset(name)
     return len(data.train), len(data.test)
 
 
 def is_present(name: str) -> bool:
     """Return whether the real data set `name` is on this machine; its checksums are verified when it is read."""
     source = all_sources()[name]
-    return has_archives(source) or (not source.embedded and prepared_file(source).is_file())
+    return place(source) is not None or (not source.embedded and prepared_file(source).is_file())
 
 
-def has_archives(source: Source) -> bool:
-    """Return whether everything that `source` is read from lies in its folder."""
-    folder = source_folder(source)
-    if source.present is not None:
-        return source.present(folder)
-    return all((folder / archive.file).is_file() for archive in source.archives)
+def place(source: Source) -> tuple[Path, Form] | None:
+    """Return a folder that holds everything that `source` is read from, and in which form; None: there is none.
+
+    The user's own folder comes first, then those of :data:`SEARCH`.
+    """
+    roots = [data_folder()] if source.embedded else [datasets_folder(), *search_path()]
+    for root in roots:
+        folder = root / (source.folder or source.name)
+        if source.present is not None and source.present(folder):
+            return folder, _own(source)
+        for at, form in ((folder, _own(source)), *((root, form) for form in source.copies)):
+            if form.archives and all((at / archive.file).is_file() for archive in form.archives):
+                return at, form
+    return None
+
+
+def search_path() -> list[Path]:
+    """Return the further folders that data is read from."""
+    return [Path(name) for name in os.environ.get(SEARCH, "").split(os.pathsep) if name]
+
+
+def recognise(path: Path) -> list[tuple[Source, Path, Form]]:
+    """Return what a file or folder may hold by the names of its files: data sets, the folder of each, its form."""
+    found = []
+    for source in all_sources().values():
+        roots = (path, path / (source.folder or source.name), *path.parents[:3])
+        for form, root in product([_own(source), *source.copies], () if source.embedded else roots):
+            files = [root / archive.file for archive in form.archives]
+            below = path in files or all(file.is_relative_to(path) for file in files)
+            if below and (all(map(Path.is_file, files)) if files else bool(source.present and source.present(root))):
+                found.append((source, root, form))
+                break
+    return found
+
+
+def _own(source: Source) -> Form:
+    return Form(source.archives, source.read)
+
+
+def take_in(source: Source, folder: Path, form: Form) -> Dataset:
+    """Read `source` from any form, verify it, keep it in the one form that training reads, and return it."""
+    splits = _decode(source, folder, form, by_content=True)
+    path = prepared_file(source)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    prepared.write(path, *splits)
+    _load.cache_clear()
+    return prepared.read(path, source.name, source.kind, source.classes)
 
 
 def source_folder(source: Source) -> Path:
@@ -132,10 +189,11 @@ def _load(name: str, data: Path, downloads: Path) -> Dataset:
         return prepared.load_or_build(_announced(surrogate), name, "surrogate", surrogate.classes, surrogate.generate)
     source = all_sources()[name]
     if source.embedded:
-        splits = _decode(source)
+        splits = _decode(source, *_there(source))
         mean, std = prepared.channel_statistics(splits[0].inputs)
         return Dataset(name, "real", source.classes, *splits, tuple(mean), tuple(std))
-    return prepared.load_or_build(_announced(source), name, "real", source.classes, lambda: _decode(source))
+    path = _announced(source)
+    return prepared.load_or_build(path, name, source.kind, source.classes, lambda: _decode(source, *_there(source)))
 
 
 def _announced(chosen: Source | Surrogate) -> Path:
@@ -150,15 +208,22 @@ def _announced(chosen: Source | Surrogate) -> Path:
     return path
 
 
-def _decode(source: Source) -> Splits:
-    folder = source_folder(source)
+def _there(source: Source) -> tuple[Path, Form]:
+    return place(source) or (source_folder(source), _own(source))
+
+
+def _decode(source: Source, folder: Path, form: Form, by_content: bool = False) -> Splits:
+    """Read and verify `source`; `by_content`: its samples alone where their checksum is known, not the archives."""
     remedy = f"restore it with 'git checkout -- {folder.name}' inside data/" if source.embedded else ""
-    for archive in source.archives:
-        verify(archive, folder, source.name, remedy)
-    splits = source.read(folder)
+    for archive in form.archives:
+        if not (by_content and source.sha256):
+            verify(archive, folder, source.name, remedy)
+    splits = form.read(folder)
     found = (len(splits[0]), len(splits[1]))
     if any(source.sizes) and found != source.sizes:
         raise DataError(f"data set {source.name!r} in {folder} has {found} samples instead of {source.sizes}")
+    if source.sha256 and (sha256 := prepared.digest(prepared.tensors_of(*splits))) != source.sha256:
+        raise DataError(f"{folder} does not hold {source.name}: its samples have SHA-256 {sha256}")
     return splits
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -107,8 +107,7 @@ class Artifact:
         if seeds is not None and (not seeds or len(set(seeds)) != len(seeds)):
             raise SpecError(f"seeds = {list(seeds)} must be a non-empty list without repetitions")
         given = {name: value for name, value in overrides.items() if value is not None}
-        entries = self.make_grid(profile_name, dataset, seeds, **given)
-        return [replace(entry, spec=entry.spec.resolved()) for entry in entries]
+        return self.make_grid(profile_name, dataset, seeds, **given)
 
     def caption(self, study: Study) -> str:
         """Return, as a paragraph of Markdown, what the figure of `study` rests on and the command that makes it."""
@@ -117,8 +116,8 @@ class Artifact:
         seeds = study.seeds
         runs = f"seed {seeds[0]}" if len(seeds) == 1 else f"{self.over_seeds} seeds {listed(seeds)}"
         return (
-            f"{self.reference}, {self.title}. {study.dataset} ({study.data_kind} data), profile {study.profile}, "
-            f"{runs}. Made by `{study.command(self.notebook)}`."
+            f"{self.reference}, {self.title}. {study.data}, profile {study.profile}, "
+            f"{runs}; {study.verification}. Made by `{study.command(self.notebook)}`."
         )
 
     def command(self) -> str:

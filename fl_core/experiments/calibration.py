@@ -6,7 +6,7 @@ What is known, and how each network is trained, is :mod:`fl_core.datasets.surrog
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pandas as pd
 
 from fl_core.algorithms import SGD
 from fl_core.datasets import IID, sizes
-from fl_core.datasets.surrogates.calibration import REFERENCES, TOLERANCE, Reference
+from fl_core.datasets.surrogates.calibration import REAL, REFERENCES, TOLERANCE, Reference
 from fl_core.errors import unknown
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
@@ -81,7 +81,13 @@ def calibration(store: Store, datasets: Iterable[str] = ()) -> Study:
     return load_study(Study("laptop", "surrogates", tuple(runs), {}), store)
 
 
-def table(study: Study) -> pd.DataFrame:
+def calibration_on_real_data(store: Store) -> Study:
+    """Return the runs of the reference networks on the real data sets, with what `store` has of their results."""
+    runs = [entry for reference in REAL for entry in entries(reference)]
+    return load_study(Study("laptop", "real data", tuple(runs), {}), store)
+
+
+def table(study: Study, references: Sequence[Reference] = REFERENCES) -> pd.DataFrame:
     """Return a row for each data set and network: known and measured accuracy, the difference, what the controls say.
 
     ``measured`` is a mean over the last evaluations; ``calibrated`` is whether the difference is within
@@ -89,7 +95,7 @@ def table(study: Study) -> pd.DataFrame:
     are differences to the reference network after the same number of steps. NaN: a run is missing.
     """
     rows = []
-    for reference in REFERENCES:
+    for reference in references:
         runs = {entry.labels["variant"]: result for entry, result in runs_of(study, reference)}
         curves = {name: result.history.evaluations["test_accuracy"] for name, result in runs.items()}
         if not any(entry.labels["dataset"] == reference.dataset for entry in study.entries):

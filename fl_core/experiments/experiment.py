@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from fl_core.datasets import stands_for
 from fl_core.errors import SpecError, nearest, unknown
 from fl_core.experiments.explain import explain
 from fl_core.experiments.study import Entry
@@ -71,8 +72,8 @@ class Experiment:
 
     @classmethod
     def setup_of(cls, dataset: str) -> Any:
-        """Return what is trained on `dataset`; a surrogate without its own entry has its real data set's."""
-        for name in (dataset, dataset.removesuffix("-surrogate")):
+        """Return what is trained on `dataset`; a surrogate or copy without its own entry has its real data set's."""
+        for name in (dataset, stands_for(dataset)):
             if name in cls.SETUPS:
                 return cls.SETUPS[name]
         raise unknown("data set of this experiment", dataset, cls.SETUPS)

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import multiprocessing
 import os
-import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
+import numpy as np
 from tqdm import tqdm
 
 from fl_core.datasets import sizes
 from fl_core.errors import RunError, SpecError
 from fl_core.experiments.run import Result, run
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import Store, default_store
-from fl_core.runtime.executors import make_executor, usable_cores
+from fl_core.experiments.store import Store, check_writable, default_store
+from fl_core.processes import begin_worker, pool
+from fl_core.runtime.executors import MOST_THREADS, make_executor, usable_cores
 from fl_core.runtime.local import TrainJob
 from fl_core.streams import stream
 
 EVALUATION_COST = 1 / 3
 """Of an image that is only classified, relative to one that is trained on (forward pass of three passes)."""
+
+FEWEST = 3
+"""Stored runs of an algorithm that an estimate rests on; with fewer it rests on all runs of the model."""
 
 JOBS = "FL_CORE_JOBS"
 """Environment variable: processes at a time where nobody says how many (what executes several notebooks sets it)."""
@@ -46,6 +47,8 @@ class Plan:
     stored: int
     missing: int
     core_seconds: float
+    likely: tuple[float, float]
+    """Between what the estimate would be at the speeds of the fastest and of the slowest tenth of stored runs."""
     jobs: int
     """Processes that would share it."""
     basis: str
@@ -54,14 +57,20 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Estimated duration with `jobs` processes."""
-        return self.core_seconds / max(1, min(self.jobs, self.missing))
+        return self.core_seconds / self._at_once
+
+    @property
+    def _at_once(self) -> int:
+        return max(1, min(self.jobs, self.missing))
 
     def table(self) -> str:
         """Return the plan as text, one line per number."""
         lines = [f"runs       {self.total}", f"in store   {self.stored}", f"missing    {self.missing}"]
         if self.missing:
             processes = f"{self.jobs} process{'es' if self.jobs > 1 else ''}"
-            lines.append(f"estimate   {in_words(self.seconds)} with {processes} ({self.basis})")
+            fast, slow = (in_words(each / self._at_once) for each in self.likely)
+            between = f", likely {fast} to {slow}," if fast != slow else ""
+            lines.append(f"estimate   {in_words(self.seconds)}{between} with {processes} ({self.basis})")
         return "\n".join(lines)
 
 
@@ -71,14 +80,20 @@ def plan(specs: Iterable[RunSpec], store: Store | None = None, *, jobs: int | No
     wanted = {spec.hash: spec for spec in specs}
     found = {key: store.get(spec) for key, spec in wanted.items()}
     missing = [spec for key, spec in wanted.items() if found[key] is None]
-    seconds, basis = 0.0, "nothing to do"
-    for model in sorted({spec.model for spec in missing}):
-        group = [spec for spec in missing if spec.model == model]
-        known = [result for result in found.values() if result is not None and result.spec.model == model]
-        cost, basis = _calibrate(known, group[0])
-        seconds += cost * sum(work(spec) for spec in group)
-    jobs = _processes(jobs)
-    return Plan(len(wanted), len(wanted) - len(missing), len(missing), seconds, jobs, basis)
+    known = _speeds(store) if missing else {}
+    seconds, measured, rested = np.zeros(3), 0, 0
+    for model, name in sorted({(spec.model, spec.algorithm.name) for spec in missing}):
+        group = [spec for spec in missing if (spec.model, spec.algorithm.name) == (model, name)]
+        alike = known.get((model, name), [])
+        alike = alike if len(alike) >= FEWEST else known.get((model, ""), [])
+        measured, rested = measured + (not alike), rested + len(alike)
+        per_image = np.quantile(alike or [_measure(group[0])], [0.5, 0.1, 0.9])
+        seconds += per_image * sum(work(spec) for spec in group)
+    basis = [f"from {rested} stored runs, perhaps of another machine"] * bool(rested)
+    basis += ["from a short measurement, without what it may vary by"] * bool(measured)
+    typical, fast, slow = map(float, seconds)
+    counts = len(wanted), len(wanted) - len(missing), len(missing)
+    return Plan(*counts, typical, (fast, slow), _processes(jobs), " and ".join(basis) or "nothing to do")
 
 
 def execute(
@@ -107,6 +122,7 @@ def execute(
     missing = sorted((spec for key, spec in wanted.items() if key not in results), key=work, reverse=True)
     if not missing:
         return results
+    check_writable(store.published if published else store.cache)
     failed: list[str] = []
     task = partial(_work, store=store, published=published)
     if pool is not None:
@@ -185,8 +201,8 @@ def _compute_here(specs: list[RunSpec], task: Callable[[str], Result]) -> Outcom
 
 
 def _compute_in_processes(jobs: int, specs: list[RunSpec], task: Callable[[str], Result]) -> Outcomes:
-    with _pool(jobs) as pool:
-        yield from _compute_in(pool, specs, task)
+    with pool(jobs, _begin_worker) as workers:
+        yield from _compute_in(workers, specs, task)
 
 
 def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], Result]) -> Outcomes:
@@ -203,24 +219,9 @@ def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], Resu
             yield futures[future], error
 
 
-@contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of spawned processes; if the caller is interrupted, end them without waiting for their runs."""
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker)
-    try:
-        yield pool
-    except BaseException:
-        processes = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
-        raise
-    pool.shutdown()
-
-
 def _begin_worker() -> None:
     """Set up a worker process."""
-    _end_with_parent()
+    begin_worker()
     _keep_freed_memory()
 
 
@@ -236,18 +237,6 @@ def _keep_freed_memory() -> None:
             mallopt(parameter, 2**31 - 1)
 
 
-def _end_with_parent() -> None:
-    """Let a worker process end when the process that began it is gone, however that ended."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def _work(specification: str, store: Store, published: bool) -> Result:
     """Run one specification and store the result (in a worker process); the model stays behind."""
     result = run(RunSpec.from_json(specification), executor="sequential")
@@ -258,8 +247,8 @@ def _work(specification: str, store: Store, published: bool) -> Result:
 
 
 def _processes(jobs: int | None) -> int:
-    if jobs is not None and jobs < 1:
-        raise SpecError(f"jobs = {jobs} must be at least 1")
+    if jobs is not None and not 1 <= jobs <= MOST_THREADS:
+        raise SpecError(f"jobs = {jobs} must be between 1 and {MOST_THREADS}")
     return jobs or int(os.environ.get(JOBS, 0)) or usable_cores()
 
 
@@ -267,11 +256,18 @@ def _default(spec: RunSpec, name: str) -> object:
     return type(spec.algorithm).model_fields[name].get_default(call_default_factory=True)
 
 
-def _calibrate(known: list[Result], sample: RunSpec) -> tuple[float, str]:
-    """Return seconds per image trained on, and what that rests on: stored runs, or a measurement of a second."""
-    if known:
-        per_image = statistics.median(result.provenance["wall_seconds"] / work(result.spec) for result in known)
-        return per_image, "an estimate from stored runs, perhaps of another machine"
+def _speeds(store: Store) -> dict[tuple[str, str], list[float]]:
+    """Return seconds per image trained on of all stored runs, by model and algorithm; by model alone under ``""``."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for result in store:
+        per_image = result.provenance["wall_seconds"] / work(result.spec)
+        for name in (result.spec.algorithm.name, ""):
+            found.setdefault((result.spec.model, name), []).append(per_image)
+    return found
+
+
+def _measure(sample: RunSpec) -> float:
+    """Return seconds per image trained on, as measured for half a second."""
     task = sample.task()
     samples = task.num_samples(0)
     steps, size = 10, sample.training.batch_size
@@ -284,4 +280,4 @@ def _calibrate(known: list[Result], sample: RunSpec) -> tuple[float, str]:
             executor.result(executor.submit(job, 0.0))
             rounds += 1
         seconds = time.perf_counter() - started
-    return seconds / (rounds * steps * min(size, samples)), "an estimate from a short measurement"
+    return seconds / (rounds * steps * min(size, samples))

@@ -39,7 +39,8 @@ INEXACT = ("batched",)
 
 def code_digest(spec: RunSpec) -> str:
     """Return 16 hexadecimal digits of the source that computes `spec`."""
-    return _digest_of(type(spec.algorithm))
+    cls = type(spec.algorithm)
+    return _digest_of(cls) if is_users(cls) else _digest_inside(cls)
 
 
 def is_users(algorithm: Algorithm | type[Algorithm]) -> bool:
@@ -58,8 +59,19 @@ def circumstances(spec: RunSpec, executor: str) -> dict[str, str]:
     return {
         "code": code_digest(spec),
         "numbers": "rounded" if executor in INEXACT else "exact",
-        "instructions": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+        "instructions": instructions(),
     }
+
+
+def instructions() -> str:
+    """Return the instruction set that PyTorch computes with here: ``"x86_64 AVX2"``."""
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+@cache
+def _digest_inside(cls: type[Algorithm]) -> str:
+    """Return the digest of a class of fl_core; one of a user's may use what changes while the process goes on."""
+    return _digest_of(cls)
 
 
 def _digest_of(cls: type[Algorithm]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fl_core.datasets import all_surrogates
+from fl_core.datasets import names, stands_for
 from fl_core.errors import SpecError, nearest
 from fl_core.experiments.experiment import PROFILES as SIZES
 from fl_core.experiments.experiment import Experiment
@@ -104,8 +104,7 @@ def chosen_parameters(namespace: Mapping[str, Any], experiment: type[Experiment]
         If a value is not valid, or a parameter is missing or looks misspelt.
     """
     options = {name.upper(): name for name in experiment.OPTIONS.model_fields if name.upper() in namespace}
-    datasets = [*experiment.SETUPS, *(f"{name}-surrogate" for name in experiment.SETUPS)]
-    known = tuple(name for name in dict.fromkeys(datasets) if name in experiment.SETUPS or name in all_surrogates())
+    known = tuple(name for name in names() if name in experiment.SETUPS or stands_for(name) in experiment.SETUPS)
     check_parameters(
         namespace,
         PROFILE=PROFILES,

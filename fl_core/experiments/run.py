@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fl_core.datasets import all_surrogates, load_dataset
+from fl_core.datasets import all_surrogates, differs, load_dataset
 from fl_core.experiments.identity import circumstances
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, History
@@ -69,6 +69,7 @@ def provenance(spec: RunSpec, executor: str, wall_seconds: float, resumed: bool 
         "executor": executor,
         **circumstances(spec, executor),
         "data": data.kind,
+        **({"data_differs": differs(data.name)} if differs(data.name) else {}),
         **({"data_sha256": data.sha256} if data.sha256 else {}),
         **({"data_version": all_surrogates()[data.name].version} if data.kind == "surrogate" else {}),
     }

@@ -35,6 +35,9 @@ from fl_core.world import World
 FORMAT = 1
 """Part of every hash: raised when the same specification would give other numbers, e.g. a default was changed."""
 
+MOST_EVALUATIONS = 10**6
+"""Periodic ones of a run."""
+
 
 class RunSpec(Config):
     """One run, frozen and strict: an unknown field or a value out of range is an error that names what is valid."""
@@ -107,13 +110,18 @@ class RunSpec(Config):
             raise SpecError(explain(error, ALGORITHMS[name], owner=name)) from None
 
     @model_validator(mode="after")
-    def _world_is_large_enough(self) -> RunSpec:
+    def _parts_fit(self) -> RunSpec:
         need = self.algorithm.most_in_flight()
         if need is not None and need > self.world.devices:
             raise ValueError(
                 f"{self.algorithm.name} wants {need} devices in flight, but the world has devices = "
                 f"{self.world.devices}; choose at most {self.world.devices}"
             )
+        period, seconds = self.evaluation.every_seconds, self.budget.seconds
+        if period and seconds and seconds > MOST_EVALUATIONS * period:
+            many, least = seconds / period, seconds / MOST_EVALUATIONS
+            text = f"evaluation.every_seconds = {period:g} makes {many:.0e} evaluations; choose at least {least:g}"
+            raise ValueError(text)
         return self
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,20 +15,20 @@ import hashlib
 import json
 import lzma
 import os
+import stat
 import tempfile
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from filelock import FileLock
 
-from fl_core.datasets import all_surrogates, data_folder
-from fl_core.errors import DataError, FlCoreError
+from fl_core.datasets import actual, all_surrogates, data_folder
+from fl_core.errors import DataError, FlCoreError, RunError, SpecError
 from fl_core.experiments.identity import code_digest, is_stale
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
@@ -63,27 +63,35 @@ class Store:
     cache: Path
 
     def get(self, spec: RunSpec) -> Result | None:
-        """Return the stored result of `spec` on the data that it gets here, or None.
+        """Return the stored result of `spec` on the data that it names, else on what it gets here; or None.
 
         A damaged record is reported as a warning and not used.
         """
-        spec = spec.resolved()
+        named = spec.model_copy(update={"strict_data": False})
+        if (found := self._get(named)) is not None:
+            return found
+        with contextlib.suppress(DataError):  # neither the data nor a surrogate
+            if (here := actual(spec.dataset, spec.strict_data, notify=False)) != spec.dataset:
+                return self._get(named.model_copy(update={"dataset": here}))
+        return None
+
+    def _get(self, spec: RunSpec) -> Result | None:
         for path in self._files(spec.hash):
             try:
                 result = read(path, spec.hash)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except DataError as error:
-                warnings.warn(f"{error}; it is ignored and the run counts as missing", stacklevel=2)
+                warnings.warn(f"{error}; it is ignored and the run counts as missing", stacklevel=3)
                 continue
             # a class that has been defined again, as a notebook's cell does it, makes no other specification
             if result.spec != spec and result.spec.to_json() != spec.to_json():
-                warnings.warn(f"{path} holds another specification; it is ignored", stacklevel=2)
+                warnings.warn(f"{path} holds another specification; it is ignored", stacklevel=3)
             elif is_stale(spec, result.provenance):
                 changed = f"{spec.algorithm.name} has changed since {path} was made"
-                warnings.warn(f"{changed}; it is ignored and the run counts as missing", stacklevel=2)
+                warnings.warn(f"{changed}; it is ignored and the run counts as missing", stacklevel=3)
             elif old := _outdated(result):
-                warnings.warn(f"{path} {old}; it is ignored and the run counts as missing", stacklevel=2)
+                warnings.warn(f"{path} {old}; it is ignored and the run counts as missing", stacklevel=3)
             else:
                 return result
         return None
@@ -96,13 +104,18 @@ class Store:
         """Write `result` to a file of its own, in the published folder or the cache, and return the file.
 
         An existing one of the same run is replaced. Without `updates` the record lacks the table of updates: with ten
-        gradients to a version that is nearly all of it.
+        gradients to a version that is nearly all of it. What cannot be written there is written elsewhere, and a
+        RunError says where.
         """
-        folder = self.published if published else self.cache
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{result.spec.hash}{SUFFIX}"
-        write_atomically(path, encode(result, updates))
-        return path
+        folder, name = self.published if published else self.cache, f"{result.spec.hash}{SUFFIX}"
+        content = encode(result, updates)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / name, content)
+        except OSError as error:
+            text = f"run {result.spec.hash} is finished, but {folder} takes no file ({error.strerror or error})"
+            raise RunError(f"{text}; {keep_elsewhere(name, content)}") from None
+        return folder / name
 
     def __iter__(self) -> Iterator[Result]:
         """Yield every readable result once, published ones first; unreadable ones are reported as warnings."""
@@ -118,6 +131,11 @@ class Store:
                     seen.add(key)
                 except DataError as error:
                     warnings.warn(f"{error}; it is ignored", stacklevel=2)
+
+    def grids(self) -> dict[str, str]:
+        """Return the grid that each packed published record belongs to, by hash."""
+        files = _visible(self.published, PACKED)
+        return {key: path.name.removesuffix(PACKED) for path in files for key in _runs(path)}
 
     def checkpoints(self, spec: RunSpec, trace: bool = False, every_seconds: float = 60.0) -> Checkpoints:
         """Return the place in the cache where the state of a run of `spec` is kept while it goes on."""
@@ -262,6 +280,8 @@ def _key(path: Path) -> str:
 
 def _stamp(path: Path) -> Stamp:
     status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # to open a pipe is to wait
+        raise DataError(f"result file {path} is no regular file")
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
@@ -275,7 +295,7 @@ def _runs(path: Path) -> Mapping[str, tuple[int, str]]:
         return _index(path, _stamp(path))
     except FileNotFoundError:
         return {}
-    except (*DAMAGES, AttributeError) as error:
+    except (*DAMAGES, AttributeError, DataError) as error:
         warnings.warn(f"result file {path} is damaged ({type(error).__name__}: {error}); it is ignored", stacklevel=4)
         return {}
 
@@ -340,12 +360,31 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def load_frame(results: Iterable[Result] | None = None) -> pd.DataFrame:
-    """Return one row per run: ``hash``, the flattened specification, the final metrics, the provenance.
+def keep_elsewhere(name: str, content: bytes) -> str:
+    """Write `content` to the working directory, or else to the folder for temporary files; say in words where."""
+    for folder in (Path.cwd(), Path(tempfile.gettempdir()), Path.home()):
+        with contextlib.suppress(OSError):
+            write_atomically(folder / name, content)
+            return f"it is kept in {folder / name}: move it there when there is room"
+    return "and neither does any other folder: it is lost"
 
-    Without `results`, of everything in the default store.
-    """
-    return pd.json_normalize([_row(result) for result in (default_store() if results is None else results)])
+
+def check_writable(folder: Path, what: str = "results") -> None:
+    """Refuse, before anything is computed, a folder in which no file can be made; nothing is left there."""
+    made, probe = [], b"\0" * 2**16
+    try:
+        for each in reversed([folder, *folder.parents]):
+            if not each.exists():
+                each.mkdir(exist_ok=True)
+                made.append(each)
+        write_atomically(folder / f".probe-{os.getpid()}", probe)
+        (folder / f".probe-{os.getpid()}").unlink()
+    except OSError as error:
+        raise SpecError(f"{what} cannot be written to {folder}: {error.strerror or error}") from None
+    finally:
+        for each in reversed(made):
+            with contextlib.suppress(OSError):
+                each.rmdir()
 
 
 def _outdated(result: Result) -> str:
@@ -355,16 +394,6 @@ def _outdated(result: Result) -> str:
     if surrogate is None or made_with == surrogate.version:
         return ""
     return f"ran on version {made_with} of {surrogate.name}, which is now version {surrogate.version}"
-
-
-def _row(result: Result) -> dict[str, Any]:
-    last = result.history.evaluation_frame().iloc[-1].to_dict()
-    return {
-        "hash": result.spec.hash,
-        **result.spec.to_dict(),
-        "final": last,
-        "provenance": result.provenance,
-    }
 
 
 def _digest(content: Any) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
-from fl_core.datasets import kind_of
+from fl_core.datasets import differs, kind_of
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import Store
+from fl_core.experiments.store import Store, default_store
+from fl_core.experiments.verify import in_words, standing
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,20 @@ class Study:
 
     @property
     def data_kind(self) -> str:
-        """``"real"`` or ``"surrogate"``, as the runs recorded it."""
+        """``"real"``, ``"surrogate"`` and so on, as the runs recorded it."""
         kinds = {self.results[e.key].provenance["data"] for e in self.entries if e.key in self.results}
         return " and ".join(sorted(kinds)) or kind_of(self.dataset)
+
+    @property
+    def data(self) -> str:
+        """The data set, its kind, and in what it differs from the one that it is a copy of."""
+        told = f": {differs(self.dataset)}" if differs(self.dataset) else ""
+        return f"{self.dataset} ({self.data_kind} data{told})"
+
+    @property
+    def verification(self) -> str:
+        """How many of the finished runs are verified by this code, in words."""
+        return in_words({key: self.results[key] for e in self.entries if (key := e.key) in self.results}.values())
 
     def command(self, notebook: str) -> str:
         """Return the papermill command that regenerates `notebook` with this study's profile and options."""
@@ -90,13 +102,6 @@ class Study:
                 words.append(f"-p {name.upper()} {value}")
         return " ".join(words)
 
-    def frame(self) -> pd.DataFrame:
-        """Return all evaluations of all runs, one row each, with the labels as further columns."""
-        return pd.concat(
-            [result.history.evaluation_frame().assign(**entry.labels) for entry, result in self.select()],
-            ignore_index=True,
-        )
-
 
 def load_study(study: Study, store: Store) -> Study:
     """Return `study` with all results that `store` has."""
@@ -104,6 +109,25 @@ def load_study(study: Study, store: Store) -> Study:
     found = {key: store.get(spec) for key, spec in specs.items()}
     results = {key: result for key, result in found.items() if result is not None}
     return study.with_results(results)
+
+
+def load_frame(results: Iterable[Result] | None = None) -> pd.DataFrame:
+    """Return one row per run: ``hash``, the flattened specification, the final metrics, the provenance, the standing.
+
+    Without `results`, of everything in the default store.
+    """
+    return pd.json_normalize(
+        [
+            {
+                "hash": result.spec.hash,
+                **result.spec.to_dict(),
+                "final": result.history.evaluation_frame().iloc[-1].to_dict(),
+                "provenance": result.provenance,
+                "standing": standing(result),
+            }
+            for result in (default_store() if results is None else results)
+        ]
+    )
 
 
 def listed(numbers: Sequence[int]) -> str:

@@ -1,25 +1,42 @@
-"""Replay stored runs: does this code give the same bits?"""
+"""Whose numbers are these? Replay stored runs: does this code give the same bits?
+
+A record is *verified by this code* if this code made it, if it was replayed with the same bits, or if a sample of the
+records that the same algorithm and code made was: :data:`TABLE` says which. Everything else is unverified.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from fl_core.experiments.identity import code_digest
+import pandas as pd
+from filelock import FileLock
+
+from fl_core.errors import DataError
+from fl_core.experiments.identity import code_digest, instructions
 from fl_core.experiments.run import Result, commit
-from fl_core.experiments.store import write_atomically
+from fl_core.experiments.store import Store, default_store, write_atomically
 from fl_core.runtime import History
 from fl_core.runtime.simulation import StopRun
 
 TABLE = "verified.json"
 """Beside the published records: which other code was shown to give the same bits, on which sample."""
-BEFORE = "none recorded"
-"""Stands for the code of records that were made before records carried a digest."""
+OWN, REPLAYED, SAMPLED, EARLIER, UNVERIFIED = STANDINGS = (
+    "made by this code",
+    "replayed",
+    "equal by sample",
+    "equal to earlier code",
+    "unverified",
+)
+"""What a record's code is to this one; the first three are verified. Earlier code was like it, and has changed."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +46,7 @@ class Replay:
     hash: str
     algorithm: str
     recorded: str
-    """Digest of the code that the record names, or :data:`BEFORE`."""
+    """What :func:`made_by` says."""
     current: str
     part: float
     """Of the run's budget that was replayed."""
@@ -49,9 +66,15 @@ class Equivalence:
     algorithm: str
     recorded: str
     current: str
-    sample: tuple[str, ...]
-    part: float
+    sample: dict[str, float]
+    """By hash how much of each run was replayed."""
+    instructions: str
     commit: str
+
+
+def made_by(provenance: Mapping[str, Any]) -> str:
+    """Return the digest of the code that made a record, or of an older record the commit."""
+    return str(provenance.get("code") or f"commit {provenance.get('commit', 'unknown')}")
 
 
 def replay(stored: Result, part: float = 1.0) -> Replay:
@@ -66,8 +89,13 @@ def replay(stored: Result, part: float = 1.0) -> Replay:
 
     history = simulation.run("sequential", None, stop)
     found = difference(stored.history, history, whole)
-    recorded = stored.provenance.get("code", BEFORE)
-    return Replay(spec.hash, spec.algorithm.name, recorded, code_digest(spec), min(part, 1.0), found)
+    if whole and not found and history.model is not None:
+        model = hashlib.sha256(history.model.numpy().tobytes()).hexdigest()
+        if stored.provenance.get("model_sha256", model) != model:
+            found = f"the final model: SHA-256 {stored.provenance['model_sha256']} stored, {model} now"
+    return Replay(
+        spec.hash, spec.algorithm.name, made_by(stored.provenance), code_digest(spec), min(part, 1.0), found
+    )
 
 
 def difference(old: History, new: History, whole: bool = True) -> str:
@@ -108,36 +136,100 @@ class Verified:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / TABLE
-        rows = json.loads(self.path.read_text()) if self.path.is_file() else []
-        self.rows = [Equivalence(**{**row, "sample": tuple(row["sample"])}) for row in rows]
+        try:
+            self.rows = [Equivalence(**row) for row in json.loads(self.path.read_text())]
+        except FileNotFoundError:
+            self.rows = []
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            raise DataError(f"{self.path} is damaged ({type(error).__name__}: {error})") from None
+        self._shown: dict[tuple[str, str], list[Equivalence]] = {}
+        for row in self.rows:
+            self._shown.setdefault((row.algorithm, row.recorded), []).append(row)
 
     def standing(self, result: Result) -> str:
-        """Return ``"this code"``, ``"shown equal"`` or ``"other code"``: by which code `result` was made."""
-        recorded, current = result.provenance.get("code", BEFORE), code_digest(result.spec)
+        """Return which of :data:`STANDINGS` a record has."""
+        recorded, current = made_by(result.provenance), code_digest(result.spec)
         if recorded == current:
-            return "this code"
-        name = result.spec.algorithm.name
-        shown = any((row.algorithm, row.recorded, row.current) == (name, recorded, current) for row in self.rows)
-        return "shown equal" if shown else "other code"
+            return OWN
+        rows = self._shown.get((result.spec.algorithm.name, recorded), [])
+        if not any(row.current == current for row in rows):
+            return EARLIER if rows else UNVERIFIED
+        key = result.spec.hash
+        return REPLAYED if any(row.current == current and key in row.sample for row in rows) else SAMPLED
 
-    def enter(self, replays: Iterable[Replay]) -> None:
-        """Add what the replays have shown: per algorithm and code, if all of them gave the same bits."""
-        groups: dict[tuple[str, str, str], list[Replay]] = {}
-        for each in replays:
-            groups.setdefault((each.algorithm, each.recorded, each.current), []).append(each)
+
+def enter(folder: Path, replays: Iterable[Replay]) -> None:
+    """Add to the table in `folder` what replays have shown: per algorithm and code, if none gave other bits.
+
+    What was shown about the same algorithm and its code before it changed goes.
+    """
+    groups: dict[tuple[str, str], list[Replay]] = {}
+    for each in replays:
+        groups.setdefault((each.algorithm, each.recorded), []).append(each)
+    with FileLock(folder / ".verifying.lock"):
+        rows = {(row.algorithm, row.recorded): row for row in Verified(folder).rows}
         for key, found in groups.items():
-            self.rows = [row for row in self.rows if (row.algorithm, row.recorded, row.current) != key]
-            if all(each.same for each in found) and key[1] != key[2]:
-                sample = tuple(sorted(each.hash for each in found))
-                self.rows.append(Equivalence(*key, sample, min(each.part for each in found), commit()))
-        rows = [asdict(row) for row in sorted(self.rows, key=lambda row: (row.algorithm, row.recorded, row.current))]
-        write_atomically(self.path, (json.dumps(rows, indent=1) + "\n").encode())
+            before, current = rows.pop(key, None), found[0].current
+            if all(each.same for each in found) and key[1] != current:
+                known = before.sample if before and before.current == current else {}
+                shown = {each.hash: max(each.part, known.get(each.hash, 0.0)) for each in found}
+                rows[key] = Equivalence(
+                    *key, current, dict(sorted((known | shown).items())), instructions(), commit()
+                )
+        lines = [json.dumps(asdict(rows[key])) for key in sorted(rows)]  # a line each, so that a diff can be read
+        write_atomically(folder / TABLE, ("[\n" + ",\n".join(lines) + "\n]\n").encode())
+
+
+@lru_cache(4)
+def _verified(folder: Path, changed: int) -> Verified:
+    return Verified(folder)
+
+
+def standing(result: Result) -> str:
+    """Return which of :data:`STANDINGS` a record has, by the table beside the published records."""
+    folder = default_store().published
+    table = folder / TABLE
+    return _verified(folder, table.stat().st_mtime_ns if table.is_file() else 0).standing(result)
+
+
+def is_verified(result: Result) -> bool:
+    """Return whether this code gives the bits of a record, as far as is known."""
+    return standing(result) in STANDINGS[:3]
+
+
+def in_words(results: Iterable[Result]) -> str:
+    """Return how many records are verified by this code: ``"12 of 30 runs verified by this code, 18 unverified"``."""
+    found = Counter(map(standing, results))
+    verified = sum(found[each] for each in (OWN, REPLAYED, SAMPLED))
+    words = [f"{verified} of {found.total()} runs verified by this code"]
+    words += [f"{found[EARLIER]} only by an earlier state of it"] * bool(found[EARLIER])
+    return ", ".join(words + [f"{found[UNVERIFIED]} unverified"] * bool(found[UNVERIFIED]))
+
+
+def published_records(store: Store) -> pd.DataFrame:
+    """Return, for each paper and all data or real data, how many published records have which standing.
+
+    The last column counts those of uncommitted code.
+    """
+    grids, rows = store.grids(), []
+    papers: dict[str, list[Result]] = {}
+    for result in store:
+        if result.spec.hash in grids:
+            papers.setdefault(grids[result.spec.hash].partition("-")[0], []).append(result)
+    everything = [result for results in papers.values() for result in results]
+    for name, results in [*sorted(papers.items()), ("all", everything)]:
+        for data, kept in ("all", results), ("real", [each for each in results if each.provenance["data"] == "real"]):
+            found = Counter(map(standing, kept))
+            dirty = sum("dirty" in each.provenance.get("commit", "") for each in kept)
+            columns = {each: found[each] for each in STANDINGS}
+            rows.append({"paper": name, "data": data, "records": len(kept), **columns, "uncommitted code": dirty})
+    return pd.DataFrame(rows)
 
 
 def sample(results: Sequence[Result], number: int) -> list[Result]:
     """Return up to `number` results, spread over algorithms and codes, those that take least time first."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in sorted(results, key=lambda each: (each.provenance.get("wall_seconds", 0.0), each.spec.hash)):
-        groups.setdefault((result.spec.algorithm.name, result.provenance.get("code", BEFORE)), []).append(result)
+        groups.setdefault((result.spec.algorithm.name, made_by(result.provenance)), []).append(result)
     turns = zip_longest(*groups.values())
     return [result for turn in turns for result in turn if result is not None][:number]

@@ -131,11 +131,11 @@ def take(
                     checkpoints = store.checkpoints(spec, every_seconds=every_seconds)
                     try:
                         result = run(spec, executor="sequential", progress=stop, checkpoints=checkpoints)
+                        store.save(result, published=published)
                     except FlCoreError as error:
                         failed.append(f"{brief(spec)}: {error}")
                         echo(f"failed: {failed[-1]}")
                     else:
-                        store.save(result, published=published)
                         checkpoints.clear()
                         done += 1
                     del left[key]

@@ -116,7 +116,8 @@ class Replication:
         lacking = sum(entry.key not in study.results for entry in study.entries)
         return (
             f"{made}, profile `{study.profile}`, seed{'s' if len(study.seeds) > 1 else ''} {listed(study.seeds)}, on "
-            f"{study.dataset} ({study.data_kind} data){f', {lacking} runs missing' if lacking else ''}"
+            f"{study.data}; {study.verification}"
+            f"{f', {lacking} runs missing' if lacking else ''}"
         )
 
     def summary(self, parts: Mapping[str, str]) -> Markdown:

@@ -17,12 +17,13 @@ import json
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from fl_core.errors import RunError
@@ -30,18 +31,19 @@ from fl_core.runtime import storage
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.history import TABLES
 from fl_core.runtime.kernel import Event, Kind, Process, Program
+from fl_core.runtime.links import SharedLink
 from fl_core.runtime.messages import Snapshot, Upload
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.storage import CHECKSUM_BYTES, Owned, Reader, Writer, buffer
 
 if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
-    from fl_core.runtime.timers import Timers
+    from fl_core.runtime.watchdog import Watchdog
 
 FORMAT = 1
 """Raised when older checkpoints can no longer be read."""
 
-CURRENT, PREVIOUS = "checkpoint.safetensors", "previous.safetensors"
+CURRENT, PREVIOUS, LOCK = "checkpoint.safetensors", "previous.safetensors", "running.lock"
 PATIENCE = 100
 """After so many events at which a checkpoint was due and impossible, a warning says why."""
 
@@ -84,10 +86,30 @@ class Checkpoints:
         self._missed, self._warned = 0, False
         self._restless: set[str] = set()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes away from these checkpoints."""
+        lock = FileLock(self.folder / LOCK)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(blocking=False)
+        except Timeout:
+            text = f"another process computes this run and keeps its state in {self.folder}; wait for it"
+            raise RunError(text) from None
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            yield
+        finally:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+            with suppress(OSError):  # it may hold checkpoints
+                self.folder.rmdir()
+
     def watch(self, run: Simulation) -> None:
         """Write checkpoints of `run` as it goes on."""
         self._run, self._next = run, time.monotonic() + self.every_seconds
-        run.kernel.boundary = self._boundary
+        run.watchdog.before_each_event(self._boundary)
         for (number, _), program in alive(run).items():
             watch_turns(program, run.servers[number])
 
@@ -139,10 +161,7 @@ class Checkpoints:
         except OSError as error:
             with suppress(OSError):
                 fresh.unlink()
-            raise RunError(
-                f"cannot write a checkpoint to {self.folder} ({error.strerror or error}); what was stored there "
-                "before is untouched, and the run goes on from it when it is resumed"
-            ) from error
+            raise self._unwritable(error) from error
         self._current_is_whole = True
         self.written += 1
 
@@ -159,6 +178,9 @@ class Checkpoints:
             path = self.folder / name
             if not path.exists():
                 continue
+            if not path.is_file():  # to open a pipe is to wait
+                problems.append(f"{path} is no regular file")
+                continue
             try:
                 state = self._read(path)
             except (SafetensorError, OSError, ValueError) as error:
@@ -171,6 +193,12 @@ class Checkpoints:
         if problems:
             raise RunError(f"{'; '.join(problems)}; delete {self.folder} to begin again")
         return None
+
+    def _unwritable(self, error: OSError) -> RunError:
+        return RunError(
+            f"cannot write a checkpoint to {self.folder} ({error.strerror or error}); what was stored there before "
+            "is untouched, and the run goes on from it when it is resumed"
+        )
 
     def clear(self) -> None:
         """Delete the checkpoints of a run that has ended."""
@@ -211,7 +239,7 @@ SERVER_FIELDS = {
     "_missed": "_missed", "_down": "_down",
 }  # fmt: skip
 """Names in a file, and in a server's handle."""
-RUN_FIELDS, TIMERS_FIELDS = ("version", "dispatched", "waits"), ("quiet", "ticks")
+RUN_FIELDS, WATCHDOG_FIELDS = ("version", "dispatched", "waits"), ("quiet", "ticks")
 UPLOAD_FIELDS = ("device", "task", "base_version", "arrived_seconds", "num_samples", "steps", "loss", "payload")
 
 
@@ -220,10 +248,14 @@ def state_of(run: Simulation) -> dict[str, Any]:
     kernel, history = run.kernel, run.history
     return {
         "clock": [kernel.now, kernel.events, kernel.scheduled],
-        "run": {name: getattr(_owner(run, name), name) for name in (*RUN_FIELDS, *TIMERS_FIELDS)},
+        "run": {name: getattr(_owner(run, name), name) for name in (*RUN_FIELDS, *WATCHDOG_FIELDS)},
         "wall_seconds": run.wall_before + time.perf_counter() - run.wall_start,
         "history": {name: getattr(history, name) for name in TABLES},
         "away": sorted(run.away),
+        "links": [
+            [number, way, link.since, list(link.open), list(map(list, link.open.values()))]
+            for number, way, link in _links(run)
+        ],
         "timers": [[*key, *_event(event)] for key, event in run.timers.events.items()],
         "servers": [_server(server) for server in run.servers],
         "devices": {
@@ -255,6 +287,9 @@ def restore(run: Simulation, state: dict[str, Any]) -> None:
     for name, table in state["history"].items():
         setattr(run.history, name, table)
     run.away = set(state["away"])
+    for number, way, since, tasks, transfers in state.get("links", ()):
+        link = run.links[number][way]
+        link.since, link.open = since, dict(zip(tasks, map(tuple, transfers), strict=True))
     # The tasks of one device take turns with its state if they run at once, which only a sampled timeline has.
     shared = sorted({device for _, device, *_, reserved in state["tasks"] if not reserved})
     run.device_state = {device: kept for device, kept in state["devices"].items() if device not in shared}
@@ -271,8 +306,12 @@ def restore(run: Simulation, state: dict[str, Any]) -> None:
     kernel.current = None
 
 
-def _owner(run: Simulation, field: str) -> Simulation | Timers:
-    return run.timers if field in TIMERS_FIELDS else run
+def _links(run: Simulation) -> list[tuple[int, str, SharedLink]]:
+    return [(number, way, link) for number, links in enumerate(run.links) for way, link in links.items()]
+
+
+def _owner(run: Simulation, field: str) -> Simulation | Watchdog:
+    return run.watchdog if field in WATCHDOG_FIELDS else run
 
 
 def _server(server: ServerHandle) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from torch import Tensor
 from fl_core.errors import RunError
 from fl_core.runtime.executors import Ticket
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
+from fl_core.runtime.links import SharedLink, limit_of
 from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
 from fl_core.runtime.messages import Cluster, LocalTraining, Snapshot, Upload
 from fl_core.streams import stream
@@ -168,8 +169,15 @@ class DeviceHandle:
         if bytes_down is not None:
             self._send_less(size - bytes_down)
             size = bytes_down
-        if self._seconds is None and (seconds := self.profile.down_seconds(size)) > 0:
-            await self._spend("download", seconds)
+        if self._seconds is None:
+            began = self.now
+            if self._run.links:
+                await self._transfer("download", size)
+            elif (seconds := self.profile.down_seconds(size, self.now)) > 0:
+                await self._spend("download", seconds)
+            if (power := self._run.power) is not None:
+                joules = power.down_joules_per_byte * size + power.radio_watts * (self.now - began)
+                self._draw("joules_transfer", joules)
         return snapshot
 
     async def download_newer(self, than: Snapshot) -> Snapshot | None:
@@ -321,7 +329,15 @@ class DeviceHandle:
             if not 0 <= bytes_up < inf:
                 raise RunError(f"bytes_up = {bytes_up} is not valid: it should be a number >= 0")
             size = bytes_up
-        arrived = await self._send(payload, self.profile.up_seconds(size) if self._seconds is None else 0.0, size)
+        seconds, began = 0.0, self.now
+        if self._seconds is None:
+            if self._run.links and "upload" in self._run.links[self._server.number]:
+                await self._transfer("upload", size)
+            else:
+                seconds = self.profile.up_seconds(size, self.now)
+        arrived = await self._send(payload, seconds, size)
+        if (power := self._run.power) is not None:
+            self._draw("joules_transfer", power.up_joules_per_byte * size + power.radio_watts * (self.now - began))
         if arrived is None:
             return
         if self._seconds is not None:
@@ -335,6 +351,11 @@ class DeviceHandle:
         )  # fmt: skip
         self._server._deliver(upload, size, None if arrived is payload else payload)
         self._record()
+
+    def _draw(self, what: str, joules: float) -> None:
+        """Count what has been drawn; a task that is resumed has counted it."""
+        if not self._resuming:
+            self._server.counters[what] += joules
 
     def _next_batch(self) -> tuple[LocalTraining, int, tuple[int, str, int, int, int], int | None]:
         """Return the settings, the number of samples, and what decides the order of the next job's mini-batches."""
@@ -376,6 +397,9 @@ class DeviceHandle:
                 yield from self._vanish()
             ticket = None if newest or crash is not None else run.executor.submit(job, finish)
         yield finish, Kind.PROGRESS
+        if run.power is not None:
+            at_work = seconds if crash is None else crash[0].after
+            self._draw("joules_compute", 0.0 if self.id == POOLED else run.power.watts(self.id) * at_work)
         if crash is not None:
             self._crash(*crash)
         result = run.executor.result(ticket or self._on_newest(job))
@@ -397,6 +421,39 @@ class DeviceHandle:
                 yield from self._vanish()
         yield finish, Kind.PROGRESS
         self._record()
+
+    async def _transfer(self, way: str, size: float) -> None:
+        """Let the time of a transfer pass, over the server's own link where that is finite."""
+        link = self._run.links[self._server.number].get(way)
+        if link is None:
+            if (seconds := self.profile.down_seconds(size, self.now)) > 0:
+                await self._spend(way, seconds)
+            return
+        if self.profile.latency_seconds:
+            await self._spend(way, self.profile.latency_seconds)
+        own = self.profile.down_bits_per_second if way == "download" else self.profile.up_bits_per_second
+        await self._share(link, way, 8 * size, limit_of(own))
+
+    @types.coroutine
+    def _share(self, link: SharedLink, way: str, bits: float, limit: float) -> Generator[Any, Any, None]:
+        """Let a transfer pass over a link that others use, too; of each look is kept when it will be the next."""
+        began = self._run.kernel.now
+        while True:
+            if self._replay:
+                end = self._replayed()
+            else:
+                end = link.look(self._task, bits, limit, self._run.kernel.now) if bits else None
+                self._record(end)
+            if end is None:
+                break
+            if self._replay:
+                self._replayed()
+                continue
+            self._resuming = False
+            yield end, Kind.PROGRESS
+            self._record()
+        if self._run.tracing and not self._replay and not self._resuming:
+            self._trace(way, began, self._run.kernel.now)
 
     @types.coroutine
     def _send(

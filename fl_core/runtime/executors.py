@@ -7,13 +7,16 @@ depends on nothing but the job, and two single-threaded workers are faster than 
 
 from __future__ import annotations
 
+import ctypes
 import heapq
 import os
 import sys
 import threading
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -24,6 +27,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from fl_core.errors import SpecError, unknown
+from fl_core.processes import WORKER
 from fl_core.runtime.local import Gradient, GradientJob, Job, Trained, TrainJob, batches_of, noise_stream, regularise
 from fl_core.tasks import BatchedTask, BatchedWorkspace, Objective, Task, Workspace
 
@@ -345,6 +349,10 @@ class Sequential(Executor):
         return ticket.result
 
 
+class Dismissed(BaseException):
+    """Raised in a worker whose job nobody wants any more, as the run was interrupted."""
+
+
 class Threads(Executor):
     """Computes jobs in worker threads, earliest due first, ahead of the virtual clock.
 
@@ -376,23 +384,29 @@ class Threads(Executor):
         self._awaited: Ticket | None = None
         self._count = self._ahead = 0
         self._closed = False
+        self._busy: set[int] = set()
 
     def __enter__(self) -> Threads:
         super().__enter__()
         spaces = [self.task.workspace() for _ in range(self.threads)]
-        self._workers = [threading.Thread(target=self._serve, args=(space,), daemon=True) for space in spaces]
+        named: dict[str, Any] = {"target": self._serve, "name": WORKER, "daemon": True}
+        self._workers = [threading.Thread(args=(space,), **named) for space in spaces]
         self._interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
         for worker in self._workers:
             worker.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
+        interrupted = any(error) and not issubclass(error[0], Exception)
         with self._lock:
             self._closed = True
             self._work.notify_all()
+            for ident in self._busy if interrupted else ():  # nobody waits for a long job to end
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(Dismissed))
+        by = time.monotonic() + 1.0
         for worker in self._workers:
-            worker.join()
+            worker.join(max(0.0, by - time.monotonic()) if interrupted else None)
         sys.setswitchinterval(self._interval)
         super().__exit__()
 
@@ -427,15 +441,17 @@ class Threads(Executor):
 
     def _serve(self, workspace: Workspace) -> None:
         torch.set_num_threads(1)
-        ticket = self._exchange(None)
-        while ticket is not None:
-            ticket.compute(workspace)
-            ticket = self._exchange(ticket)
+        with suppress(Dismissed):
+            ticket = self._exchange(None)
+            while ticket is not None:
+                ticket.compute(workspace)
+                ticket = self._exchange(ticket)
 
     def _exchange(self, finished: Ticket | None) -> Ticket | None:
         """Hand in a finished ticket and wait for the next one; None: go home."""
         with self._lock:
             if finished is not None:
+                self._busy.discard(threading.get_ident())
                 finished.done = True
                 if finished is self._awaited:
                     self._finished.notify()
@@ -446,10 +462,12 @@ class Threads(Executor):
             ticket = heapq.heappop(self._pending)[2]
             ticket.started = True
             self._ahead += 1
+            self._busy.add(threading.get_ident())
             return ticket
 
 
 EXECUTORS = ("sequential", "threads", "batched")
+MOST_THREADS = 1024
 
 
 def usable_cores() -> int:
@@ -468,12 +486,12 @@ def make_executor(name: str, task: Task, threads: int | None = None) -> Executor
     Raises
     ------
     SpecError
-        If the name is unknown or `threads` is below 1.
+        If the name is unknown or `threads` makes no sense.
     """
     if name not in EXECUTORS:
         raise unknown("executor", name, EXECUTORS)
-    if threads is not None and threads < 1:
-        raise SpecError(f"threads = {threads} must be at least 1")
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise SpecError(f"threads = {threads} must be between 1 and {MOST_THREADS}")
     if name == "threads":
         return Threads(task, threads or usable_cores())
     return Sequential(task) if name == "sequential" else Batched(task)

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
 
 UPDATE_COLUMNS = ("seconds", "version", "device", "staleness", "weight", "steps", "loss")
+JOULES = ("joules_compute", "joules_transfer")
+"""Further counters of a world that declares what devices draw."""
 COUNTERS = ("gradients", "models_sent", "models_received", "bytes_down", "bytes_up")
 EVALUATION_COLUMNS = ("seconds", "version", *COUNTERS, "test_accuracy", "test_loss", "train_loss")
 SPAN_COLUMNS = ("task", "device", "activity", "start", "end", "base_version")
 FAULT_COLUMNS = ("seconds", "device", "task", "fault")
-TABLES = ("evaluations", "updates", "spans", "faults")
+TABLES = ("evaluations", "updates", "spans", "faults", "learned")
 OUTCOMES = ("dispatched", "applied", "discarded", "rejected", "lost", "duplicates")
 
 
@@ -34,7 +36,8 @@ class History:
     """One row per evaluation of the global model. ``seconds``: virtual time; ``version``: global model versions so
     far (global epochs); ``gradients``: mini-batch gradients applied to the global model; ``models_sent``,
     ``models_received``: transfers from and to the server; ``bytes_down``, ``bytes_up``: their sizes;
-    ``test_accuracy`` in [0, 1]; ``test_loss``, ``train_loss``: mean cross entropy (NaN if not measured)."""
+    ``test_accuracy`` in [0, 1]; ``test_loss``, ``train_loss``: mean cross entropy (NaN if not measured). In a world
+    with `power` also ``joules_compute`` and ``joules_transfer``: what devices have drawn for work that is over."""
     updates: dict[str, list[Any]] = field(default_factory=lambda: {c: [] for c in UPDATE_COLUMNS})
     """One row per upload that a version was made from. ``seconds``: virtual time of the commit; ``version``: the
     version made, counted over all servers; ``device``; ``staleness``: versions made between dispatch and use, by all
@@ -51,6 +54,9 @@ class History:
     """One row per thing that went wrong, in the order in which it became certain. ``seconds``: virtual time at which
     it shows (a pause is certain when training begins, so later rows may be earlier); ``device``, ``task``: whom it
     struck (-1: the server); ``fault``: the kind of the declared fault, or ``"rejected: ..."`` with the reason."""
+    learned: dict[str, list[Any]] = field(default_factory=dict)
+    """What the algorithm logged of itself (:meth:`ServerHandle.log`): ``seconds``, ``version``, and columns of its
+    own, for example the control parameters of ``device``. Empty for most; a record has six digits of it."""
     outcomes: dict[str, int] = field(default_factory=dict)
     """How the ``dispatched`` tasks ended: ``applied`` in a version, ``discarded`` by the algorithm (too stale),
     ``rejected`` (not finite, or of the wrong shape), ``lost`` (crashed, lost on the way or at a server that was
@@ -81,6 +87,8 @@ class History:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the model is left out, NaN becomes None and infinity a string."""
         tables = {name: {c: _plain(v) for c, v in getattr(self, name).items()} for name in TABLES}
+        if learned := tables.pop("learned"):
+            tables["learned"] = {column: _rounded(values) for column, values in learned.items()}
         return {**tables, "outcomes": dict(self.outcomes), "ended": self.ended}
 
     @classmethod
@@ -92,10 +100,10 @@ class History:
         return cls(**tables, outcomes=data.get("outcomes", {}), ended=data.get("ended", "budget"))
 
     def __eq__(self, other: object) -> bool:
-        """Bit-for-bit equality of all columns and of the model (NaN equals NaN)."""
+        """Bit-for-bit equality of what happened and of the model (NaN equals NaN); not of `learned`."""
         if not isinstance(other, History):
             return NotImplemented
-        if self.to_dict() != other.to_dict():
+        if self.to_dict() | {"learned": None} != other.to_dict() | {"learned": None}:
             return False
         mine, theirs = self.model, other.model
         if mine is None or theirs is None:
@@ -114,6 +122,10 @@ def append(table: dict[str, list[Any]], **row: Any) -> None:
 def _plain(values: list[Any]) -> list[Any]:
     """Replace what JSON has no number for: NaN by None, infinities by their names."""
     return [None if v != v else repr(v) if v in (np.inf, -np.inf) else v for v in values]
+
+
+def _rounded(values: list[Any]) -> list[Any]:
+    return [float(f"{v:.6g}") if isinstance(v, float) else v for v in values]
 
 
 def _full(values: list[Any]) -> list[Any]:

@@ -18,6 +18,9 @@ from typing import Any
 
 from fl_core.errors import FlCoreError, RunError
 
+MOST_AT_ONCE = 1 << 16
+"""So many turns of a program, or versions, between two events end a run (a power of two)."""
+
 
 class Kind(IntEnum):
     """What an event is; at equal times the smaller kind comes first."""
@@ -86,14 +89,16 @@ class Program(Process):
         Grows with every wait of the run: the order in which programs came to wait.
     seen : dict
         What it has been told already: versions, changes of the idle set, ticks.
+    turns : int
+        How many have ended.
     """
 
-    __slots__ = ("began", "begin", "kernel", "place", "seen", "wait", "waits")
+    __slots__ = ("began", "begin", "crowded", "kernel", "place", "seen", "turns", "wait", "waits")
 
     def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]], name: str, order: int, kernel: Any) -> None:
         super().__init__(begin(), name, order)
         self.begin, self.kernel = begin, kernel
-        self.began, self.waits, self.place = 0.0, 0, 0
+        self.began, self.waits, self.place, self.turns, self.crowded = 0.0, 0, 0, 0, -1
         self.wait: tuple[Any, ...] = ()
         self.seen: dict[str, int] = {}
 
@@ -101,6 +106,11 @@ class Program(Process):
         """Begin the next turn; a program that did not wait for anything is over."""
         if not self.waits:
             return False
+        self.turns += 1
+        if not self.turns % MOST_AT_ONCE:
+            if self.kernel.events == self.crowded:
+                raise too_many(self.name, self.kernel.now)
+            self.crowded = self.kernel.events
         self.coroutine = self.begin()
         self.send = self.coroutine.send
         self.began, self.waits, self.acted = self.kernel.now, 0, False
@@ -110,6 +120,14 @@ class Program(Process):
     def at_rest(self) -> bool:
         """Whether the present turn has done nothing but come to its first wait."""
         return self.waits == 1 and not self.acted
+
+
+def too_many(name: object, now: float) -> RunError:
+    """Build the error for what goes on and on although nothing happens."""
+    return RunError(
+        f"{name} has gone on {MOST_AT_ONCE:,} times at t = {now:g} s without anything happening meanwhile: what it "
+        "waits for is there already, each time"
+    )
 
 
 Event = tuple[float, int, int, int, Process | Callable[[], None]]
@@ -138,15 +156,18 @@ class Kernel:
         Events handled so far.
     current : Process or None
         The process that is running.
-    boundary : callable or None
-        Called before every event, when all that could happen at the last one has happened.
+    boundary : callable
+        Called before an event, when all that could happen at the last one has happened.
+    due : float
+        After how many events that begins.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
         self.events = 0
         self.current: Process | None = None
-        self.boundary: Callable[[], None] | None = None
+        self.boundary: Callable[[], None] = lambda: None
+        self.due: float = float("inf")
         self.scheduled = 0
         self._queue: list[Event] = []
         self._ready: deque[tuple[Process, Any]] = deque()
@@ -248,7 +269,7 @@ class Kernel:
                     step(*ready.popleft())
                 if not queue:
                     break
-                if self.boundary is not None:
+                if self.events >= self.due:
                     self.boundary()
                 self.now, _, _, _, action = pop(queue)
                 self.events += 1

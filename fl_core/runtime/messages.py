@@ -18,16 +18,20 @@ if TYPE_CHECKING:
     from fl_core.runtime.server import ServerHandle
 
 
+MOST_EPOCHS, MOST_STEPS, MOST_UPDATES = 10**5, 10**7, 10**9
+"""Far beyond every experiment, and near enough that nothing is allocated or repeated for ever."""
+
+
 class LocalTraining(Config):
     """How a device trains unless its algorithm says otherwise; the same for all methods of one comparison."""
 
     lr: float = Field(0.03, gt=0, allow_inf_nan=False)
     """Step size of local SGD, > 0."""
-    batch_size: int = Field(50, ge=1)
+    batch_size: int = Field(50, ge=1, le=MOST_STEPS)
     """Samples per mini-batch; the last one of an epoch may be smaller."""
-    epochs: int = Field(1, ge=1)
+    epochs: int = Field(1, ge=1, le=MOST_EPOCHS)
     """Passes over the device's data per task, when `steps` is None."""
-    steps: int | None = Field(None, ge=1)
+    steps: int | None = Field(None, ge=1, le=MOST_STEPS)
     """Mini-batches per task instead of whole passes."""
     weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
     """Added to the gradient as ``weight_decay * x``."""
@@ -57,7 +61,11 @@ class Warmup(Config):
     It is shared by all methods of a comparison and counts neither as gradients nor as virtual time.
     """
 
-    epochs: int = Field(0, ge=0)
+    perturbation: float = Field(0.0, ge=0, le=1)
+    """Every weight w of the initial model becomes w (1 + perturbation z), z standard normal: to see what luck by
+    rounding does (1e-7 is about the spacing of float32)."""
+
+    epochs: int = Field(0, ge=0, le=MOST_EPOCHS)
     """Passes over device 0's data; 0: none."""
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)
     """Step size, > 0."""
@@ -66,16 +74,16 @@ class Warmup(Config):
 class Budget(Config):
     """When a run ends: at the first bound that is reached."""
 
-    updates: int | None = Field(None, ge=1)
+    updates: int | None = Field(None, ge=1, le=MOST_UPDATES)
     """Global model versions."""
-    gradients: int | None = Field(None, ge=1)
+    gradients: int | None = Field(None, ge=1, le=10**6 * MOST_UPDATES)
     """Mini-batch gradients applied to the global model."""
     seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     """Virtual time."""
     accuracy: float | None = Field(None, gt=0, le=1)
     """Test accuracy that an evaluation finds: a run that only asks when it is reached needs no more. As it may never
     be, it stands beside another bound."""
-    uploads: int | None = Field(None, ge=1)
+    uploads: int | None = Field(None, ge=1, le=MOST_UPDATES)
     """Uploads that were applied or discarded: where too stale ones count as rounds (FedASMU, E05)."""
 
     @model_validator(mode="after")

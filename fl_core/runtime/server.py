@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.device import DeviceHandle
-from fl_core.runtime.history import COUNTERS, OUTCOMES
+from fl_core.runtime.history import COUNTERS, JOULES, OUTCOMES
 from fl_core.runtime.idle import IdleSet
 from fl_core.runtime.kernel import Kind, Program, park
 from fl_core.runtime.local import Gradient, ServerGradientJob
@@ -66,7 +66,8 @@ class ServerHandle:
         self.idle = IdleSet(self.devices)
         self.state = {}
         self.rng = stream(run.seed, "server", *([number] if number else []))
-        self.counters, self.outcomes = dict.fromkeys(COUNTERS, 0), dict.fromkeys(OUTCOMES, 0)
+        self.counters = dict.fromkeys((*COUNTERS, *(JOULES if run.power else ())), 0)
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
         self._model, self._frozen = model, model._version
         self._snapshot: Snapshot | None = None
         self._bytes = model.numel() * model.element_size()
@@ -438,6 +439,19 @@ class ServerHandle:
         self._wake("version")
         run.committed()
 
+    def log(self, **values: float) -> None:
+        """Keep numbers that the algorithm has learned, for the record: a row of ``history.learned``.
+
+        The version that is being made is noted with them; what a row lacks is NaN.
+        """
+        run, table = self._run, self._run.history.learned
+        row = {"seconds": run.kernel.now, "version": run.version + 1, **values}
+        rows = len(table.get("version", ()))
+        for name in row:
+            table.setdefault(name, [float("nan")] * rows)
+        for name, column in table.items():
+            column.append(row.get(name, float("nan")))
+
     # The rest is the runtime's. How its programs wait:
 
     def _program(self) -> Program:
@@ -478,7 +492,7 @@ class ServerHandle:
             if self._down:
                 self._wake_at(self.up_at, program, tolerance)
             else:
-                self._run.timers.idle_tick()
+                self._run.watchdog.tick()
                 if tolerance:
                     self._run.kernel.bring_forward(time + tolerance)
                 self._run.kernel.resume(program)
@@ -611,7 +625,7 @@ class ServerHandle:
             self._failed_in_a_row += 1
         self._give_up(outcome, device)
         if not self._down:
-            self._run.failed(outcome, self._failed_in_a_row)
+            self._run.watchdog.failed(outcome)
 
     def _give_up(self, outcome: str, device: int) -> None:
         """Note that a task has failed."""

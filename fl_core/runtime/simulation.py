@@ -6,7 +6,7 @@ import copy
 import gc
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,14 @@ from fl_core.errors import SpecError
 from fl_core.runtime.checkpoint import restore
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.executors import Executor, make_executor
-from fl_core.runtime.history import History, Measurements, append
-from fl_core.runtime.kernel import Kernel, Process, Program, StopRun
+from fl_core.runtime.history import JOULES, History, Measurements, append
+from fl_core.runtime.kernel import MOST_AT_ONCE, Kernel, Process, Program, StopRun
+from fl_core.runtime.links import SharedLink
 from fl_core.runtime.local import TrainJob
 from fl_core.runtime.messages import Budget, Cluster, Evaluation, LocalTraining, Warmup
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.timers import Timers
+from fl_core.runtime.watchdog import Watchdog
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, LayeredWorkspace, Task
 from fl_core.world import World
@@ -34,10 +36,6 @@ if TYPE_CHECKING:
     from fl_core.algorithms.base import Algorithm
     from fl_core.models.units import Units
     from fl_core.runtime.checkpoint import Checkpoints
-
-MOST_FAILED = 1000
-"""So many tasks in a row that bring no usable upload, although the server is up, end a run; in a world of more than
-half as many devices, two for each device."""
 
 YOUNG_OBJECTS = 50_000
 """Objects that are made between two searches for cyclic garbage."""
@@ -92,6 +90,9 @@ class Simulation:
         self._fault_names = [(kind, kinds[:place].count(kind)) for place, kind in enumerate(kinds)]
         self.kernel = Kernel()
         self.history = History()
+        self.power = world.power
+        if self.power is not None:
+            self.history.evaluations |= {name: [] for name in JOULES}
         self.tracing = trace
         self.checkpointing = self.undisturbed = False
         self.version = self.dispatched = self.waits = 0
@@ -99,12 +100,20 @@ class Simulation:
         self.device_state: dict[int, dict[str, Any]] = {}
         self.running: dict[int, Process] = {}
         self.programs: dict[tuple[int, str], Program] = {}
-        self.timers, self.measurements = Timers(self), Measurements(self)
+        self.timers, self.watchdog, self.measurements = Timers(self), Watchdog(self), Measurements(self)
         self.away: set[int] = set()
         self._progress: Callable[[float], None] | None = None
         self.executor: Executor
         self.servers: list[ServerHandle] = []
         self.meeting: dict[int, tuple[Program, Any]] = {}
+        rates = {
+            "download": world.network.server_down_bits_per_second,
+            "upload": world.network.server_up_bits_per_second,
+        }
+        self.links = [
+            {way: SharedLink(rate) for way, rate in rates.items() if rate is not None}
+            for _ in range(self.devices.num_servers * world.network.shared)
+        ]
 
     @cached_property
     def clusters(self) -> tuple[Cluster, ...]:
@@ -159,15 +168,16 @@ class Simulation:
         slots = [tuple(slot.shape) for slot in getattr(space, "slots", ()) if slot.trainable]
         self.shapes = tuple(slots) or ((len(space.parameters),),)
         self.segments = tuple(map(prod, self.shapes))
-        stored = checkpoints.load() if checkpoints is not None else None
-        with make_executor(executor, self.task, threads) as self.executor:
+        held = checkpoints.held() if checkpoints is not None else nullcontext()
+        with held, make_executor(executor, self.task, threads) as self.executor:
+            stored = checkpoints.load() if checkpoints is not None else None
             if stored is not None:
                 restore(self, stored)
             else:
                 self._begin()
             if checkpoints is not None:
                 checkpoints.watch(self)
-            with rare_garbage_collection():
+            with rare_garbage_collection(), self.watchdog.watch():
                 self.kernel.run()
             self.measurements.measure()
             self.measurements.collect()
@@ -202,17 +212,23 @@ class Simulation:
         version = self.version
         gradients = 0 if self._gradients is None else sum(s.counters["gradients"] for s in self.servers)
         if self._progress is not None:
-            bounds = (
-                (version, self._updates), (gradients, self._gradients), (self.kernel.now, self.budget.seconds),
-                (self._dealt_with(), self.budget.uploads),
-            )  # fmt: skip
-            self._progress(min(1.0, max(used / bound for used, bound in bounds if bound is not None)))
+            self._progress(min(1.0, max(used / bound for used, bound in self.used().values())))
+        if not version % MOST_AT_ONCE:
+            self.watchdog.crowded()
         if version == self._updates or (self._gradients is not None and gradients >= self._gradients):
             raise StopRun
         period = self._period
         if period and version % period == 0:
             self.measurements.periodic()
         self.dealt_with()
+
+    def used(self) -> dict[str, tuple[float, float]]:
+        """Return how much of the budget is used, and how much there is, by name."""
+        gradients = sum(server.counters["gradients"] for server in self.servers)
+        used = {"updates": self.version, "gradients": gradients, "seconds": self.kernel.now}
+        bounds = {name: getattr(self.budget, name) for name in (*used, "uploads")}
+        used["uploads"] = self._dealt_with()
+        return {name: (used[name], bound) for name, bound in bounds.items() if bound is not None}
 
     def dealt_with(self) -> None:
         """End the run if uploads are the budget and all have been applied or discarded (called after each)."""
@@ -221,15 +237,6 @@ class Simulation:
 
     def _dealt_with(self) -> int:
         return sum(server.outcomes["applied"] + server.outcomes["discarded"] for server in self.servers)
-
-    def failed(self, outcome: str, in_a_row: int) -> None:
-        """End the run if nothing usable arrives any more: training has diverged, or everything gets lost.
-
-        That half of a large fleet leaves at once is no reason to end, hence the number of devices.
-        """
-        if in_a_row >= max(MOST_FAILED, 2 * len(self.devices)):
-            self.history.ended = outcome
-            raise StopRun
 
     def global_model(self) -> Tensor:
         """Return the model ``[d]`` that is measured: the server's, or the mean of all, weighted by their samples."""
@@ -292,6 +299,9 @@ class Simulation:
 
     def _initial_model(self) -> Any:
         model = self.task.initial_model(self.seed)
+        if self.warmup.perturbation:
+            drawn = torch.from_numpy(stream(self.seed, "perturbation").standard_normal(len(model)))
+            model = (model * (1 + self.warmup.perturbation * drawn)).to(model.dtype)
         if not self.warmup.epochs:
             return model
         samples = self.task.num_samples(0)

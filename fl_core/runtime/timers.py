@@ -1,18 +1,14 @@
-"""What happens in a run by the clock alone, and the end of a run in which nothing else happens any more."""
+"""What happens in a run by the clock alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fl_core.errors import RunError
 from fl_core.runtime.kernel import Event, Kind, StopRun
 
 if TYPE_CHECKING:
     from fl_core.runtime.server import ServerHandle
     from fl_core.runtime.simulation import Simulation
-
-MOST_TICKS = 10_000
-"""So many ticks of server programs in a row that nothing follows from, with nobody at work, end a run."""
 
 CLOCKS = ("evaluate", "measure", "leaves", "available")
 """Timers that go on, whatever happens."""
@@ -25,17 +21,14 @@ class Timers:
     ----------
     events : dict
         What is still to happen: the name of an action with its arguments, and its place in the kernel's queue.
-    quiet : list
-        Timers since the last task was dispatched, and how many tasks had been.
-    ticks : list
-        Ticks since the last progress, how much of that there had been, and when it was noticed.
+    fired : int
+        How many of them have gone off.
     """
 
     def __init__(self, run: Simulation) -> None:
         self._run = run
         self.events: dict[tuple[Any, ...], Event] = {}
-        self.quiet = [0, 0]
-        self.ticks: list[Any] = [0, 0, 0.0]
+        self.fired = 0
 
     def begin(self) -> None:
         """Set the timers that a run begins with."""
@@ -70,43 +63,10 @@ class Timers:
         run.away.add(device)
         self.add(run.kernel.now + seconds, Kind.PROGRESS, run.dispatched, "back", device)
 
-    def idle_tick(self) -> None:
-        """Note that a server program goes on because of the time alone; end a run in which only that happens.
-
-        Progress is a task that is under way or dispatched, or a version where versions are the budget. A device that
-        may come back keeps a run alive until it has been there once in vain.
-        """
-        run = self._run
-        progress, now = run.dispatched + (run.version if run.budget.updates else 0), run.kernel.now
-        if run.running or progress != self.ticks[1]:
-            self.ticks = [0, progress, now]
-        self.ticks[0] += 1
-        if self.ticks[0] > MOST_TICKS:
-            self.ticks[0] = 0
-            away = (key[1] for key in self.events if key[0] == "available")
-            back = all(run.devices.resume_at(device, self.ticks[2]) < now for device in away)
-            if back and all(key[0] in CLOCKS for key in self.events):
-                raise self._nothing_left()
-
     def _fire(self, key: tuple[Any, ...]) -> None:
         del self.events[key]
+        self.fired += 1
         getattr(self, f"_on_{key[0]}")(*key[1:])
-
-    def _stand_still(self) -> None:
-        """End a run in which only clocks go on and nobody reacts to them: evaluations, devices that come and go."""
-        run = self._run
-        if run.running or run.dispatched != self.quiet[1]:
-            self.quiet = [0, run.dispatched]
-        self.quiet[0] += 1
-        if self.quiet[0] > (0 if run.devices.always_available else 100 * (1 + len(run.devices))):
-            self.quiet[0] = 0
-            if len(run.kernel._queue) <= sum(key[0] in CLOCKS for key in self.events):
-                raise self._nothing_left()
-
-    def _nothing_left(self) -> RunError:
-        return RunError(
-            f"nothing is left to happen at t = {self._run.kernel.now:g} s, but the run has not reached its budget"
-        )
 
     def _watch_availability(self, device: int) -> None:
         """Set the timer of the next coming or going of `device`; if it is away now, note that."""
@@ -132,7 +92,7 @@ class Timers:
 
     def _on_evaluate(self, count: int) -> None:
         run = self._run
-        self._stand_still()
+        run.watchdog.clock()
         run.measurements.periodic()
         assert run.evaluation.every_seconds is not None
         self.add((count + 1) * run.evaluation.every_seconds, Kind.EVALUATION, 0, "evaluate", count + 1)
@@ -166,14 +126,14 @@ class Timers:
 
     def _on_leaves(self, device: int) -> None:
         run = self._run
-        self._stand_still()
+        run.watchdog.clock()
         run.away.add(device)
         self._server_of(device)._leave(device)
         self.add(run.devices.resume_at(device, run.kernel.now), Kind.PROGRESS, run.dispatched, "available", device)
 
     def _on_available(self, device: int) -> None:
         run = self._run
-        self._stand_still()
+        run.watchdog.clock()
         if device in run.away and ("back", device) not in self.events:  # it may have recovered at this very instant
             run.away.discard(device)
             if not self._busy(device):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, model_validator
@@ -10,15 +11,25 @@ from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapV
 from fl_core.config import Config, Duration, Family
 from fl_core.streams import stream
 
+if TYPE_CHECKING:
+    from fl_core.world.traces import Trace
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Spread(Family):
     """How bits per second differ among devices."""
 
-    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
-        """Return ``[n]`` bits per second."""
-        raise NotImplementedError
+    def draw(self, devices: int, rng: np.random.Generator, direction: str = "down") -> np.ndarray:
+        """Return ``[n]`` bits per second; of links whose speed changes the mean."""
+        return np.array([link.mean for link in self.links(devices, rng, direction) or ()])
+
+    def links(self, devices: int, rng: np.random.Generator, direction: str) -> Sequence[Trace] | None:
+        """Return the course of each device's speed, or None where it never changes."""
+        return None
+
+    def check(self, devices: int) -> None:
+        """Refuse a number of devices that this kind does not fit."""
 
 
 class UniformBandwidth(Spread):
@@ -36,7 +47,7 @@ class UniformBandwidth(Spread):
             raise ValueError(f"fastest = {self.fastest} bits per second must not be below slowest = {self.slowest}")
         return self
 
-    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, devices: int, rng: np.random.Generator, direction: str = "down") -> np.ndarray:
         return rng.uniform(self.slowest, self.fastest, devices)
 
 
@@ -49,7 +60,7 @@ class LinspaceBandwidth(Spread):
     last: Positive
     """Bits per second of the last device."""
 
-    def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, devices: int, rng: np.random.Generator, direction: str = "down") -> np.ndarray:
         return np.linspace(self.first, self.last, devices)
 
 
@@ -64,7 +75,8 @@ def _one_message(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:59]}…"
         raise ValueError(
             f"{shown} is not valid: it should be a number > 0, a list with one for each device, null, "
-            '{"kind": "uniform", "slowest": ..., "fastest": ...} or {"kind": "linspace", "first": ..., "last": ...}'
+            '{"kind": "uniform", "slowest": ..., "fastest": ...}, or another kind: "linspace", "phones", "measured", '
+            '"trace"'
         ) from None
 
 
@@ -80,10 +92,23 @@ class Network(Config):
     """Bandwidth of every device's link, or one for each; None: transfers take only the latency."""
     latency_seconds: Duration = 0.0
     """Added to every transfer, each way."""
+    server_down_bits_per_second: Positive | None = None
+    """What a server can send in all, shared fairly among the devices that receive; None: any amount."""
+    server_up_bits_per_second: Positive | None = None
+    """What a server can receive in all; None: any amount."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether a server's link is finite."""
+        return self.server_down_bits_per_second is not None or self.server_up_bits_per_second is not None
 
     def check(self, devices: int) -> None:
         """Refuse a number of devices that a list does not fit."""
         for name, value in self:
+            if isinstance(value, Spread) and value.links(1, np.random.default_rng(0), "down") and self.shared:
+                raise ValueError(f"{name}: a link whose speed changes has no fair share of a finite server link")
+            if isinstance(value, Spread):
+                value.check(devices)
             if isinstance(value, tuple) and len(value) != devices:
                 raise ValueError(f"{name} has {len(value)} entries for devices = {devices}")
 
@@ -93,5 +118,18 @@ class Network(Config):
         if value is None:
             return None
         if isinstance(value, Spread):
-            return value.draw(devices, stream(seed, f"bandwidth-{direction}"))
+            return value.draw(devices, self._stream(value, direction, seed), direction)
         return np.broadcast_to(np.array(value, dtype=float), (devices,))
+
+    def links(self, direction: Literal["down", "up"], devices: int, seed: int) -> Sequence[Trace] | None:
+        """Return the course of each device's speed in one direction, or None where no speed changes."""
+        value = self.down_bits_per_second if direction == "down" else self.up_bits_per_second
+        return (
+            value.links(devices, self._stream(value, direction, seed), direction)
+            if isinstance(value, Spread)
+            else None
+        )
+
+    def _stream(self, value: Spread, direction: str, seed: int) -> np.random.Generator:
+        """Return what a kind draws from: of a phone, the same link in both directions."""
+        return stream(seed, "bandwidth" if value.kind == "phones" else f"bandwidth-{direction}")

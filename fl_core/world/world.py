@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from math import inf, nan
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from fl_core.config import Config, read_named
+from fl_core.config import Config, Duration, read_named
 from fl_core.streams import stream
 from fl_core.tasks.base import POOLED
 from fl_core.world.availability import Availability
 from fl_core.world.compute import Compute, UniformCompute
 from fl_core.world.faults import Fault
-from fl_core.world.network import Network
+from fl_core.world.network import Network, Positive
 from fl_core.world.topology import Clusters, neighbours
 from fl_core.world.triggers import Sampled, Trigger
+
+if TYPE_CHECKING:
+    from fl_core.world.traces import Trace
 
 
 class DeviceProfile(NamedTuple):
@@ -32,6 +35,9 @@ class DeviceProfile(NamedTuple):
     """Of a transfer, each way."""
     seconds_per_epoch: float | None = None
     """Time of a pass over the device's data, where the world fixes that."""
+    down_link: Trace | None = None
+    up_link: Trace | None = None
+    """The course of the speed, where that changes; the bits per second are then its mean."""
 
     def train_seconds(self, steps: int, steps_per_epoch: int) -> float:
         """Return the time of `steps` mini-batches on a device whose data make `steps_per_epoch`."""
@@ -39,13 +45,36 @@ class DeviceProfile(NamedTuple):
             return steps * self.seconds_per_step
         return steps / steps_per_epoch * self.seconds_per_epoch
 
-    def down_seconds(self, size: float) -> float:
-        """Return the time to receive `size` bytes."""
+    def down_seconds(self, size: float, start: float | None = None) -> float:
+        """Return the time to receive `size` bytes, from `start` on; without one at the mean speed."""
+        if self.down_link is not None and start is not None:
+            return self.latency_seconds + self.down_link.seconds(8 * size, start + self.latency_seconds)
         return self.latency_seconds + (8 * size / self.down_bits_per_second if self.down_bits_per_second else 0.0)
 
-    def up_seconds(self, size: float) -> float:
-        """Return the time to send `size` bytes."""
+    def up_seconds(self, size: float, start: float | None = None) -> float:
+        """Return the time to send `size` bytes, from `start` on; without one at the mean speed."""
+        if self.up_link is not None and start is not None:
+            return self.latency_seconds + self.up_link.seconds(8 * size, start + self.latency_seconds)
         return self.latency_seconds + (8 * size / self.up_bits_per_second if self.up_bits_per_second else 0.0)
+
+
+class Power(Config):
+    """What devices draw while they work, so that a history counts joules; nothing while they wait."""
+
+    compute_watts: Positive | tuple[Positive, ...]
+    """Of every device that trains, or one for each."""
+    radio_watts: Duration = 0.0
+    """Of a device from the beginning of a transfer to its end."""
+    down_joules_per_byte: Duration = 0.0
+    """Of a byte received, on top of that."""
+    up_joules_per_byte: Duration = 0.0
+    """Of a byte sent, on top of that."""
+    source: str = Field(min_length=3)
+    """Where the numbers are from."""
+
+    def watts(self, device: int) -> float:
+        """Return what `device` draws while it trains."""
+        return self.compute_watts[device] if isinstance(self.compute_watts, tuple) else self.compute_watts
 
 
 class World(Config):
@@ -55,7 +84,7 @@ class World(Config):
     :meth:`named` reads them; only the fields that they stand for are kept.
     """
 
-    devices: int = Field(100, ge=1)
+    devices: int = Field(100, ge=1, le=10**7)
     """Number of devices."""
     compute: Compute = UniformCompute()
     """Seconds per local step, one draw per device and run."""
@@ -77,6 +106,8 @@ class World(Config):
     """When devices are there. None: always."""
     clusters: Clusters | None = None
     """Edge servers and their graph. None: one server."""
+    power: Power | None = None
+    """What devices draw; None: joules are not counted."""
 
     @model_validator(mode="before")
     @classmethod
@@ -95,6 +126,16 @@ class World(Config):
         for part in (self.compute, self.network, self.availability, self.clusters):
             if part is not None:
                 part.check(self.devices)
+        if self.network.shared and self.availability is not None:
+            raise ValueError("a transfer over a finite server link does not pause: set availability to null")
+        if self.power is not None and (self.max_staleness is not None or isinstance(self.trigger, Sampled)):
+            raise ValueError("drawn staleness has no time in which power is drawn; set power to null")
+        if (
+            self.power is not None
+            and isinstance(watts := self.power.compute_watts, tuple)
+            and len(watts) != self.devices
+        ):
+            raise ValueError(f"power.compute_watts has {len(watts)} entries for devices = {self.devices}")
         if self.max_staleness is not None and self.trigger is not None:
             raise ValueError("max_staleness draws the staleness and so excludes a trigger; set one of them to null")
         if self.clusters is not None and (self.max_staleness is not None or isinstance(self.trigger, Sampled)):
@@ -141,6 +182,7 @@ class Devices:
         self._seconds = self.seconds.data
         self._down = None if down is None else down.data
         self._up = None if up is None else up.data
+        self._links = [world.network.links(direction, n, seed) for direction in ("down", "up")]
         self._latency = world.network.latency_seconds
         self._pooled = (float(self.seconds.mean()), _mean(down), _mean(up), self._latency)
         availability, clusters = world.availability, world.clusters
@@ -167,9 +209,10 @@ class Devices:
             up = None if self._up is None else self._up[device]
         if self._redrawn and trigger is not None:
             seconds *= self._factor(device, trigger)
+        links = [None if link is None or device == POOLED else link[device] for link in self._links]
         if self._per_epoch:
-            return DeviceProfile(nan, down, up, latency, seconds)
-        return DeviceProfile(seconds, down, up, latency)
+            return DeviceProfile(nan, down, up, latency, seconds, *links)
+        return DeviceProfile(seconds, down, up, latency, None, *links)
 
     def resume_at(self, device: int, t: float) -> float:
         """Return `t` if `device` is there at time `t`, else when it comes back; inf if never."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +13,9 @@ import torch
 from pydantic import ValidationError
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer, PeriodicAggregation
+from fl_core.experiments.run import run as run_spec
 from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import Store
 from fl_core.formulas.compression import Compressor, Identity, TopK, kept_count
 from fl_core.formulas.fedluck import plan_devices, rounds_per_job
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, simulation
@@ -471,3 +474,19 @@ def test_statistics_are_sent_and_counted_as_they_are(feedback):
     assert run.server.model[1:].tolist() == [0.0, 2.0]  # one of two parameters, and the count of both steps
     assert run.server.counters["bytes_up"] == 8 + 8
     assert len(run.device_state[0]["velocity"]) == 2
+
+
+def test_the_record_has_the_plan_of_every_device(tmp_path: Path):
+    spec = RunSpec(
+        dataset="fashion-mnist", partition="iid", model="linear", world={"devices": 4},
+        algorithm={"name": "fedluck", "period_seconds": 2.0, "k_max": 4}, training={"lr": 0.05, "batch_size": 20},
+        budget={"updates": 6}, evaluation={"every_updates": 3, "test_samples": 100}, seed=1,
+    )  # fmt: skip
+    store = Store(tmp_path, tmp_path)
+    store.save(run_spec(spec))
+    kept = store.get(spec)
+    assert kept is not None
+    learned = kept.history.learned
+    assert sorted(learned["device"]) == [0, 1, 2, 3]
+    assert all(1 <= k <= 4 for k in learned["steps"])
+    assert all(0 < delta <= 1 for delta in learned["kept"])

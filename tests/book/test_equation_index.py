@@ -9,6 +9,7 @@ import pytest
 
 from fl_core.bookbuild.chapters import ROOT
 from fl_core.bookbuild.equations import PREFIXED, Equation, citations, index, markdown
+from fl_core.bookbuild.pages import errata
 from fl_core.plugins import papers
 
 
@@ -65,3 +66,15 @@ def test_the_page_has_a_row_for_each_equation(found):
     rows = [line.split(" | ")[0] for line in markdown(ROOT).splitlines() if line.startswith("| ")]
     for number in (row.number for listed in found.values() for row in listed):
         assert f"| {number}" in rows
+
+
+def test_the_page_of_errata_has_every_erratum_of_every_paper_whole():
+    page = errata(ROOT)
+    for readings in ROOT.glob("notebooks/fl_papers/*/readings.md"):
+        text = readings.read_text()
+        labels = re.findall(r"^\((\w+-e-?\d+)\)=$", text, re.MULTILINE)
+        assert len(labels) > 15
+        assert [label for label in labels if f"<{label}>`" not in page] == []
+        section = re.split(r"^#+ ", text.partition("## Errata")[2], flags=re.MULTILINE)[0]
+        listed = re.split(r"^\(\S+\)=$", section, flags=re.MULTILINE)[1:]
+        assert [word for entry in listed for word in entry.split()[1:] if word not in page] == []

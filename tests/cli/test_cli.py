@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -19,9 +20,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from fl_core import algorithms
+from fl_core.bookbuild.chapters import file_name
 from fl_core.cli import app, catalogue, examples
 from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
+from fl_core.experiments.run import commit
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.runtime.history import History
@@ -193,7 +196,11 @@ def test_a_file_may_leave_the_algorithm_to_the_command_line():
             [*TINY, "--executor", "thread"],
             "unknown executor 'thread'; did you mean 'threads'? (valid: batched, sequential, thr",
         ),
-        ([*TINY, "--threads", "0"], "threads = 0 must be at least 1"),
+        ([*TINY, "--threads", "100000"], "threads = 100000 must be between 1 and 1024"),
+        ([*TINY, "--set", "training.epochs=100000000000"], "training.epochs = 100000000000 is not valid"),
+        ([*TINY, "--set", "world.devices=1000000000"], "world.devices = 1000000000 is not valid"),
+        ([*TINY, "-s", "budget.seconds=9", "-s", "evaluation.every_seconds=1e-9"], "makes 9e+09 evaluations"),
+        ([*TINY, "--threads", "0"], "threads = 0 must be between 1 and 1024"),
         ([*TINY, "--out", "no/where.json"], "cannot write no/where.json: the folder"),
         ([*TINY, "--out", "."], ". is a folder; give the name of a file"),
         ([*TINY, "-s", "world.devices=5000"], "5000 devices with 50 samples each need 250000 samples"),
@@ -309,9 +316,9 @@ def test_lists_name_everything_with_meanings():
 def test_a_plan_counts_shared_runs_once():
     lines = call("plan", "fedasync-*", "--profile", "smoke").splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("fedasync-")}
-    assert all(runs == missing and stored == "0" for runs, stored, missing in rows.values())
+    assert all(runs == missing and stored == "0" for runs, stored, _, missing in rows.values())
     together = int(next(line.split()[1] for line in lines if line.startswith("runs ")))
-    assert together < sum(int(runs) for runs, _, _ in rows.values())
+    assert together < sum(int(runs) for runs, *_ in rows.values())
     assert any("estimate" in line for line in lines)
 
 
@@ -332,7 +339,9 @@ def test_a_plan_counts_shared_runs_once():
         (["regenerate", "fedasync-fig2", "-P", "big"], "unknown profile 'big'"),
         (["regenerate", "start_here", "-p", "ALPA=1"], "unknown parameter 'ALPA'; did you mean 'ALPHA'?"),
         (["book", "--profile", "smok"], "unknown profile 'smok'; did you mean 'smoke'?"),
-        (["book", "--jobs", "0"], "jobs must be at least 1"),
+        (["book", "--jobs", "0"], "jobs = 0 must be between 1 and 1024"),
+        (["regenerate", "fedasync-fig2", "-P", "smoke", "-p", "profile=laptop"], "the profile is given twice"),
+        (["regenerate", "fedasync-fig2", "-p", "seeds=[1]", "-p", "SEEDS=[2]"], "parameter 'SEEDS' is given twice"),
         (["bench", "--pairs", "0"], "pairs = 0 must be at least 1"),
     ],
 )
@@ -358,11 +367,32 @@ def test_one_command_makes_one_figure(results: Path):
     assert {path.name for path in Path("figures").iterdir()} == names
     assert Path("figures/fedasync-fig5.txt").read_text().strip() in text
     assert "profile smoke, seed 0" in text
+    assert "profile smoke: no larger one is stored" in text
+    assert f"from the store: 0 runs; computed now: 5 runs (5 by {commit()})" in text
     before = {path.name: path.read_bytes() for path in Path("figures").iterdir()}
     stored = {path: path.stat().st_mtime_ns for path in results.iterdir()}
-    call("regenerate", "fedasync-fig5", "-o", "figures", "--jobs", "1")
+    again = call("regenerate", "fedasync-fig5", "-o", "figures", "--jobs", "1")
+    assert f"from the store: 5 runs (5 by {commit()}); computed now: 0 runs" in again
+    assert "5 of 5 runs verified by this code" in again
     assert {path.name: path.read_bytes() for path in Path("figures").iterdir()} == before
     assert {path: path.stat().st_mtime_ns for path in results.iterdir()} == stored  # nothing was run again
+
+
+@pytest.mark.usefixtures("small_study")
+def test_the_published_profile_is_shown_where_its_records_are_and_other_parameters_go_to_other_files(results: Path):
+    from fl_papers.fedasync import experiment
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(experiment.PROFILES, "laptop", replace(experiment.PROFILES["smoke"], seeds=(0, 1)))
+        call("work", "fedasync-fig5", "--profile", "laptop")
+        text = call("regenerate", "fedasync-fig5", "-o", "figures")
+        assert "profile laptop: stored runs" in text
+        assert "from the store: 10 runs" in text
+        call("regenerate", "fedasync-fig5", "-o", "figures", "-p", "seeds=[0]")
+        call("regenerate", "fedasync-fig5", "-o", "figures", "-p", "seeds=[1]")
+    names = {path.name for path in Path("figures").glob("*.csv")}
+    assert len(names) == 3
+    assert {"fedasync-fig5.csv", f"{file_name('fedasync-fig5', {'seeds': [0]})}.csv"} < names
 
 
 def test_a_damaged_result_is_a_warning_in_one_line(results: Path):
@@ -393,3 +423,9 @@ def test_notebooks_go_to_papermill(monkeypatch: pytest.MonkeyPatch):
         {"PROFILE": "laptop", "ALPHA": 0.5, "WEIGHT": "linear(a=1)"},
         Path("x.ipynb"),
     ]
+
+
+def test_a_run_that_ends_early_is_kept_and_has_an_exit_code_of_its_own(results: Path):
+    text = call("run", *TINY, "--set", 'world.faults=[{"kind": "lost", "probability": 1.0}]', code=3)
+    assert "ended before its budget: no upload arrived any more" in text
+    assert [result.history.ended for result in Store(results, results)] == ["lost"]

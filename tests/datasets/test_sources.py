@@ -292,13 +292,20 @@ def test_names_are_known_and_no_checksum_is_made_up() -> None:
 
 def test_checksums_and_classes_are_those_of_torchvision_where_it_has_them() -> None:
     import_torchvision()
-    from torchvision.datasets import EMNIST, CelebA
+    from torchvision.datasets import CIFAR10, CIFAR100, EMNIST, MNIST, QMNIST, CelebA
     from torchvision.models._meta import _IMAGENET_CATEGORIES
 
     assert emnist.GZIP.checksum == f"md5:{EMNIST.md5}"
     assert emnist.GZIP.url == EMNIST.url
     known = {file: f"md5:{md5}" for _, md5, file in CelebA.file_list}
-    for archive in SOURCES["celeba"].archives:
+    known |= {file: f"md5:{md5}" for file, md5 in MNIST.resources}
+    known |= {url.split("/")[-1]: f"md5:{md5}" for split in QMNIST.resources.values() for url, md5 in split}
+    for kind in (CIFAR10, CIFAR100):
+        known |= {f"{kind.base_folder}/{file}": f"md5:{md5}" for file, md5 in [*kind.train_list, *kind.test_list]}
+    pickles = [form.archives for name in ("cifar10", "cifar100") for form in SOURCES[name].copies]
+    pickles = [archive for archives in pickles for archive in archives if archive.checksum]
+    assert len(pickles) == 8
+    for archive in (*SOURCES["celeba"].archives, *SOURCES["mnist-writers"].archives, *pickles):
         assert archive.checksum == known[archive.file]
     # Both lists follow the WordNet numbers, so the classes of Tiny ImageNet are a subsequence of ImageNet's.
     remaining = iter(_IMAGENET_CATEGORIES)

@@ -30,7 +30,7 @@ from fl_core.experiments.study import Study, load_study
 from fl_core.runtime import History
 
 COVERAGE = 0.93
-FIRST, MOST = 200, 1000
+FIRST, MOST = 100, 1000
 """Permutations of every claim, and of those that one of the first has reproduced."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,7 +151,16 @@ def test_a_plan_counts_and_estimates(store: Store) -> None:
     execute(specs[:1], jobs=1, store=store, progress=False)
     between = plan(specs, store, jobs=2)
     assert (between.stored, between.missing) == (1, 1)
-    assert "stored runs" in between.basis
+    assert between.basis == "from 1 stored runs, perhaps of another machine"
+    assert between.likely == (between.core_seconds, between.core_seconds)
+    [result] = store
+    for seed, seconds in ((5, 10.0), (6, 20.0), (7, 30.0)):
+        made = replace(result, spec=tiny(seed), provenance={**result.provenance, "wall_seconds": seconds})
+        store.save(made)
+    spread = plan(specs, store, jobs=2)
+    assert spread.core_seconds == pytest.approx(15)
+    assert 0 < spread.likely[0] < 10 < 20 < spread.likely[1] < 30
+    assert ", likely " in spread.table()
     execute(specs, jobs=1, store=store, progress=False)
     after = plan(specs, store)
     assert (after.missing, after.core_seconds) == (0, 0)

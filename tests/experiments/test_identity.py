@@ -14,11 +14,13 @@ import torch
 
 import fl_core
 from fl_core import Algorithm, RunSpec, register
-from fl_core.errors import RunError
+from fl_core.algorithms import ALGORITHMS
+from fl_core.errors import DataError, RunError
+from fl_core.experiments import verify
 from fl_core.experiments.identity import code_digest, essence, is_stale, is_users
 from fl_core.experiments.run import Result, run
-from fl_core.experiments.store import Store
-from fl_core.experiments.verify import BEFORE, Verified, difference, replay, sample
+from fl_core.experiments.store import Store, pack
+from fl_core.experiments.verify import STANDINGS, Verified, difference, enter, in_words, made_by, replay, sample
 
 PACKAGE = Path(fl_core.__path__[0])
 SHORT = {"model": "linear", "budget": {"updates": 6}, "evaluation": {"every_updates": 2, "test_samples": 200}}
@@ -91,7 +93,8 @@ class Homemade(Algorithm):
     return namespace["Homemade"]
 
 
-def test_an_algorithm_of_ones_own_that_has_changed_loses_its_stored_results_and_its_checkpoint(tmp_path):
+def test_an_algorithm_of_ones_own_that_has_changed_loses_its_stored_results_and_its_checkpoint(tmp_path, request):
+    request.addfinalizer(lambda: ALGORITHMS.pop("homemade"))
     store = Store(tmp_path / "published", tmp_path / "cache")
     define(0.5)
     assert is_users(short("homemade").algorithm)
@@ -140,18 +143,61 @@ def test_nan_equals_nan_and_a_missing_row_is_a_difference(finished):
     assert difference(shorter, history) == "5 updates stored, 6 now"
 
 
-def test_code_that_gave_the_same_bits_is_entered_with_the_sample_that_showed_it(finished, tmp_path):
-    old = replace(finished, provenance={k: v for k, v in finished.provenance.items() if k != "code"})
-    table = Verified(tmp_path)
-    assert table.standing(finished) == "this code"
-    assert table.standing(old) == "other code"
-    table.enter([replay(old, 0.5)])
-    again = Verified(tmp_path)
-    assert again.standing(old) == "shown equal"
-    [row] = again.rows
-    assert (row.recorded, row.sample, row.part) == (BEFORE, (old.spec.hash,), 0.5)
-    again.enter([replace(replay(old, 0.5), difference="something")])
-    assert Verified(tmp_path).standing(old) == "other code"
+def made_before(result: Result, commit: str = "0123456789ab") -> Result:
+    """Return a record as it was before records carried a digest."""
+    kept = {name: value for name, value in result.provenance.items() if name != "code"}
+    return replace(result, provenance={**kept, "commit": commit})
+
+
+def test_what_a_record_s_code_is_to_this_one(finished, tmp_path):
+    own, replayed, sampled, earlier, unverified = STANDINGS
+    old, like_it = made_before(finished), replace(made_before(finished), spec=short(seed=7))
+    other, uncommitted = made_before(finished, "another"), made_before(finished, "0123456789ab-dirty")
+
+    def standings() -> list[str]:
+        return [Verified(tmp_path).standing(each) for each in (finished, old, like_it, other, uncommitted)]
+
+    assert standings() == [own, *[unverified] * 4]
+    enter(tmp_path, [replay(old, 0.5)])
+    assert standings() == [own, replayed, sampled, unverified, unverified]
+    [row] = Verified(tmp_path).rows
+    assert (row.recorded, row.sample) == ("commit 0123456789ab", {old.spec.hash: 0.5})
+    enter(tmp_path, [replay(old), replace(replay(other), current="of yesterday")])
+    assert Verified(tmp_path).rows[0].sample == {old.spec.hash: 1.0}
+    assert standings() == [own, replayed, sampled, earlier, unverified]
+    enter(tmp_path, [replace(replay(old, 0.5), difference="something")])
+    assert standings() == [own, unverified, unverified, earlier, unverified]
+
+
+def test_how_many_records_are_verified_is_said_in_words_and_as_a_table(finished, tmp_path, monkeypatch):
+    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path))
+    own = replace(finished, provenance={**finished.provenance, "commit": "0123456789ab"})
+    records = [own, made_before(finished), made_before(finished, "abc-dirty"), made_before(finished, "other")]
+    enter(tmp_path, [replay(records[1], 0.5), replace(replay(records[3], 0.5), current="of yesterday")])
+    said = "2 of 4 runs verified by this code, 1 only by an earlier state of it, 1 unverified"
+    assert in_words(records) == said
+    assert in_words(records[:2]) == "2 of 2 runs verified by this code"
+    store = Store(tmp_path, tmp_path)
+    for seed, record in enumerate(records):
+        store.save(replace(record, spec=short(seed=seed)))
+    pack(tmp_path, {short(seed=seed).hash: f"mine-fig{seed}" for seed in range(4)})
+    mine, *_, everything = verify.published_records(store).to_dict("records")
+    counts = dict(zip(STANDINGS, (1, 0, 1, 1, 1), strict=True))  # the run that was replayed has another seed here
+    assert mine == {"paper": "mine", "data": "all", "records": 4, **counts, "uncommitted code": 1}
+    assert everything == {**mine, "paper": "all", "data": "real"}
+
+
+def test_another_final_model_is_a_difference(finished):
+    forged = replace(finished, provenance={**finished.provenance, "model_sha256": "0" * 64})
+    assert replay(forged).difference.startswith(f"the final model: SHA-256 {'0' * 64} stored, ")
+    assert replay(forged, 0.5).same
+    assert made_by(finished.provenance) == code_digest(finished.spec)
+
+
+def test_a_damaged_table_is_named(tmp_path):
+    (tmp_path / verify.TABLE).write_text("[{}]")
+    with pytest.raises(DataError, match=r"verified.json is damaged \(TypeError: "):
+        Verified(tmp_path)
 
 
 def test_a_sample_is_spread_over_algorithms(finished):

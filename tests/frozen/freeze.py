@@ -159,7 +159,7 @@ def measured(history: History) -> dict[str, Any]:
     assert history.model is not None
     last = {column: values[-1] for column, values in history.evaluations.items()}
     return {
-        "history": sha(json.dumps(history.to_dict(), sort_keys=True)),
+        "history": sha(json.dumps({k: v for k, v in history.to_dict().items() if k != "learned"}, sort_keys=True)),
         "model": hashlib.sha256(history.model.numpy().tobytes()).hexdigest()[:16],
         "norm": float(history.model.double().norm()),
         "loss": last["train_loss"],

@@ -797,7 +797,7 @@ def test_the_command_line_says_what_is_wrong_in_one_line(setting, message):
 
 def test_a_run_that_diverges_is_explained_on_the_command_line():
     done = CliRunner().invoke(app, [*TINY, "--set", "training.lr=1e38"])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 3, done.output
     assert "ended before its budget: no upload could be used any more (not finite)" in done.output
 
 

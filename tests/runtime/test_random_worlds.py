@@ -205,7 +205,7 @@ def random_case(case: int, trace: bool) -> Simulation:
         training=LocalTraining(lr=0.1, batch_size=4, steps=some(rng, None, 1, 3)),
         evaluation=Evaluation(**some(rng, {"every_updates": 4}, {"every_seconds": 2.5}, {"every_updates": None})),
     )
-    simulation.kernel.boundary = lambda: unless_it_hangs(simulation.kernel.events, devices)
+    simulation.watchdog.before_each_event(lambda: unless_it_hangs(simulation.kernel.events, devices))
     return simulation
 
 

@@ -1,4 +1,4 @@
-"""Surrogates of CIFAR-10, CIFAR-100 and Tiny-ImageNet: pictures of objects made of patterned figures.
+"""Surrogates of CIFAR-10, CIFAR-100, Tiny-ImageNet and CelebA: pictures of objects made of patterned figures.
 
 An image is a vector of numbers between 0 and 1: the forms and colours of the figures that make up an object, and the
 scene behind it. A family of similar classes is a point of that space, a class a point near its family's, a mode
@@ -21,7 +21,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from fl_core.datasets.base import Split, Surrogate
-from fl_core.datasets.surrogates.blocks import fill
+from fl_core.datasets.surrogates.blocks import fill, shares
 from fl_core.streams import stream
 
 Array = NDArray[np.float32]
@@ -76,6 +76,9 @@ class Recipe:
     """Share of the images that show any class of the label's family, as photographs do in which what the label names
     is hidden or beside something else: no network reaches more than ``1 - ambiguous`` plus what it guesses."""
     version: int = 1  # raised with every change of the images
+    owners: int = 0  # whose images these are; their numbers of images are distributed as in LEAF
+    owner_spread: Spread = Spread(shape=0.4, pattern=0.4, colour=1.0, scene=1.0)
+    """How far what an owner's images have in common lies from what all have."""
 
 
 def _modes(recipe: Recipe) -> Array:
@@ -142,20 +145,38 @@ def seen_classes(recipe: Recipe, labels: NDArray[np.int64], rng: Generator) -> N
 
 
 def _surrogate(recipe: Recipe) -> Surrogate:
+    shape, name = (3, recipe.side, recipe.side), f"{recipe.of}-surrogate"
+
+    def by_owner(part: str, wanted: int | None) -> Split:
+        modes, numbers = _modes(recipe), recipe.owner_spread.numbers
+
+        def draw(owner: int, count: int) -> Split:
+            rng, own = stream(0, f"{name}/{part}", owner), stream(0, f"{name}/owner", owner)
+            labels = rng.integers(recipe.classes, size=count)
+            images = _draw(recipe, reflect(modes + numbers * bell(own, len(numbers))), labels, rng)
+            return Split(torch.from_numpy(images), torch.from_numpy(labels), torch.full((count,), owner))
+
+        # Mean and standard deviation of table 1 of the LEAF paper.
+        weights = stream(0, f"{name}/sizes").normal(21.44, 7.63, recipe.owners).clip(5, 35)
+        return fill(shape, shares(weights, recipe.sizes[part == "test"]), draw, wanted, owned=True)
+
     def split(part: str, wanted: int | None) -> Split:
         labels, modes = shuffled_labels(recipe, part), _modes(recipe)
 
         def draw(block: int, count: int) -> Split:
             own = labels[block * BLOCK :][:count]
-            images = _draw(recipe, modes, own, stream(0, f"{recipe.of}-surrogate/{part}", block))
+            images = _draw(recipe, modes, own, stream(0, f"{name}/{part}", block))
             return Split(torch.from_numpy(images), torch.from_numpy(own))
 
-        return fill((3, recipe.side, recipe.side), np.full(len(labels) // BLOCK, BLOCK), draw, wanted)
+        return fill(shape, np.full(len(labels) // BLOCK, BLOCK), draw, wanted)
 
     family = recipe.classes // recipe.families
     classes = tuple(f"object {c} of family {c // family}" for c in range(recipe.classes))
     about = f"Generated pictures of objects made of {FIGURES} patterned figures, in random poses and scenes."
-    return Surrogate(recipe.of, recipe.version, (3, recipe.side, recipe.side), classes, recipe.sizes, split, about)
+    if recipe.owners:
+        about += f" {recipe.owners} owners have tastes of their own; not calibrated."
+    chosen = by_owner if recipe.owners else split
+    return Surrogate(recipe.of, recipe.version, shape, classes, recipe.sizes, chosen, about)
 
 
 def uniform(rng: Generator, *shape: int) -> Array:
@@ -205,7 +226,7 @@ def soft_noise(rng: Generator, n: int, channels: int, side: int) -> Array:
         finer *= np.float32(2 * amplitude)
         finer -= np.float32(amplitude)
         field += finer
-    return field
+    return field[..., :side, :side]
 
 
 def _doubled(field: Array, axis: int) -> Array:
@@ -379,7 +400,10 @@ RECIPES = (
         ambiguous=0.55,
         version=3,
     ),
+    Recipe(
+        "celeba", 84, families=1, classes=2, sizes=(37_987, 4_887), modes=2, variation=0.6, version=2, owners=2_000
+    ),
 )
-"""Calibrated with LeNet-5 trained centrally on all training images, the third with ResNet-20."""
+"""Calibrated with the networks that :mod:`fl_core.datasets.surrogates.calibration` names."""
 
 SURROGATES = tuple(map(_surrogate, RECIPES))

@@ -21,7 +21,10 @@ from fl_core.algorithms import FedASMU
 from fl_core.experiments.measures import BySeed, Passage, passage
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
-from fl_core.formulas.fedasmu import matched_lambda
+from fl_core.formulas.fedasmu import Controls, matched_lambda, mixing_weight, weight_score
+from fl_core.formulas.fedasync import alpha_t
+from fl_core.formulas.staleness import Polynomial
+from fl_core.report.explorable import Explorable, Slider
 from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, style
 from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
@@ -416,3 +419,36 @@ def _hatch(axis: Axes, place: float | None = None) -> None:
 def _legend(figure: Figure, methods: list[str]) -> None:
     handles = [Line2D([], [], label=method, **line_of(method, 0, methods)) for method in methods]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, handlelength=2.6, columnspacing=1.2)
+
+
+def explore_weights() -> Explorable:
+    """Let the reader choose staleness and control parameters: the weight (2) over the versions of a run."""
+
+    def weights(staleness: float, lambda_: float, sigma: float, iota: float) -> dict[str, Any]:
+        versions = np.geomspace(1, 5000, 80).round()
+        controls = Controls(lambda_, sigma, iota)
+        return {
+            "x": versions + 1,
+            "FedASMU": mixing_weight(versions, staleness, controls),
+            "score ξ, cut at 1": np.minimum(1, weight_score(versions, staleness, controls)),
+            "FedAsync+Poly": np.full(80, alpha_t(0.6, 1, int(staleness) - 1, Polynomial(a=0.5))),
+        }
+
+    script = """
+      const t = Array.from({ length: 80 }, (_, i) => Math.round(5000 ** (i / 79)));
+      const score = t.map(v => p.lambda_ / (Math.sqrt(v + 1) * p.staleness ** p.sigma) + p.iota);
+      return {
+        x: t.map(v => v + 1), FedASMU: score.map(s => s / (1 + s)),
+        "score ξ, cut at 1": score.map(s => Math.min(1, s)),
+        "FedAsync+Poly": t.map(() => 0.6 * p.staleness ** -0.5),
+      };"""
+    sliders = (
+        Slider("staleness", "staleness s", 1, 30, 1, 10),
+        Slider("lambda_", "λ", 0, 60, 0.5, 29.5),
+        Slider("sigma", "σ", 0, 2, 0.05, 0.5),
+        Slider("iota", "ι", 0, 0.5, 0.01, 0),
+    )
+    return Explorable(
+        "FedASMU's mixing weight over a run", sliders, weights, script, "version t + 1", log_x=True, range=(0, 1),
+        dashes=("", "3 3", "8 3"),
+    )  # fmt: skip

@@ -611,7 +611,7 @@ def control_run(updates: int, rates: dict[str, float], *, size: int = 20, **fiel
 
 def control_log(run: Simulation) -> pd.DataFrame:
     """Return a row for each aggregation: device, weight, q, score, and the control parameters after it."""
-    return pd.DataFrame(run.server.state["log"]).assign(weight=run.history.updates["weight"])
+    return pd.DataFrame(run.history.learned).assign(weight=run.history.updates["weight"])
 
 
 def pairs(run: Simulation) -> list[tuple[Tensor, Tensor]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from fl_core.experiments import rounding
 from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel
 from fl_papers.fedasync import figures
 from fl_papers.fedasync.experiment import AXES, FIGURES, FedAsyncExperiment
@@ -160,5 +161,16 @@ ARTIFACTS = [
         view=Curves("virtual time (s)", PANELS),
         paper_setting=FedAsyncExperiment.shown(FedAsyncExperiment.clocked_setting),
         claims=claims("C21 C30"),
+    ),
+    replicated(
+        id="fedasync-x6",
+        title="how far a rounding error takes FedAsync",
+        reference="Beyond the paper",
+        description="The same run from an initial model changed in its last bits.",
+        make_grid=FedAsyncExperiment.made(FedAsyncExperiment.luck),
+        reduce=rounding.parting,
+        view=rounding.VIEW,
+        paper_setting=setting,
+        over_seeds="mean over",
     ),
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from pydantic import Field, field_validator
 from fl_core.algorithms import SGD, Algorithm, FedAsync, FedAvg
 from fl_core.datasets import IID, load_dataset
 from fl_core.experiments.experiment import Experiment, Options
+from fl_core.experiments.rounding import SIZES, perturbed
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.staleness import Constant, Hinge, Polynomial
@@ -246,6 +247,12 @@ class FedAsyncExperiment(Experiment):
             for method, alpha, algorithm in methods:
                 spec = self._spec(algorithm, world, Budget(seconds=seconds), evaluation, LOCAL_LR, seed)
                 yield Entry(spec, {"method": method, "alpha": alpha, "lr": LOCAL_LR, "role": "event", "seed": seed})
+
+    def luck(self) -> Iterator[Entry]:
+        """Yield plain FedAsync's curves at the small staleness, and again from perturbed initial models."""
+        small, _ = self.options.max_staleness
+        for seed in self.seeds:
+            yield from perturbed([self._fedasync("FedAsync", self.alphas[0], small, seed)], SIZES[:1])
 
     def setting(self) -> pd.DataFrame:
         """Return the paper's setting beside that of the runs, one row per quantity; "not stated" is its silence."""

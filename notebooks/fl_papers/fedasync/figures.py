@@ -24,6 +24,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.staleness import Exponential, Hinge, Linear, Polynomial, StalenessWeight
 from fl_core.models import Dropout, build_network
+from fl_core.report.explorable import Explorable, Slider
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, style
 from fl_core.report.tables import Table, with_spread
 from fl_core.runtime import Budget, LocalTraining, Simulation
@@ -559,3 +560,45 @@ def _arrow(
             fontsize=9,
             color=colour,
         )
+
+
+def explore_staleness() -> Explorable:
+    """Let the reader choose alpha, staleness and what a task leaves of the error: FedAsync's step on a quadratic."""
+
+    def errors(alpha: float, missed: float, q: float, updates: int = 60) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {"x": list(range(updates + 1))}
+        for name, method in {
+            "plain": FedAsync(alpha=alpha),
+            "+Poly": FedAsync(alpha=alpha, weight=Polynomial()),
+        }.items():
+            models = [torch.ones(1, dtype=torch.float64)]
+            for version in range(updates):
+                uploaded = q * models[max(0, version - int(missed))]
+                staleness = version - max(0, version - int(missed))
+                models.append(method.combine(models[-1], uploaded, version + 1, staleness).model)
+            found[name] = [abs(float(model)) + FLOOR for model in models]
+        return found
+
+    script = f"""
+      const found = {{ x: [...Array(61).keys()], plain: [], "+Poly": [] }};
+      for (const [name, a] of [["plain", 0], ["+Poly", 0.5]]) {{
+        const models = [1];
+        for (let t = 0; t < 60; t++) {{
+          const from = Math.max(0, t - p.missed), w = p.alpha * (t - from + 1) ** -a;
+          models.push((1 - w) * models[t] + w * p.q * models[from]);
+        }}
+        found[name] = models.map(value => Math.abs(value) + {FLOOR});
+      }}
+      return found;"""
+    sliders = (
+        Slider("alpha", "mixing weight α", 0.05, 1.0, 0.05, 0.6),
+        Slider("missed", "staleness of every upload", 0, 16, 1, 4),
+        Slider("q", "what a task leaves of the error", 0.0, 0.95, 0.05, 0.5),
+    )
+    return Explorable(
+        "Error of FedAsync on a quadratic", sliders, errors, script, "update", log=True, dashes=("", "6 3")
+    )
+
+
+FLOOR = 1e-12
+"""Added to an error, so that it has a logarithm."""

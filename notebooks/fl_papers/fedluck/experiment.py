@@ -10,15 +10,18 @@ that every upload takes the paper's time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from itertools import product
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import pandas as pd
 from pydantic import Field, field_validator
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer
-from fl_core.datasets import IID, Dirichlet, load_dataset
+from fl_core.datasets import IID, PRESETS, Dirichlet, load_dataset
 from fl_core.experiments.experiment import Experiment, Options
+from fl_core.experiments.rounding import SIZES, perturbed
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
 from fl_core.formulas.compression import Identity, TopK
@@ -189,6 +192,8 @@ PROFILES = {
     ),
     "paper": Scale((0, 1, 2, 3, 4), _CELLS, 1.0, {}, 0, _STEPS, _DELTAS, 1_500.0, 800.0, _PERIODS),
 }  # fmt: skip
+RACE_PERIODS = 80
+"""Length of FedLuck's race with FedPer."""
 PERIODS_PER_EVALUATION, HEAT_PERIODS_PER_EVALUATION = 2, 4
 """Periods T~ from one evaluation to the next (A16); FedBuff and FedAvg+TopK are measured at each version instead."""
 
@@ -216,6 +221,8 @@ class FedLuckOptions(Options):
 
     Attributes
     ----------
+    mode : str
+        ``"as_released"``: what the authors' program does and the paper does not say (:data:`RELEASED`).
     steps, delta : int, float or None
         FedPer's k and delta.
     dirichlet : float
@@ -238,6 +245,7 @@ class FedLuckOptions(Options):
         Its longest run.
     """
 
+    mode: Literal["as_written", "as_released"] = "as_written"
     steps: int | None = Field(None, ge=1)
     delta: float | None = Field(None, gt=0, le=1)
     dirichlet: float = Field(1.0, gt=0, allow_inf_nan=False)
@@ -272,6 +280,32 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """What differs from FedLuck as the tables have it: A1, A8, A6, A5, section 2.8, and the solvers of section 2.5."""
 
 
+class Released(NamedTuple):
+    """What the authors' program does otherwise, each of which can be taken alone (E19)."""
+
+    pixels: bool = True
+    """Images are inverted, zeros apart (a)."""
+    weights: bool = True
+    """Uploads of a round weigh by samples (A5)."""
+    images: bool = True
+    """Asynchronous methods are measured on a tenth of the test images, at every aggregation alike (c)."""
+    handover: bool = True
+    """Devices start when the new model has been evaluated (e)."""
+
+
+RELEASED, WRITTEN = Released(), Released(*[False] * 4)
+EVALUATION_SECONDS = 0.3
+"""What an evaluation is taken to last in the program: with this the gigabytes of Table 1 come out (`lockstep`)."""
+DEVIATIONS: dict[str, Released] = {
+    "as written": WRITTEN,
+    "inverted pixels": WRITTEN._replace(pixels=True),
+    "weights by samples": WRITTEN._replace(weights=True),
+    "1,000 test images": WRITTEN._replace(images=True),
+    "evaluation before dispatch": WRITTEN._replace(handover=True),
+    "as released": RELEASED,
+}
+
+
 class FedLuckExperiment(Experiment):
     """FedLuck's comparison, its heat map, and its runs with other periods and in variants."""
 
@@ -291,6 +325,7 @@ class FedLuckExperiment(Experiment):
         self.heat_deltas = chosen.heat_deltas or scale.heat_deltas
         self.heat_seconds = chosen.heat_seconds or scale.heat_seconds
         self.period = chosen.period_seconds or task.period_seconds
+        self.released = RELEASED if chosen.mode == "as_released" else WRITTEN
 
     def comparison(self, partitions: Sequence[str], methods: Sequence[str] = METHODS) -> Iterator[Entry]:
         """Yield the runs of Figures 2 and 3 and of the tables on `partitions` (keys of :data:`LABELS`)."""
@@ -335,6 +370,42 @@ class FedLuckExperiment(Experiment):
                     self._fedluck(**settings), labels, "dirichlet", seed, self.scale.extra_seconds,
                     model=self.narrow, momentum_reset=reset,
                 )  # fmt: skip
+
+    def deviations(self) -> Iterator[Entry]:
+        """Yield FedLuck's runs with each of :data:`DEVIATIONS`, with independent labels."""
+        for seed in self.seeds:
+            for name, released in DEVIATIONS.items():
+                labels = {"method": "FedLuck", "deviation": name, "role": "deviation"}
+                other = self.as_in(released)
+                yield other._entry(other._fedluck(), labels, "iid", seed, self.seconds)
+
+    def race(self) -> Iterator[Entry]:
+        """Yield FedLuck's and FedPer's first seconds, measured at every aggregation, by partition and weighting."""
+        for seed in self.seeds:
+            for partition, weights, method in product(LABELS, (False, True), ("FedLuck", "FedPer")):
+                other = self.as_in(WRITTEN._replace(weights=weights))
+                algorithm, _ = self.methods[method](other)
+                weighting = "samples" if weights else "uniform"
+                labels = {"method": method, "partition": partition, "weighting": weighting, "role": "race"}
+                evaluation = Evaluation(every_updates=1, test_samples=self.scale.test_samples)
+                seconds = min(self.seconds, RACE_PERIODS * self.period)
+                yield other._entry(algorithm, labels, partition, seed, seconds, evaluation=evaluation)
+
+    def luck(self) -> Iterator[Entry]:
+        """Yield FedLuck's part of the race with independent labels, and again from a perturbed initial model."""
+        chosen = (entry for entry in self.race() if list(entry.labels.values())[:3] == ["FedLuck", "iid", "uniform"])
+        yield from perturbed(chosen, SIZES[:1])
+
+    def as_released(self) -> Iterator[Entry]:
+        """Yield the runs of Table 1, five methods with Dirichlet labels, as the authors' program does them."""
+        for entry in self.as_in(RELEASED).comparison(["dirichlet"], ("FedLuck", *BASELINES)):
+            yield Entry(entry.spec, {**entry.labels, "role": "as released"})
+
+    def as_in(self, released: Released) -> Self:
+        """Return the same experiment with these deviations."""
+        other = copy(self)
+        other.released = released
+        return other
 
     def _fedbuff(self) -> FedBuff:
         plain: dict[str, Any] = {"weight": Constant(), "compressor": Identity()}
@@ -413,14 +484,27 @@ class FedLuckExperiment(Experiment):
         assert isinstance(bits, tuple)
         return world.model_copy(update={"network": Network(up_bits_per_second=tuple(size * b for b in bits))})
 
+    def preprocessing(self) -> Any:
+        """Return that of the task; as released, images are inverted first."""
+        if not self.released.pixels or self.setup.cell == "lstm":
+            return self.setup.preprocessing
+        given = self.setup.preprocessing
+        return {**(PRESETS[given] if isinstance(given, str) else given), "invert": True}
+
     def _fedluck(self, **settings: Any) -> FedLuck:
-        given = {"period_seconds": self.period, "solver": self.options.solver, "per_tensor": self.options.per_tensor}
-        return FedLuck(**{**given, "global_lr": self.setup.global_lr, **settings})
+        given = {**self._periodic(), "solver": self.options.solver, "per_tensor": self.options.per_tensor}
+        return FedLuck(**{**given, **settings})
+
+    def _periodic(self) -> dict[str, Any]:
+        given: dict[str, Any] = {"period_seconds": self.period, "global_lr": self.setup.global_lr}
+        if self.released.weights:
+            given["weighting"] = "samples"
+        if self.released.handover:
+            given["handover_seconds"] = EVALUATION_SECONDS
+        return given
 
     def _fedper(self, steps: int, delta: float) -> FedPer:
-        return FedPer(
-            period_seconds=self.period, global_lr=self.setup.global_lr, steps=steps, compressor=self._topk(delta)
-        )
+        return FedPer(**self._periodic(), steps=steps, compressor=self._topk(delta))
 
     def _topk(self, delta: float) -> TopK:
         return TopK(delta=delta, per_tensor=self.options.per_tensor, wire="ideal_fraction")
@@ -448,7 +532,7 @@ class FedLuckExperiment(Experiment):
             dataset=self.dataset,
             partition=parts[partition],
             model=model or self.model,
-            preprocessing=self.setup.preprocessing,
+            preprocessing=self.preprocessing(),
             initialisation="pytorch",
             world=self.world(devices, model),
             algorithm=algorithm,
@@ -472,9 +556,14 @@ class FedLuckExperiment(Experiment):
         return Evaluation(
             every_updates=1 if rare else None,
             every_seconds=None if rare else PERIODS_PER_EVALUATION * self.setup.period_seconds,
-            test_samples=self.scale.test_samples,
+            test_samples=self._test_samples(algorithm),
             at_seconds=(self.seconds,) if self.seconds < seconds else (),
         )
+
+    def _test_samples(self, algorithm: Algorithm) -> int:
+        if not self.released.images:
+            return self.scale.test_samples
+        return 0 if isinstance(algorithm, FedAvgTopK) else 600 if self.setup.cell == "lstm" else 1000
 
 
 def _targets(found: Mapping[str, Sequence[float]]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from fl_core.experiments import rounding
 from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel, View
 from fl_core.experiments.study import Entry
 from fl_papers.wkafl import figures, theory
@@ -82,7 +83,7 @@ ARTIFACTS = [
               "Long stale gradients turn the estimate; clipping turns it back.", "C26",
               reference=f"Figure 4 of {_PAPER}"),
     _training("fig5", "accuracy without one component at a time", WKAFLExperiment.ablations, figures.by_component,
-              figures.draw_panels, "(a) is CelebA, (b) EMNIST ByClass; here with true and with aliased staleness.",
+              figures.draw_panels, "(a) is CelebA, (b) EMNIST ByClass; here in two modes of staleness.",
               _claims("C03", "C04", "C05", "C27b"), f"Figure 5 of {_PAPER}"),
     _training("fig6", "accuracy of all methods, one owner of data per client", WKAFLExperiment.comparison,
               figures.by_skew, figures.draw_panels, "(a) is CelebA, (b) EMNIST ByClass.", _claims("C06"),
@@ -102,7 +103,7 @@ ARTIFACTS = [
               figures.byzantine, figures.draw_panels,
               "A Byzantine upload is turned round and made ten times as long.", _claims("C29", modes=("",)),
               f"Appendix A of {_PAPER}, and beyond"),
-    _training("x1", "true against aliased staleness, by level", WKAFLExperiment.comparison,
+    _training("x1", "true staleness against shared memory, by level", WKAFLExperiment.comparison,
               figures.by_level_in_both_modes, figures.draw_panels,
               "Solid: every client computes on the model it was sent; dashed: on the server's own memory."),
     _training("x3", "WKAFL and Zeno++ in numbers", WKAFLExperiment.byzantine, figures.byzantine_table, Columns(),
@@ -127,4 +128,13 @@ ARTIFACTS = [
     _training("x9", "GSGM at smaller learning rates", WKAFLExperiment.gsgm_rates, figures.rates_table,
               Columns({"cell": "level and labels"}),
               "Where label skew is varied, true staleness; the first rate is the one of the authors' programs."),
+    _training("x10", "how far a rounding error takes WKAFL", WKAFLExperiment.luck, rounding.parting,
+              rounding.VIEW, "The same run from an initial model changed in its last bits.", over_seeds="mean over"),
+    _training("x11", "what a rounding error does to a final accuracy", WKAFLExperiment.luck, rounding.moved,
+              Columns(), "The same run from an initial model changed in its last bits; spread over seeds."),
+    _training("x12", "Table 2 as written, on shared memory and as released", WKAFLExperiment.in_all_modes,
+              figures.staleness_table, Columns({"cell": "level"}), "The mean of the last ten measurements."),
+    _training("x13", "Table 3 as written, on shared memory and as released", WKAFLExperiment.in_all_modes,
+              figures.skew_table, Columns({"cell": "level and labels"}),
+              "Stability is the spread of the logarithm of the last ten accuracies: small is stable."),
 ]  # fmt: skip

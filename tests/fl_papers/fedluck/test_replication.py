@@ -27,7 +27,16 @@ from fl_core.report.tables import Table
 from fl_core.runtime import History
 from fl_papers.fedluck import figures
 from fl_papers.fedluck.claims import interior_is_best, worst_setting
-from fl_papers.fedluck.experiment import BASELINES, METHODS, PROFILES, SETUPS, VARIANTS, FedLuckExperiment, targets
+from fl_papers.fedluck.experiment import (
+    BASELINES,
+    DEVIATIONS,
+    METHODS,
+    PROFILES,
+    SETUPS,
+    VARIANTS,
+    FedLuckExperiment,
+    targets,
+)
 from fl_papers.fedluck.figures import (
     accuracy_curves,
     compared,
@@ -50,7 +59,7 @@ from fl_papers.fedluck.tables import (
 )
 
 RUNS = ["fedluck-fig1", "fedluck-fig2", "fedluck-fig3", "fedluck-tab1", "fedluck-tab2", "fedluck-savings"]
-EXTRA = ["fedluck-x8", "fedluck-x9"]
+EXTRA = [f"fedluck-x{n}" for n in range(8, 14)]
 FORMULAS = ["fedluck-alg1", *(f"fedluck-x{n}" for n in range(1, 8))]
 BOTH = ("iid", "dirichlet")
 heat_map, periods, variants = (
@@ -541,6 +550,36 @@ def test_figures_and_tables_from_formulas_are_drawn(name: str) -> None:
     shown, caption = draw(find_artifact(name), make_study(find_artifact(name), "smoke"))
     assert "no runs" in caption
     assert len(shown.frame) if isinstance(shown, Table) else shown.axes
+
+
+# The race with FedPer, and the program's deviations
+
+
+def test_the_race_compares_interpolated_times_and_areas_with_intervals() -> None:
+    study = make_study(find_artifacts(["fedluck-x10"]), "laptop", seeds=(0, 1, 2))
+    results = {}
+    for entry in study.entries:
+        full = {"FedLuck": 150.0, "FedPer": 200.0}[entry.labels["method"]] * (1 + 0.01 * entry.labels["seed"])
+        spec = entry.spec.changed(**{"evaluation.every_seconds": 1.5})
+        results[entry.key] = made_up(Entry(spec, entry.labels), ramp(full))
+    table = find_artifact("fedluck-x10").reduce(study.with_results(results))
+    assert list(table.groupby(["labels", "weights"]).size()) == [3, 3, 3, 3]  # 50 and 55 %, and the area
+    first = table.iloc[0]
+    assert float(first["ratio"].split()[0]) == pytest.approx(0.75, abs=0.01)
+    assert first["seeds"] == "3 of 3"
+
+
+def test_deviations_are_told_one_at_a_time() -> None:
+    study = make_study(find_artifacts(["fedluck-x11"]), "laptop", seeds=(0, 1))
+    levels = {name: 0.8 + 0.01 * place for place, name in enumerate(DEVIATIONS)}
+    results = {
+        e.key: made_up(e, lambda t, level=levels[e.labels["deviation"]]: 2 * level)
+        for e in study.entries
+    }  # fmt: skip
+    table = find_artifact("fedluck-x11").reduce(study.with_results(results))
+    assert list(table["FedLuck"]) == list(DEVIATIONS)
+    assert table["all images"].tolist()[0] == "0.800 ± 0.000"
+    assert set(table["printed"]) == {"0.869"}
 
 
 # One tiny grid, really run
