@@ -63,9 +63,9 @@ def _listed(root: Path) -> list[str]:
 
     def walk(node: object) -> None:
         if isinstance(node, dict):
-            if str(node.get("file", "")).startswith("notebooks/"):
-                page = f"{node['file']}.md"
-                found.append(page if (root / page).is_file() else f"{node['file']}.ipynb")
+            name = str(node.get("file", node.get("root", "")))
+            if name.startswith("notebooks/"):
+                found.append(f"{name}.md" if (root / f"{name}.md").is_file() else f"{name}.ipynb")
             for value in node.values():
                 walk(value)
         elif isinstance(node, list):

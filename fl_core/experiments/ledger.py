@@ -47,8 +47,9 @@ def judged(
     names: Iterable[str] = (), paper: str | None = None, store: Store | None = None, dataset: str = DATASET
 ) -> list[Judgement]:
     """Return the judgements of the claims called `names`, of those of `paper`, or of all, each within its paper."""
+    only = paper and known_paper(paper)
     wanted = [find_claim(name) for name in names] or [
-        claim for claim in claims().values() if paper is None or claim.paper == known_paper(paper)
+        claim for claim in claims().values() if only in (None, claim.paper)
     ]
     store = store or default_store()
     found: dict[str, Judgement] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, get_args
 
@@ -30,6 +30,8 @@ class Table:
         Columns with long text, which may break over lines, and their least width in em; others stay on one line.
     fold : str
         If given, the table is folded away under this line of text.
+    anchors : sequence of str
+        If given, the name under which each row can be linked to.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class Table:
         digits: int = 3,
         wrap: Mapping[str, float] | None = None,
         fold: str = "",
+        anchors: Sequence[str] = (),
     ) -> None:
-        self.frame, self.digits, self.fold = frame, digits, fold
+        self.frame, self.digits, self.fold, self.anchors = frame, digits, fold, list(anchors)
         self.names, self.wrap = dict(names or {}), dict(wrap or {})
 
     def to_markdown(self) -> str:
@@ -61,10 +64,11 @@ class Table:
         columns = [str(column) for column in self.frame.columns]
         head = "".join(f'<th scope="col">{escape(self._heading(column))}</th>' for column in columns)
         body = []
-        for row in self._cells():
+        for number, row in enumerate(self._cells()):
             pairs = zip(columns, row, strict=True)
             cells = [f"<td{self._style(column)}>{escape(cell)}</td>" for column, cell in pairs]
-            body.append(f"<tr>{''.join(cells)}</tr>")
+            name = f' id="{escape(self.anchors[number])}"' if self.anchors else ""
+            body.append(f"<tr{name}>{''.join(cells)}</tr>")
         table = (
             '<div style="overflow-x:auto" tabindex="0"><table class="table" style="font-size:.9em">'
             f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
@@ -129,7 +133,13 @@ def claims_table(judgements: Iterable[Judgement], beside: Iterable[Judgement] = 
     if len(papers) == 1:
         names["claim"] = papers.pop()
         frame["claim"] = [name.partition("-")[2] for name in frame["claim"]]
-    return Table(frame[[*columns, "endpoint"]], names, wrap=wrap)
+    anchors = [anchor(judgement.claim.id) for judgement in judged]
+    return Table(frame[[*columns, "endpoint"]], names, wrap=wrap, anchors=anchors)
+
+
+def anchor(name: str) -> str:
+    """Return the name under which a page has the row of a claim."""
+    return f"claim-{name.lower()}"
 
 
 def in_words(judgements: list[Judgement]) -> pd.DataFrame:

@@ -1,0 +1,243 @@
+"""What holds, at a glance: printed and measured effects on one axis, the matrix of all claims, a sentence a paper."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+import matplotlib.pyplot as plt
+import numpy as np
+from IPython.display import HTML, Markdown, display
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from fl_core.experiments.claims import Judgement, Label
+from fl_core.experiments.evidence import Effect
+from fl_core.experiments.ledger import judged
+from fl_core.report.style import BLUE, GREEN, GREY, PURPLE, SKY, VERMILION, style
+from fl_core.report.tables import anchor
+
+LOOKS: dict[Label, tuple[str, str, str]] = {
+    "reproduced": (GREEN, "●", "o"),
+    "weaker than printed": (BLUE, "◐", "D"),
+    "no difference": (PURPLE, "=", "s"),
+    "contradicted": (VERMILION, "✕", "X"),
+    "smaller than printed, sign open": (SKY, "◔", "v"),
+    "undecided": (GREY, "○", "o"),
+    "true": (GREEN, "▲", "^"),
+    "true as corrected": (BLUE, "△", "^"),
+    "vacuous": (PURPLE, "∅", "s"),
+    "unproved": (GREY, "◌", "o"),
+    "by construction": (GREY, "≡", "s"),
+}
+"""Colour, sign and marker of each label: no label is told by its colour alone."""
+WORDS = {"run": "training", "system": "clock and bytes", "theory": "theory", "definition": "definitions"}
+STATEMENT = 88
+"""Characters of a statement beside its row."""
+EACH = 4
+"""Headline claims of a paper in the forest."""
+
+
+def headlines(judgements: Iterable[Judgement], each: int = EACH) -> list[Judgement]:
+    """Return the first claims of every paper about training with a measured effect, a printed one going first."""
+    found: dict[str, list[Judgement]] = {}
+    for judgement in judgements:
+        part = judgement.decisive
+        if judgement.claim.kind == "run" and judgement.counted and isinstance(part, Effect) and _known(part):
+            found.setdefault(judgement.claim.paper, []).append(judgement)
+    for rows in found.values():
+        rows.sort(key=lambda j: getattr(j.decisive, "printed", None) is None)  # stable: else the paper's order
+    return [judgement for rows in found.values() for judgement in rows[:each]]
+
+
+def _known(effect: Effect) -> bool:
+    return effect.scale.unit in ("ratio", "points") and bool(np.isfinite([effect.estimate, *effect.interval]).all())
+
+
+def forest(judgements: Sequence[Judgement], names: Mapping[str, str] | None = None) -> Figure:
+    """Draw the effects of claims: ours as a dot with its interval, the printed one as a cross.
+
+    What is claimed is to the right of the line: ratios on a logarithmic axis, accuracies in percentage points below.
+    """
+    panels = {unit: [j for j in judgements if _effect(j).scale.unit == unit] for unit in ("ratio", "points")}
+    panels = {unit: rows for unit, rows in panels.items() if rows} or {"ratio": []}
+    heights = [len(rows) + 0.8 for rows in panels.values()]
+    with style():
+        figure, axes = plt.subplots(
+            len(panels), 1, figsize=(7.2, 0.46 * sum(heights) + 1.3), height_ratios=heights, squeeze=False
+        )
+        for axis, (unit, rows) in zip(axes[:, 0], panels.items(), strict=True):
+            _panel(axis, unit, rows, names or {})
+        shown = [label for label in LOOKS if any(j.label == label for j in judgements)]
+        handles = [Line2D([], [], ls="", label="printed in the paper", marker="x", color="#555555", markersize=7)]
+        handles += [
+            Line2D(
+                [], [], color=LOOKS[label][0], marker=LOOKS[label][2], label=label, markerfacecolor=_filling(label)
+            )
+            for label in shown
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, handlelength=1.6)
+    plt.close(figure)
+    return figure
+
+
+def _effect(judgement: Judgement) -> Effect:
+    part = judgement.decisive
+    assert isinstance(part, Effect)
+    return part
+
+
+def _panel(axis: Axes, unit: str, rows: Sequence[Judgement], names: Mapping[str, str]) -> None:
+    labels = []
+    for place, judgement in enumerate(rows):
+        effect, (color, _, marker) = _effect(judgement), LOOKS[judgement.label]
+        factor = effect.scale.factor
+        printed = None if effect.printed is None else (effect.printed if unit == "ratio" else factor * effect.printed)
+        turned = [_turn(effect, unit, value) for value in (effect.estimate, *effect.interval)]
+        low, high = sorted(turned[1:])
+        axis.plot([low, high], [place, place], color=color, lw=2)
+        axis.plot(turned[0], place, marker, color=color, markerfacecolor=_filling(judgement.label), markersize=7)
+        said = textwrap.shorten(judgement.claim.statement, STATEMENT, placeholder=" …")
+        axis.text(
+            0.005, place - 0.33, said, transform=axis.get_yaxis_transform(), fontsize=8, color="#555555", va="center"
+        )
+        if printed is not None:
+            axis.plot(_turn(effect, unit, printed), place, "x", color="#555555", markersize=7, markeredgewidth=1.8)
+        paper, _, number = judgement.claim.id.partition("-")
+        labels.append(f"{names.get(paper, paper)} {number}")
+    axis.set_yticks(range(len(rows)), labels)
+    axis.set_ylim(len(rows) - 0.5, -0.7)
+    axis.grid(axis="y", visible=False)
+    if unit == "ratio":
+        axis.set_xscale("log")
+        axis.axvline(1, color="#999999", lw=1)
+        low, high = axis.get_xlim()
+        axis.set_xlim(max(low, 0.05), min(high, 50))  # an interval that is wider says no more
+        low, high = axis.get_xlim()
+        ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 20, 50) if low <= t <= high]
+        axis.set_xticks(ticks, minor=False)
+        axis.set_xticks([], minor=True)
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}×"))
+        axis.set_title("times as good as what it is compared with: right of 1 as claimed")
+    else:
+        axis.axvline(0, color="#999999", lw=1)
+        axis.set_title("accuracy, percentage points: right of 0 as claimed")
+
+
+def _filling(label: Label) -> str:
+    return "white" if label in ("undecided", "smaller than printed, sign open") else LOOKS[label][0]
+
+
+def _turn(effect: Effect, unit: str, value: float) -> float:
+    """Return a shown effect so that what is claimed is larger, and the bound of the claim is 1 or 0."""
+    null = effect.scale.shown(effect.null)
+    if unit == "ratio":
+        ratio = value / null
+        return 1 / ratio if effect.claimed == "less" and ratio else ratio
+    return (null - value) if effect.claimed == "less" else value - null
+
+
+def matrix(
+    judgements: Iterable[Judgement], pages: str = "../fl_papers", names: Mapping[str, str] | None = None
+) -> str:
+    """Return all claims as HTML, a cell each, with filters; a cell leads to its row on the paper's page.
+
+    `pages` is the way from the page that shows it to the papers' folders.
+    """
+    found = list(judgements)
+    papers = list(dict.fromkeys(j.claim.paper for j in found))
+    called = {paper: (names or {}).get(paper, paper) for paper in papers}
+    kinds = [kind for kind in WORDS if any(j.claim.kind == kind for j in found)]
+    labels = [label for label in LOOKS if any(j.label == label for j in found)]
+    choices: dict[str, dict[str, str]] = {
+        "paper": called,
+        "kind": {k: WORDS[k] for k in kinds},
+        "label": {label: label for label in labels},
+    }
+    selects = "".join(
+        f'<label>{name} <select data-field="{name}"><option value="">all</option>'
+        + "".join(f'<option value="{escape(key)}">{escape(text)}</option>' for key, text in options.items())
+        + "</select></label>"
+        for name, options in choices.items()
+    )
+    rows = []
+    for paper in papers:
+        cells = "".join(_cell(j, pages) for j in found if j.claim.paper == paper)
+        rows.append(f'<div class="claims-row"><div class="claims-paper">{escape(called[paper])}</div>{cells}</div>')
+    legend = "".join(
+        f'<span><b style="color:{LOOKS[label][0]}">{LOOKS[label][1]}</b> {label}</span>' for label in labels
+    )
+    return f'<div class="claims-matrix"><div class="claims-filters">{selects}</div>{"".join(rows)}' \
+           f'<div class="claims-legend">{legend}</div></div>{_SCRIPT}'  # fmt: skip
+
+
+def _cell(judgement: Judgement, pages: str) -> str:
+    claim, label = judgement.claim, judgement.label
+    color, sign, _ = LOOKS[label]
+    number = claim.id.partition("-")[2]
+    words = escape(f"{claim.id}, {WORDS[claim.kind]}: {claim.statement} – {label}", quote=True)
+    link = f"{pages}/{claim.paper.lower()}/replication.html#{anchor(claim.id)}"
+    return (
+        f'<a class="claims-cell" href="{link}" title="{words}" aria-label="{words}" data-paper="{claim.paper}" '
+        f'data-kind="{claim.kind}" data-label="{label}" style="--label:{color}"><span>{sign}</span>'
+        f"<small>{escape(number)}</small></a>"
+    )
+
+
+_SCRIPT = """<script>
+for (const box of document.querySelectorAll(".claims-matrix")) {
+  const chosen = [...box.querySelectorAll("select")];
+  const apply = () => box.querySelectorAll(".claims-cell").forEach(cell => {
+    cell.classList.toggle("off", chosen.some(s => s.value && cell.dataset[s.dataset.field] !== s.value));
+  });
+  chosen.forEach(s => s.addEventListener("change", apply));
+}
+</script>"""
+
+
+def front(paper: str, name: str) -> None:
+    """Show what the ledger says of a paper, for the first screen of its page: the sentence, and a cell a claim."""
+    found = judged(paper=paper)
+    display(Markdown(sentence(found, name)), HTML(matrix(found, "..", {paper: name})))
+
+
+def sentence(judgements: Iterable[Judgement], name: str) -> str:
+    """Return in Markdown what was found of a paper: claims by label, and the clearest effect each way."""
+    found = [j for j in judgements if j.counted]
+    runs = [j for j in found if j.claim.kind == "run"]
+    counts = Counter(j.label for j in runs)
+    told = [f"**{counts[label]}** {label}" for label in LOOKS if counts[label]]
+    text = f"**{name}.** Of {len(runs)} claims about training: {', '.join(told) or 'none judged'}."
+    for label, lead in (
+        ("reproduced", "Clearest"),
+        ("weaker than printed", "Weaker"),
+        ("contradicted", "Contradicted"),
+    ):
+        best = _clearest([j for j in runs if j.label == label])
+        if best:
+            text += f" {lead}: {best.claim.statement.rstrip('.')} ({_measured(best)})."
+    theory = Counter(j.label for j in found if j.claim.kind == "theory")
+    if theory:
+        text += f" Theory: {', '.join(f'{theory[label]} {label}' for label in LOOKS if theory[label])}."
+    return text
+
+
+def _clearest(judgements: Sequence[Judgement]) -> Judgement | None:
+    return min(judgements, key=lambda j: j.p, default=None)
+
+
+def _measured(judgement: Judgement) -> str:
+    effect = judgement.decisive
+    if not isinstance(effect, Effect):
+        return "exact"
+    value, interval, _ = effect.words()
+    unit = {"ratio": "×", "points": " points"}.get(effect.scale.unit, "")
+    printed = ""
+    if effect.printed is not None:
+        shown = effect.printed if effect.scale.logarithmic else effect.scale.factor * effect.printed
+        printed = f", printed {shown:.3g}{unit}"
+    return f"{value}{unit} {interval}{printed}, {judgement.seeds} seeds"
