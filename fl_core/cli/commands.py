@@ -191,7 +191,7 @@ def pack_results(echo: Echo) -> None:
     """Move the published records that are single files into one file for each grid."""
     from fl_core.errors import FlCoreError
     from fl_core.experiments.artifacts import artifacts
-    from fl_core.experiments.calibration import calibration
+    from fl_core.experiments.calibration import calibration, calibration_on_real_data
     from fl_core.experiments.experiment import PROFILES
     from fl_core.experiments.store import Store, default_store, pack, singles
 
@@ -206,7 +206,8 @@ def pack_results(echo: Echo) -> None:
                     continue  # not on this data
                 for entry in entries:
                     grids.setdefault(entry.key, artifact.id)
-    for entry in calibration(Store(store.published, store.published)).entries:
+    kept = Store(store.published, store.published)
+    for entry in (*calibration(kept).entries, *calibration_on_real_data(kept).entries):
         grids.setdefault(entry.key, "calibration")
     for path in pack(store.published, grids):
         echo(f"written {path}")
