@@ -189,6 +189,11 @@ class Method(NamedTuple):
     algorithm: type[KAsynchronous]
     without: str | None = None
 
+    @property
+    def program(self) -> str:
+        """The name in :data:`RELEASED` of what it is made of."""
+        return self.algorithm.__name__
+
 
 METHODS = {
     "WKAFL": Method(WKAFL),
@@ -333,7 +338,9 @@ class WKAFLExperiment(experiment.Experiment):
                 num_aggregated=count,
                 **{
                     **self.parameters(method, updates, factor, changed or {}),
-                    **(RELEASED[method] if snapshot == "released" else {"client_snapshot": snapshot}),
+                    **(
+                        RELEASED[METHODS[method].program] if snapshot == "released" else {"client_snapshot": snapshot}
+                    ),
                 },
             ),
             training=LocalTraining(batch_size=self.setup.batch_size),
