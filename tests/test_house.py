@@ -25,7 +25,7 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
-    "runtime": (4402, 15, 3500, 12),
+    "runtime": (4750, 16, 3500, 12),
     "world": (1900, 10, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
@@ -36,11 +36,11 @@ ROOMS = {
     "benchmarks": (1659, 6, 1200, 6),
     "fl_core": (27500, 150, 21500, 135),
     "fl_papers": (13600, 37, 11000, 35),
-    "tests": (30000, 1000, 20000, 1000),
+    "tests": (30700, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7210, 6500)
+CORE_LINES = (7400, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {
