@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fl_core.bookbuild import equations
+from fl_core.bookbuild import equations, promises
 from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
 from fl_core.experiments.experiment import PROFILES
 
@@ -137,6 +137,7 @@ def write_reference(folder: Path, package: Path, profile: str, seconds: Mapping[
     made["equations.md"] = equations.markdown(package.parent)
     made["errata.md"] = errata(package.parent)
     made["records.md"] = records()
+    made["promises.md"] = promises.markdown(package.parent)
     texts = {f"generated/{name}": text for name, text in made.items()}
     for name, text in texts.items() | {f"api/{key}.md": text for key, text in api(package).items()}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

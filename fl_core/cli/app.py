@@ -108,7 +108,7 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Determines every random number.")] = None,
     executor: Annotated[
         str | None,
-        typer.Option(help="threads, sequential or batched (on an accelerator; equal up to rounding)."),
+        typer.Option(help="threads, sequential, batched (on an accelerator; equal up to rounding) or debug."),
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Worker threads; by default one per core.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Record what every device does when.")] = False,
@@ -343,6 +343,20 @@ def claims(
 
     form = "json" if as_json else "csv" if as_csv else ""
     show_claims(names or [], paper, undecided, form, export, typer.echo)
+
+
+@app.command(epilog=examples.REPLAY)
+def replay(
+    run: Annotated[str, typer.Argument(metavar="HASH_OR_SPEC.json", help="A stored record, or a specification.")],
+    at: Annotated[int, typer.Option("--at", metavar="EVENT", help="Stop before this event, counted from 0.")],
+    interactive: Annotated[
+        bool, typer.Option("--interactive", "-i", help="Open a Python console with the run at hand.")
+    ] = False,
+) -> None:
+    """Run again up to an event, and show clock, servers, tasks in flight and the next events."""
+    from fl_core.cli.campaign import stop_at
+
+    stop_at(run, at, interactive, typer.echo)
 
 
 @app.command(epilog=examples.REGENERATE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import code
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -94,6 +95,35 @@ def verify(names: Sequence[str], number: int, part: float, enter: bool, echo: Ec
     if different:
         raise RunError(f"{len(different)} of {len(replays)} records differ: {', '.join(different)}")
     echo(f"all {len(replays)} are the same, to the last bit")
+
+
+def stop_at(name: str, event: int, interactive: bool, echo: Echo) -> None:
+    """Run a stored record, or a specification's file, again up to an event, and show the state of the run there."""
+    from fl_core.runtime.sanitizer import describe
+    from fl_core.runtime.simulation import StopRun
+
+    path = Path(name)
+    specs = (
+        [RunSpec.from_file(path)] if path.is_file() else [result.spec for result in _records([name], default_store())]
+    )
+    if len(specs) != 1:
+        raise SpecError(f"{name!r} means {len(specs)} runs; give a file, or a longer beginning of one record's hash")
+    if event < 0:
+        raise SpecError(f"at = {event} must be at least 0")
+    simulation = specs[0].simulation()
+
+    def look() -> None:
+        if simulation.kernel.events >= event:
+            echo(describe(simulation))
+            if interactive:
+                names = {"run": simulation, "servers": simulation.servers, "server": simulation.server}
+                code.interact(banner="The run stands still; run, server and servers are at hand.", local=names)
+            raise StopRun
+
+    simulation.watchdog.before_each_event(look)
+    simulation.run("sequential")
+    if simulation.kernel.events < event:
+        echo(f"the run ends after {simulation.kernel.events} events, before event {event}")
 
 
 def _records(names: Sequence[str], store: Store) -> list[Result]:

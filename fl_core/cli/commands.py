@@ -193,7 +193,7 @@ def pack_results(echo: Echo) -> None:
     from fl_core.errors import FlCoreError
     from fl_core.experiments import ledger
     from fl_core.experiments.artifacts import artifacts
-    from fl_core.experiments.calibration import calibration
+    from fl_core.experiments.calibration import calibration, calibration_on_real_data
     from fl_core.experiments.experiment import PROFILES
     from fl_core.experiments.store import Store, default_store, pack, singles
 
@@ -209,7 +209,8 @@ def pack_results(echo: Echo) -> None:
                     continue  # not on this data
                 for entry in entries:
                     grids.setdefault(entry.key, artifact.id)
-    for entry in calibration(Store(store.published, store.published)).entries:
+    kept = Store(store.published, store.published)
+    for entry in (*calibration(kept).entries, *calibration_on_real_data(kept).entries):
         grids.setdefault(entry.key, "calibration")
     changed = pack(store.published, grids)
     if changed and store.published == data_folder() / "results":

@@ -69,6 +69,12 @@ Examples:
   fl-core claims --csv > claims.csv
 """
 
+REPLAY = """\b
+Examples:
+  fl-core replay 0a7edd78bdf0 --at 120        where is everybody before event 120?
+  fl-core replay spec.json --at 120 -i        the same, and a console
+"""
+
 REGENERATE = """\b
 Examples:
   fl-core regenerate fedasync-fig2

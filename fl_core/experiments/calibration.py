@@ -87,7 +87,7 @@ def calibration_on_real_data(store: Store) -> Study:
     return load_study(Study("laptop", "real data", tuple(runs), {}), store)
 
 
-def table(study: Study, references: Sequence[Reference] = REFERENCES) -> pd.DataFrame:
+def table(study: Study, references: Sequence[Reference] | None = None) -> pd.DataFrame:
     """Return a row for each data set and network: known and measured accuracy, the difference, what the controls say.
 
     ``measured`` is a mean over the last evaluations; ``calibrated`` is whether the difference is within
@@ -95,7 +95,7 @@ def table(study: Study, references: Sequence[Reference] = REFERENCES) -> pd.Data
     are differences to the reference network after the same number of steps. NaN: a run is missing.
     """
     rows = []
-    for reference in references:
+    for reference in references or REFERENCES:
         runs = {entry.labels["variant"]: result for entry, result in runs_of(study, reference)}
         curves = {name: result.history.evaluations["test_accuracy"] for name, result in runs.items()}
         if not any(entry.labels["dataset"] == reference.dataset for entry in study.entries):

@@ -30,6 +30,7 @@ from filelock import FileLock
 from fl_core.datasets import actual, all_surrogates, data_folder
 from fl_core.errors import DataError, FlCoreError, RunError, SpecError
 from fl_core.experiments.identity import code_digest, is_stale
+from fl_core.experiments.invariants import MOST_BYTES, foreign, impossible, parsed, unpacked
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, History
@@ -46,8 +47,13 @@ ENVIRONMENT = "FL_CORE_RESULTS"
 """Environment variable: one folder that is read and written instead of both."""
 SMALLEST_WINDOW = 4096
 """Bytes that the format asks for."""
-DAMAGES = (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, KeyError, TypeError)
-"""What reading a damaged file may raise."""
+DAMAGES = (
+    *(OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, LookupError, TypeError, AttributeError),
+    *(ArithmeticError, RecursionError, MemoryError),
+)
+"""What reading a damaged or forged file may raise."""
+LONGEST = 300
+"""Characters of an error that are shown."""
 MOST_PARSED = 600
 """Records that a process keeps in memory, so that the figures of a page read a run once."""
 
@@ -197,36 +203,41 @@ def read(path: Path, key: str = "") -> Result:
 
 @lru_cache(MOST_PARSED)
 def _read(path: Path, key: str, stamp: Stamp) -> Result:
-    name = str(path) if path.name.endswith(SUFFIX) else f"{path} ({key})"
+    name = str(path)
     try:
         if path.name.endswith(SUFFIX):
-            record = json.loads(gzip.decompress(path.read_bytes()))
-            intact = record["sha256"] == _digest(record["content"])
+            record, intact = parsed(unpacked(path)), True
         else:
             line, digest = _line(path, stamp, key)
-            record = json.loads(line)
-            intact = digest == _line_digest(line)
-        form, content = record["format"], record["content"]
-    except FileNotFoundError:
+            name = f"{path} line {_index(path, stamp)[key][0] + 1} (run {key})"
+            record, intact = parsed(line), digest == _line_digest(line)
+        if record["format"] != FORMAT:
+            raise DataError(f"result file {name} has format {record['format']!r}; this version reads format {FORMAT}")
+        content = record["content"]
+        if not intact or record["sha256"] != _digest(content):
+            raise DataError(f"result file {name} is damaged (its content does not match its SHA-256)")
+    except (FileNotFoundError, DataError):
         raise
     except DAMAGES as error:
-        raise DataError(f"result file {name} is damaged ({type(error).__name__}: {error})") from None
-    if form != FORMAT:
-        raise DataError(f"result file {name} has format {form!r}; this version reads format {FORMAT}")
-    if not intact:
-        raise DataError(f"result file {name} is damaged (its content does not match its SHA-256)")
+        raise DataError(f"result file {name} is damaged ({_brief(error)})") from None
     try:
-        spec = RunSpec(**content["spec"])
+        spec, provenance = RunSpec(**content["spec"]), content["provenance"]
         history = History.from_dict({"spans": History().spans} | content["history"])
-        result = Result(spec, history, content["provenance"])
-        wrong = _impossible(history)
-    except (FlCoreError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"result file {name} does not hold a run of this version ({error})") from None
-    if spec.hash != key:
-        raise DataError(f"result file {name} holds run {spec.hash}, not {key}")
+        wrong = impossible(history, provenance) or foreign(spec, provenance)
+        found = spec.hash
+    except (FlCoreError, *DAMAGES) as error:
+        raise DataError(f"result file {name} does not hold a run of this version ({_brief(error)})") from None
+    if found != key:
+        raise DataError(f"result file {name} holds run {found}, not {key}")
     if wrong:
-        raise DataError(f"result file {name} holds what no run gives: {wrong}")
-    return result
+        raise DataError(f"result file {name} holds what no run gives: {wrong[:LONGEST]}")
+    return Result(spec, history, provenance)
+
+
+def _brief(error: BaseException) -> str:
+    """Return an error as one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:LONGEST]
 
 
 def singles(folder: Path) -> list[Result]:
@@ -295,21 +306,23 @@ def _runs(path: Path) -> Mapping[str, tuple[int, str]]:
         return _index(path, _stamp(path))
     except FileNotFoundError:
         return {}
-    except (*DAMAGES, AttributeError, DataError) as error:
-        warnings.warn(f"result file {path} is damaged ({type(error).__name__}: {error}); it is ignored", stacklevel=4)
+    except (*DAMAGES, DataError) as error:
+        warnings.warn(f"result file {path} is damaged ({_brief(error)}); it is ignored", stacklevel=4)
         return {}
 
 
 @lru_cache(1024)
 def _index(path: Path, stamp: Stamp) -> Mapping[str, tuple[int, str]]:
     with lzma.open(path) as file:
-        runs = json.loads(file.readline())["runs"]
-    return {key: (line, digest) for line, (key, digest) in enumerate(runs.items(), 1)}
+        first = parsed(file.readline(MOST_BYTES))
+    if first["format"] != FORMAT:
+        raise ValueError(f"format {first['format']!r}; this version reads format {FORMAT}")
+    return {key: (line, digest) for line, (key, digest) in enumerate(first["runs"].items(), 1)}
 
 
 @lru_cache(4)
 def _lines(path: Path, stamp: Stamp) -> list[bytes]:
-    return lzma.decompress(path.read_bytes()).split(b"\n")
+    return unpacked(path).split(b"\n")
 
 
 def _line(path: Path, stamp: Stamp, key: str) -> tuple[bytes, str]:
@@ -326,22 +339,8 @@ def _all_lines(path: Path) -> dict[str, bytes]:
             if digest != _line_digest(found[key]):
                 raise ValueError(f"run {key} does not match its digest")
     except DAMAGES as error:
-        cause = f"{type(error).__name__}: {error}"
-        raise DataError(f"result file {path} is damaged ({cause}); nothing is packed") from None
+        raise DataError(f"result file {path} is damaged ({_brief(error)}); nothing is packed") from None
     return found
-
-
-def _impossible(history: History) -> str:
-    """Say what contradicts itself in a record; empty: nothing."""
-    for name in ("evaluations", "updates", "spans", "faults"):
-        if len(lengths := {len(values) for values in getattr(history, name).values()}) > 1:
-            return f"columns of {name} have between {min(lengths)} and {max(lengths)} rows"
-    if wrong := [value for value in history.evaluations["test_accuracy"] if value < 0 or value > 1]:
-        return f"a test accuracy of {wrong[0]}"
-    ends = ("applied", "discarded", "rejected", "lost", "in_flight")
-    if history.outcomes and (total := sum(map(history.outcomes.__getitem__, ends))) != history.outcomes["dispatched"]:
-        return f"{history.outcomes['dispatched']} tasks were dispatched, but {total} have ended or are in flight"
-    return ""
 
 
 def write_atomically(path: Path, content: bytes) -> None:

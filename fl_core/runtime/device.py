@@ -329,6 +329,8 @@ class DeviceHandle:
             if not 0 <= bytes_up < inf:
                 raise RunError(f"bytes_up = {bytes_up} is not valid: it should be a number >= 0")
             size = bytes_up
+        if self._run.sanitizer is not None:
+            self._run.sanitizer.sending(self, payload)
         seconds, began = 0.0, self.now
         if self._seconds is None:
             if self._run.links and "upload" in self._run.links[self._server.number]:

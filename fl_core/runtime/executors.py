@@ -353,6 +353,23 @@ class Dismissed(BaseException):
     """Raised in a worker whose job nobody wants any more, as the run was interrupted."""
 
 
+class Debug(Sequential):
+    """Computes like ``sequential`` while every rule that programs must keep is checked; slow, for writing them."""
+
+    sanitizer: Any = None
+    """What checks; see :mod:`fl_core.runtime.sanitizer`."""
+
+    def result(self, ticket: Ticket) -> Any:
+        """Compute the job, and see that it changes nothing but its result."""
+        job = ticket.job
+        if job is None or self.sanitizer is None:
+            return super().result(ticket)
+        before = self.sanitizer.begins(job)
+        found = super().result(ticket)
+        self.sanitizer.ended(job, before)
+        return found
+
+
 class Threads(Executor):
     """Computes jobs in worker threads, earliest due first, ahead of the virtual clock.
 
@@ -466,7 +483,7 @@ class Threads(Executor):
             return ticket
 
 
-EXECUTORS = ("sequential", "threads", "batched")
+EXECUTORS = ("sequential", "threads", "batched", "debug")
 MOST_THREADS = 1024
 
 
@@ -494,4 +511,6 @@ def make_executor(name: str, task: Task, threads: int | None = None) -> Executor
         raise SpecError(f"threads = {threads} must be between 1 and {MOST_THREADS}")
     if name == "threads":
         return Threads(task, threads or usable_cores())
-    return Sequential(task) if name == "sequential" else Batched(task)
+    if name == "batched":
+        return Batched(task)
+    return Debug(task) if name == "debug" else Sequential(task)

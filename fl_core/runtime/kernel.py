@@ -96,7 +96,11 @@ class Program(Process):
     __slots__ = ("began", "begin", "crowded", "kernel", "place", "seen", "turns", "wait", "waits")
 
     def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]], name: str, order: int, kernel: Any) -> None:
-        super().__init__(begin(), name, order)
+        coroutine = begin()
+        if not hasattr(coroutine, "send"):
+            kind = type(coroutine).__name__
+            raise RunError(f"{name} gives a {kind}: it is to be written with async def, without yield")
+        super().__init__(coroutine, name, order)
         self.begin, self.kernel = begin, kernel
         self.began, self.waits, self.place, self.turns, self.crowded = 0.0, 0, 0, 0, -1
         self.wait: tuple[Any, ...] = ()
@@ -236,7 +240,7 @@ class Kernel:
                     process.on_end()
             except (StopRun, RunError):
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 cause = str(error) if isinstance(error, FlCoreError) else f"{type(error).__name__}: {error}"
                 raise RunError(f"{process.name} failed at t = {self.now:g} s: {cause}") from error
             else:

@@ -18,12 +18,13 @@ from torch import Tensor
 from fl_core.errors import SpecError
 from fl_core.runtime.checkpoint import restore
 from fl_core.runtime.device import DeviceHandle
-from fl_core.runtime.executors import Executor, make_executor
+from fl_core.runtime.executors import Debug, Executor, make_executor
 from fl_core.runtime.history import JOULES, History, Measurements, append
 from fl_core.runtime.kernel import MOST_AT_ONCE, Kernel, Process, Program, StopRun
 from fl_core.runtime.links import SharedLink
 from fl_core.runtime.local import TrainJob
 from fl_core.runtime.messages import Budget, Cluster, Evaluation, LocalTraining, Warmup
+from fl_core.runtime.sanitizer import Sanitizer
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.timers import Timers
 from fl_core.runtime.watchdog import Watchdog
@@ -104,6 +105,7 @@ class Simulation:
         self.away: set[int] = set()
         self._progress: Callable[[float], None] | None = None
         self.executor: Executor
+        self.sanitizer: Sanitizer | None = None
         self.servers: list[ServerHandle] = []
         self.meeting: dict[int, tuple[Program, Any]] = {}
         rates = {
@@ -123,7 +125,8 @@ class Simulation:
     @cached_property
     def hidden_units(self) -> tuple[Units, ...]:
         """Units of the model that a smaller one can do without, by layer."""
-        space = self.task.workspace()
+        with torch.random.fork_rng(devices=[]):  # a new network draws weights, which nobody uses
+            space = self.task.workspace()
         if not isinstance(space, LayeredWorkspace):
             raise SpecError(f"{type(self.task).__name__} does not say which hidden units its models have")
         return space.hidden_units()
@@ -145,7 +148,7 @@ class Simulation:
         Parameters
         ----------
         executor : str
-            ``"sequential"``, ``"threads"`` or ``"batched"``.
+            ``"sequential"``, ``"threads"``, ``"batched"`` or ``"debug"``.
         threads : int, optional
             Workers of the ``threads`` executor; one per core by default.
         progress : callable, optional
@@ -177,6 +180,8 @@ class Simulation:
                 self._begin()
             if checkpoints is not None:
                 checkpoints.watch(self)
+            if isinstance(self.executor, Debug):
+                self.sanitizer = self.executor.sanitizer = Sanitizer(self)
             with rare_garbage_collection(), self.watchdog.watch():
                 self.kernel.run()
             self.measurements.measure()

@@ -165,7 +165,7 @@ class Watchdog:
             return
         for key, program in run.programs.items():
             if key[1] == "updater" and program in kernel._alive and waits.get(key) in (0, program.place):
-                kind, what = program.wait[0], program.wait[-1]
+                kind, what = (program.wait or ("nothing",))[0], (program.wait or (0,))[-1]
                 left, name = (what - kernel.now, "time") if kind == "until" else (0, "arrivals")
                 if kind == "count":
                     left = what - len(run.servers[key[0]]._inbox)

@@ -82,3 +82,18 @@ def test_bad_input_is_one_line(store: Store, words: list[str], says: str):
     done = failed(*words)
     [line] = done.stderr.splitlines()
     assert says in line
+
+
+def test_a_run_is_stopped_before_an_event_with_its_state_at_hand(store: Store, monkeypatch: pytest.MonkeyPatch):
+    call("work", "fedasync-fig5", "--profile", "smoke")
+    name = next(iter(store)).spec.hash
+    text = call("replay", name, "--at", "7")
+    assert text.startswith("event 7, t = ")
+    for part in ("server 0: version ", "the updater of ", "device ", "events:", "arrival"):
+        assert part in text
+    consoles = []
+    monkeypatch.setattr("code.interact", lambda **settings: consoles.append(settings["local"]["server"].version))
+    call("replay", name, "--at", "7", "--interactive")
+    assert len(consoles) == 1
+    assert "before event 1000000" in call("replay", name, "--at", "1000000")
+    assert "at = -1 must be at least 0" in failed("replay", name, "--at", "-1").output

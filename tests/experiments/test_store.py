@@ -285,7 +285,7 @@ def test_a_record_that_contradicts_itself_is_not_used(store: Store) -> None:
     lost.history.outcomes = {"dispatched": 6, **ends}
     words = {
         "columns of updates have between 1 and 2 rows": longer,
-        "a test accuracy of 1.2": impossible,
+        "test_accuracy of the evaluations is 1.2 in row 0": impossible,
         "6 tasks were dispatched, but 5 have ended": lost,
     }
     for text, result in words.items():

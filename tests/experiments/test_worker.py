@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -112,40 +114,63 @@ def test_runs_go_first_that_decide_most_per_work_and_only_up_to_the_look_that_wo
     assert len(keys) == len(cheap.entries) + len(dear.entries)
 
 
-PROGRAM = """
-import sys
+KILLS = 100
+WORKERS = 3
+RUNS = 12
+UPDATES = 100
+NURSERY = """
+import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {here!r})
+from fl_core.datasets import load_dataset
 from fl_core.experiments.store import Store
 from fl_core.experiments.worker import take
-from test_worker import specs
-take(specs({count}, {updates}), Store(Path({folder!r}, "published"), Path({folder!r}, "cache")), every_seconds=0.1)
+from test_worker import RUNS, UPDATES, specs
+load_dataset("fashion-mnist")
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+store, log = Store(Path({folder!r}, "published"), Path({folder!r}, "cache")), open({folder!r} + "/log", "a", 1)
+for line in sys.stdin:  # a worker for each line: to fork one is quicker than to import PyTorch again
+    worker = os.fork()
+    if not worker:
+        try:
+            take(specs(RUNS, UPDATES), store, every_seconds=0.1, echo=lambda line: log.write(line + chr(10)))
+        finally:
+            os._exit(0)
+    print(worker, flush=True)
 """
 
 
 @pytest.mark.thorough
 def test_killed_workers_lose_no_run_and_change_no_bit(tmp_path):
-    count, updates, kills = 12, 300, 20
-    here = os.path.dirname(__file__)
-    program = PROGRAM.format(here=here, count=count, updates=updates, folder=str(tmp_path))
-    store = Store(tmp_path / "published", tmp_path / "cache")
-    wanted = specs(count, updates)
+    program = NURSERY.format(here=os.path.dirname(__file__), folder=str(tmp_path))
+    store, wanted = Store(tmp_path / "published", tmp_path / "cache"), specs(RUNS, UPDATES)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    moments, struck = random.Random(0), 0
+    with subprocess.Popen([sys.executable, "-c", program], **pipes) as nursery:
 
-    def begin() -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL)
+        def begin() -> int:
+            nursery.stdin.write("\n")
+            nursery.stdin.flush()
+            return int(nursery.stdout.readline())
 
-    workers = [begin() for _ in range(3)]
-    for kill in range(kills):
-        time.sleep(4 + kill % 3)
-        victim = workers[kill % 3]
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
-        workers[kill % 3] = begin()
-        if all(store.has(spec) for spec in wanted):
-            break
-    for worker in workers:
-        assert worker.wait(timeout=300) == 0
+        workers = [begin() for _ in range(WORKERS)]
+        while struck < KILLS:
+            time.sleep(moments.uniform(0.05, 0.35))
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(workers[struck % WORKERS], signal.SIGKILL)
+            struck += 1
+            workers[struck % WORKERS - 1] = begin()
+        assert not all(store.has(spec) for spec in wanted), "all was finished before the last kill"
+        by = time.monotonic() + 240
+        while not all(store.has(spec) for spec in wanted):
+            assert time.monotonic() < by
+            time.sleep(0.5)
+        nursery.stdin.close()
+    finished = [line.split()[1] for line in (tmp_path / "log").read_text().splitlines()]
+    assert len(finished) == len(set(finished)) > 0
     for spec in wanted:
-        found = store.get(spec)
+        with FileLock(store.lease(spec), blocking=False):
+            found = store.get(spec)
         assert found is not None
         assert found.history == replace_model(run(spec, executor="sequential").history)
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))

@@ -39,7 +39,12 @@ does not give (A9). Two numbers of Table 2 occur again in another cell of Table 
 """
 TASKS = {"fashion-mnist": "digits", "emnist-mnist": "digits", "cifar10": "cifar10"}
 """The task of the tables that a data set, real or surrogate, stands for."""
-NAMES = {"cifar10": "CIFAR-10", "emnist-byclass": "EMNIST ByClass", "celeba": "CelebA"}
+NAMES = {
+    "cifar10": "CIFAR-10",
+    "emnist-byclass": "EMNIST ByClass",
+    "mnist-writers": "EMNIST ByClass",
+    "celeba": "CelebA",
+}
 """The paper's data sets; for any other it has EMNIST MNIST."""
 CLASSES = {"emnist-byclass": 62, "celeba": 2}
 """Of a data set; ten of any other."""
@@ -188,6 +193,11 @@ class Method(NamedTuple):
     algorithm: type[KAsynchronous]
     without: str | None = None
 
+    @property
+    def program(self) -> str:
+        """The name in :data:`RELEASED` of what it is made of."""
+        return self.algorithm.__name__
+
 
 METHODS = {
     "WKAFL": Method(WKAFL),
@@ -222,6 +232,10 @@ class WKAFLExperiment(experiment.Experiment):
         "emnist-byclass": Setup(
             "wkafl_cnn", "wkafl_cnn(width=0.25)", 16, _wkafl(0.005, 0.1, 100, 10, 10),
             _others(0.001, 0.001, 0.001, 0.9), 10_000, 0.5, (Level(3000, 20),), Level(3000, 20), 16, 10_000,
+        ),
+        "mnist-writers": Setup(  # a companion of EMNIST ByClass, with its parameters: fewer writers, ten digits
+            "wkafl_cnn", "wkafl_cnn(width=0.25)", 16, _wkafl(0.005, 0.1, 100, 10, 10),
+            _others(0.001, 0.001, 0.001, 0.9), 10_000, 0.5, (Level(500, 10),), Level(500, 10), 16,
         ),
         "celeba": Setup(
             "celeba_cnn", "celeba_cnn", 4, _wkafl(0.0001, 0.05, 500, 5, 20), _others(0.0001, 0.00001, 1e-7, 0.9),
@@ -328,7 +342,9 @@ class WKAFLExperiment(experiment.Experiment):
                 num_aggregated=count,
                 **{
                     **self.parameters(method, updates, factor, changed or {}),
-                    **(RELEASED[method] if snapshot == "released" else {"client_snapshot": snapshot}),
+                    **(
+                        RELEASED[METHODS[method].program] if snapshot == "released" else {"client_snapshot": snapshot}
+                    ),
                 },
             ),
             training=LocalTraining(batch_size=self.setup.batch_size),
