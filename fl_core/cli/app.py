@@ -168,7 +168,7 @@ app.add_typer(data_app, name="data")
 
 @data_app.callback()
 def data(context: typer.Context) -> None:
-    """Show all data sets: real, re-encoded, partial, surrogate or missing; get or import them."""
+    """Show all data sets, real or not; get or import them."""
     if context.invoked_subcommand is None:
         from fl_core.cli.commands import listing
 

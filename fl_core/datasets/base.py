@@ -33,6 +33,9 @@ class Split:
         return Split(self.inputs[index], self.labels[index], owners)
 
 
+KINDS = ("real", "re-encoded", "partial", "surrogate")
+"""What a data set can be."""
+
 Splits = tuple[Split, Split]
 """Training and test."""
 
@@ -42,7 +45,7 @@ class Dataset:
     """A classification data set in memory."""
 
     name: str  # of what it really is, e.g. "cifar10" or "cifar10-surrogate"
-    kind: str  # "real", "re-encoded", "partial" or "surrogate"; shown wherever a number that comes from it is shown
+    kind: str  # one of :data:`KINDS`; shown wherever a number that comes from it is shown
     classes: tuple[str, ...]  # class names; a label is an index into it
     train: Split
     test: Split

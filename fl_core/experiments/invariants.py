@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from fl_core.datasets.base import KINDS
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import History
-from fl_core.runtime.history import EVALUATION_COLUMNS, FAULT_COLUMNS, SPAN_COLUMNS, UPDATE_COLUMNS
+from fl_core.runtime.history import EVALUATION_COLUMNS, FAULT_COLUMNS, JOULES, SPAN_COLUMNS, UPDATE_COLUMNS
 
 MOST_BYTES = 1 << 29
 """Of what a file may unpack to; the largest pack has 7 MB."""
@@ -83,6 +84,8 @@ def impossible(history: History, provenance: Any) -> str:
 def _tables(history: History) -> str:
     for name, rules in RULES.items():
         table = getattr(history, name)
+        if name == "evaluations" and table.keys() & set(JOULES):
+            rules = {**rules, **dict.fromkeys(JOULES, CLOCK)}
         if table.keys() != rules.keys():
             odd = sorted(table.keys() ^ rules.keys())
             return f"{name} with the columns {', '.join(map(str, table))}: {odd[0]} is missing or unknown"
@@ -125,8 +128,8 @@ def _sums(history: History) -> str:
 def _provenance(provenance: Any) -> str:
     if not isinstance(provenance, dict):
         return f"a provenance that is {type(provenance).__name__}"
-    if provenance.get("data") not in ("real", "surrogate"):
-        return f"data = {provenance.get('data')!r} (valid: real, surrogate)"
+    if provenance.get("data") not in KINDS:
+        return f"data = {provenance.get('data')!r} (valid: {', '.join(KINDS)})"
     seconds = provenance.get("wall_seconds")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         return f"wall_seconds = {seconds!r}"

@@ -14,7 +14,7 @@ import torch
 
 from fl_core.errors import DataError, RunError
 from fl_core.experiments import store as module
-from fl_core.experiments.run import Result
+from fl_core.experiments.run import Result, run
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import OTHER, PACKED, Store, default_store, encode, pack, read
 from fl_core.experiments.study import load_frame
@@ -319,3 +319,31 @@ def test_all_runs_are_one_frame(store: Store) -> None:
     assert sorted(frame["seed"]) == [0, 1]
     assert set(frame["algorithm.name"]) == {"fedasync"}
     assert {"hash", "final.test_accuracy", "training.lr", "provenance.wall_seconds", "standing"} <= set(frame.columns)
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"power": {"compute_watts": 3, "source": "a test"}, "network": {"server_up_bits_per_second": 1e6}},
+        {"name": "phones"},
+        {"name": "measured-links"},
+    ],
+)
+def test_runs_in_measured_worlds_and_with_joules_are_kept_and_read(store: Store, world: dict) -> None:
+    spec = RunSpec(
+        dataset="fashion-mnist", model="linear", algorithm={"name": "fedasync", "concurrency": 2},
+        world={"devices": 4, **world}, budget={"updates": 3}, training={"steps": 1}, evaluation={"test_samples": 100},
+    )  # fmt: skip
+    result = run(spec)
+    store.save(result)
+    again = store.get(spec)
+    assert again is not None
+    assert again.history.to_dict()["evaluations"] == result.history.to_dict()["evaluations"]
+    assert ("joules_compute" in again.history.evaluations) == ("power" in world)
+
+
+@pytest.mark.parametrize("kind", ["real", "re-encoded", "partial"])
+def test_records_on_copies_that_differ_are_read(store: Store, kind: str) -> None:
+    result = result_of()
+    store.save(Result(result.spec, result.history, result.provenance | {"data": kind}))
+    assert store.get(result.spec).provenance["data"] == kind
