@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from fl_core.errors import SpecError, nearest
@@ -21,6 +22,24 @@ class Config(BaseModel):
     """A frozen, strict piece of a specification; what a field means stands in a string below it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_no_number(cls, data: Any) -> Any:
+        """Refuse what Python counts as 0 and 1 where a number is wanted."""
+        for name, value in data.items() if isinstance(data, dict) else ():
+            values = value if isinstance(value, list | tuple) else [value]
+            if name in cls.model_fields and any(isinstance(each, bool) for each in values):
+                kinds = set(_leaves(cls.model_fields[name].annotation))
+                if kinds & {int, float} and bool not in kinds:
+                    raise ValueError(f"{name} = {value!r} is not valid: it should be a number")
+        return data
+
+
+def _leaves(annotation: Any) -> Iterator[type]:
+    """Yield the types that an annotation is made of; of choices their types."""
+    for inner in get_args(annotation) or [annotation]:
+        yield from _leaves(inner) if get_args(inner) else [inner if isinstance(inner, type) else type(inner)]
 
 
 def is_family(cls: Any) -> bool:

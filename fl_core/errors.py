@@ -32,7 +32,7 @@ def nearest(name: str, choices: Iterable[str], cutoff: float = 0.5) -> str:
     cutoff : float
         How alike they must be, in [0, 1].
     """
-    found = difflib.get_close_matches(str(name), list(choices), n=1, cutoff=cutoff)
+    found = difflib.get_close_matches(str(name), list(map(str, choices)), n=1, cutoff=cutoff)
     return f"; did you mean {found[0]!r}?" if found else ""
 
 

@@ -1,0 +1,130 @@
+"""Bad input over the command line, the API and files: one line that names it, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fl_core.algorithms import ALGORITHMS
+from fl_core.cli import app
+from fl_core.errors import SpecError
+from fl_core.experiments.spec import RunSpec
+
+RUN = ["run", "-a", "fedasync", "-s"]
+COMMANDS: list[tuple[list[str], str]] = [
+    (["run", "-a", "fedasmu", "-s", "sqrt_offset_server=4"], "sqrt_offset_server = 4 is not valid"),
+    (["run", "-a", "wkafl", "-s", "staleness_offset=2"], "staleness_offset = 2 is not valid: it should be one of 0"),
+    (["run", "-a", "async_sdfeel", "-s", "staleness_origin=7"], "staleness_origin = 7 is not valid"),
+    *(([*RUN, f"alpha={odd}"], "alpha = ")
+        for odd in ("true", "false", "0", "-1", "1.01", "[0.5]", "x", "none", "1e999")),
+    *(([*RUN, f"concurrency={odd}"], "concurrency = ")
+        for odd in ("true", "0", "-3", "1.5", "x", "[]", "none", "{}")),
+    *(([*RUN, f"training.lr={odd}"], "lr = ") for odd in ("true", "0", "-0.1", "NaN", "Infinity", "fast")),
+    *(([*RUN, f"world.devices={odd}"], "devices = ") for odd in ("true", "0", "-1", "2.5", "many", "none")),
+    *(([*RUN, f"budget.updates={odd}"], "updates = ") for odd in ("true", "0", "-5", "1.5", "all")),
+    *(([*RUN, f"seed={odd}"], "seed = ") for odd in ("true", "-1", "0.5", "x", "none", "9223372036854775808")),
+    *(([*RUN, f"label_noise={odd}"], "label_noise = ") for odd in ("true", "2", "-0.1", "NaN", "x")),
+    *(([*RUN, f"dataset={odd}"], "data") for odd in ("mnist", "3", "none", "[]", "true")),
+    *(([*RUN, f"model={odd}"], "model") for odd in ("lenet", "3", "none", "lenet5(", "lenet5(depth=3)", "true")),
+    *(([*RUN, f"partition={odd}"], "partition")
+        for odd in ("iidd", "3", "none", "dirichlet(alpha=-1)", "iid(", "[]", "true")),
+    *(([*RUN, f"weight={odd}"], "weight") for odd in ("hing", "3", "none", "hinge(a=x)", "hinge(b)", "[]", "true")),
+    *(([*RUN, f"world={odd}"], "world") for odd in ("fedasmo", "3", "none", "[]", "fedasmu(devices=0)", "true")),
+    *(([*RUN, odd], "")
+        for odd in ("alpha", "=1", "", "alhpa=1", "world.device=3", "a.b.c=1", "seed.x=1", "__class__=1")),
+    (["run"], "nothing to run"),
+    (["run", "-a", "fedasinc"], "unknown algorithm 'fedasinc'; did you mean 'fedasync'?"),
+    (["run", "-a", "fedasync", "--executor", "gpu"], "unknown executor 'gpu'"),
+    (["run", "-a", "fedasync", "--threads", "0"], "threads"),
+    (["run", "-a", "fedasync", "--checkpoint-every", "soon"], "--checkpoint-every 'soon' is not valid"),
+    (["run", "."], "cannot read the specification ."),
+    (["list", "algorithm"], "unknown list 'algorithm'"),
+    (["data", "get", "cifar11"], "unknown data set 'cifar11'"),
+    *((["plan", "fedasync-fig2", "--seeds", odd], "seed") for odd in ("x", "1,,2", "1,1", "1.5", "", "-1")),
+    *((["plan", "fedasync-fig2", "-j", odd], "jobs = ") for odd in ("0", "-1")),
+    (["plan", "fedasync-*x"], "unknown artifact"),
+    (["plan", "fedasync-fig2", "-P", "Laptop"], "unknown profile 'Laptop'; did you mean 'laptop'?"),
+    (["plan", "fedasync-fig2", "--dataset", "mnist"], "'mnist'"),
+    *((["work", "--jobs", odd], "jobs = ") for odd in ("0", "-1", "99999")),
+    *((["work", "--minutes", odd], "minutes = ") for odd in ("0", "-1", "nan", "inf")),
+    *((["verify", "--prefix", odd], "prefix = ") for odd in ("0", "-1", "1.5", "nan")),
+    (["verify", "--sample", "0"], "sample = 0"),
+    (["verify", "fedasync-fig99"], "unknown artifact"),
+    (["verify", "ffffffffffff"], "no stored record is meant by ffffffffffff"),
+    (["results", "merge", "nowhere"], "nowhere is not a folder of results"),
+    (["regenerate", "fedasync-fig99"], "unknown artifact or notebook 'fedasync-fig99'"),
+    (["regenerate", "fedasync-fig2", "-p", "x=1"], "unknown override 'x'"),
+    *((["regenerate", "fedasync-fig2", "-p", f"seeds={odd}"], "seeds")
+        for odd in ("3", "[]", "[0,0]", "['a']", "[true]", "x")),
+    *((["regenerate", "fedasync-fig2", "-p", odd], "")
+        for odd in ("=1", "x", "dataset=mnist", "dataset=3", "profile=big")),
+    (["book", "-P", "big"], "unknown profile 'big'"),
+    (["bench", "nothing"], "nothing"),
+]  # fmt: skip
+FILES: list[tuple[bytes, str]] = [
+    *((text.encode(), "")
+        for text in ("", "{", "[]", "3", "null", '"fedasync"', "NaN", "[" * 100_000, '{"a":' * 100_000)),
+    (b"\xff\xfe\x00", "it is not UTF-8 text"),
+    *((json.dumps(odd).encode(), "") for odd in (
+        {}, {"algorithm": 3}, {"algorithm": None}, {"algorithm": {}}, {"algorithm": []}, {"algorithm": {"name": []}},
+        {"algorithm": "fedasync", "more": 1}, {"algorithm": "fedasync", "seed": {"x": 1}},
+        {"algorithm": {"name": "fedasync", "alpha": 2}}, {"algorithm": {"name": "fedasync", "beta": 2}},
+        {"algorithm": "fedasync", "world": {"faults": [{"kind": "lots"}]}},
+        {"algorithm": "fedasync", "world": {"compute": {"kind": "uniform", "fastest": 5, "slowest": 1}}},
+        {"algorithm": "fedasync", "budget": {}}, {"algorithm": "fedasync", "evaluation": {"every_updates": 0}},
+    )),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
+    return folder
+
+
+def refused(words: list[str]) -> str:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2, (done.exit_code, done.exception, done.output[-300:])
+    complaints = [line for line in done.stderr.splitlines() if not line.startswith("fl-core: warning: ")]
+    assert len(complaints) == 1, complaints
+    assert complaints[0].startswith("fl-core: error: ")
+    return complaints[0]
+
+
+@pytest.mark.parametrize(("words", "says"), COMMANDS, ids=[" ".join(words)[:60] for words, _ in COMMANDS])
+def test_a_wrong_command_is_refused_in_one_line(words: list[str], says: str, tmp_path: Path):
+    assert says in refused(words)
+    assert list(Path().iterdir()) == []
+    assert not list((tmp_path / "results").glob("*"))
+
+
+@pytest.mark.parametrize(("content", "says"), FILES, ids=[str(content[:40]) for content, _ in FILES])
+def test_a_wrong_file_is_refused_in_one_line_with_its_name(content: bytes, says: str):
+    Path("spec.json").write_bytes(content)
+    line = refused(["run", "spec.json"])
+    assert says in line
+    assert "spec.json" in line
+
+
+def test_there_are_150():
+    assert len(COMMANDS) + len(FILES) >= 150
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_every_parameter_of_every_algorithm_refuses_what_is_no_value_of_it(name: str):
+    wrong: tuple[Any, ...] = ({"odd": 1}, [[]], "\n", float("nan"), -1e300)
+    for field, info in ALGORITHMS[name].model_fields.items():
+        for value in (*wrong, *([True] if info.annotation in (int, float) else [])):
+            if value == -1e300 and info.annotation is float and not info.metadata:
+                continue  # any number will do
+            with pytest.raises(SpecError) as found:
+                RunSpec(algorithm={"name": name, field: value})
+            assert "\n" not in str(found.value)
+            assert field in str(found.value)
