@@ -112,6 +112,8 @@ class Effect:
     """A count: judged by the sign of each seed, a tie with the bound is on the claimed side."""
     resolution: float = 0.0
     """Step of the measured effect (one test image is 1/10,000); no spread is taken to be less than rounding makes."""
+    chaos: float = 0.0
+    """Standard deviation that rounding alone gives the effect, where measured; no spread is taken to be less."""
     excluded: str = ""
     """Why the part is shown but not judged: a method that is not trained."""
     prior: tuple[float, float] | None = field(default=None, repr=False)
@@ -170,7 +172,7 @@ class Effect:
     def _error(self, values: np.ndarray) -> tuple[float, float]:
         """Return standard error and degrees of freedom of a mean."""
         freedom = len(values) - 1.0
-        variance = max(float(values.var(ddof=1)), self.step**2 / 12)
+        variance = max(float(values.var(ddof=1)), self.step**2 / 12, self.chaos**2)
         if self.prior:
             extra, shared = self.prior
             variance, freedom = (extra * shared + freedom * variance) / (extra + freedom), freedom + extra
@@ -282,7 +284,7 @@ class Effect:
             return next(iter(later), None)
         if self.discrete or any(np.isinf(side).any() for side in self.sides):
             return next((n for n in later if 2 * 0.5**n <= LOOKS[n] * alone / LEVEL), None)
-        spread = max(float(values.std(ddof=1)), self.step / np.sqrt(12))
+        spread = max(float(values.std(ddof=1)), self.step / np.sqrt(12), self.chaos)
         mean = abs(float(values.mean()))
         distance = max(mean, self.margin - mean)
         for count in later:

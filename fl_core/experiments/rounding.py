@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
 from fl_core.experiments.artifacts import Curves, Panel
+from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 
@@ -98,6 +99,20 @@ def parting(study: Study) -> pd.DataFrame:
     grouped = table.groupby(["method", "x"])
     found = grouped.agg(loss=("loss", "mean"), accuracy=("accuracy", "mean"), n=("loss", "size")).reset_index()
     return found.assign(loss=10.0 ** found["loss"], loss_std=np.nan, accuracy_std=np.nan, parameter=np.nan)
+
+
+def luck(study: Study, method: str, measure: Callable[[Result], float]) -> float:
+    """Return the standard deviation that rounding alone gives `measure` of a method; 0 where it was not tried.
+
+    A run and its perturbed one are two draws, so their difference has twice the variance of one.
+    """
+    gaps = [
+        measure(result) - measure(own)
+        for entry, result in study.select(role="luck", method=method)
+        for _, own in study.select(**{**entry.labels, "perturbation": 0.0})
+        if entry.labels["perturbation"]
+    ]
+    return float(np.sqrt(np.mean(np.square(gaps)) / 2)) if gaps else 0.0
 
 
 def moved(study: Study) -> pd.DataFrame:

@@ -16,6 +16,7 @@ import numpy as np
 from fl_core.experiments.claims import Check, Claim, Part, make_claim
 from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Effect, Relation, Scale, untrained
 from fl_core.experiments.measures import BySeed
+from fl_core.experiments.rounding import luck
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_papers.wkafl import errata
@@ -71,12 +72,20 @@ def effect(
     size: float,
     bound: float | None = None,
 ) -> list[Effect]:
-    """Return one part, none without runs; it is excluded if a method only guesses in one of its places."""
+    """Return one part, none without runs; it is excluded if a method only guesses in one of its places.
+
+    Training amplifies rounding, so a difference of final accuracies is given at least the spread that rounding makes.
+    """
+    places = list(places)
     classes = CLASSES.get(study.dataset.removesuffix("-surrogate"), 10)
     lost = [method for method, cell in places if untrained(measured(study, final, method, cell), classes, 10_000)]
     excluded = f"not trained: {', '.join(dict.fromkeys(lost))}" if lost else ""
     step = STEP if scale is POINTS else 0.0
-    made = Effect(name, *sides, scale, claimed, bound, None if np.isnan(size) else size, None, False, step, excluded)
+    chaos = (
+        sum(luck(study, method, final) ** 2 for method in {m for m, _ in places}) ** 0.5 if scale is POINTS else 0.0
+    )
+    printed = None if np.isnan(size) else size
+    made = Effect(name, *sides, scale, claimed, bound, printed, None, False, step, chaos, excluded)
     return [made] if all(sides) else []
 
 
