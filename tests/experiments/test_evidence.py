@@ -205,3 +205,11 @@ def test_seeds_needed_are_those_of_the_next_look_with_power():
     stricter = Effect("", vague, ONES).seeds_needed(LEVEL / 40, 0.95)
     assert stricter is None or stricter >= 20
     assert RATIO.unit == "ratio"
+
+
+def test_no_interval_is_narrower_than_the_luck_of_rounding():
+    sides = {seed: 0.7 + 0.001 * seed for seed in range(5)}, dict.fromkeys(range(5), 0.6)
+    sure, chaotic = (Effect("gain", *sides, POINTS, "more", chaos=chaos) for chaos in (0.0, 0.1))
+    assert (sure.direction, chaotic.direction) == ("holds", "open")
+    width = {effect.chaos: effect.interval[1] - effect.interval[0] for effect in (sure, chaotic)}
+    assert width[0.1] == pytest.approx(width[0.0] * 0.1 / np.std(list(sides[0].values()), ddof=1))

@@ -81,9 +81,8 @@ def effect(
     lost = [method for method, cell in places if untrained(measured(study, final, method, cell), classes, 10_000)]
     excluded = f"not trained: {', '.join(dict.fromkeys(lost))}" if lost else ""
     step = STEP if scale is POINTS else 0.0
-    chaos = (
-        sum(luck(study, method, final) ** 2 for method in {m for m, _ in places}) ** 0.5 if scale is POINTS else 0.0
-    )
+    by_method = [luck(study, method, final) for method in {method for method, _ in places}]
+    chaos = float(np.linalg.norm(by_method)) if scale is POINTS else 0.0
     printed = None if np.isnan(size) else size
     made = Effect(name, *sides, scale, claimed, bound, printed, None, False, step, chaos, excluded)
     return [made] if all(sides) else []
