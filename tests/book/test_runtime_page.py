@@ -63,7 +63,7 @@ def test_the_first_table_of_a_section_names_everything_there_is(title, names):
 def test_every_named_world_has_a_row_and_a_command():
     text = section("Worlds")
     assert first_cells(text.split("have names.")[1]) == list(named_worlds())
-    shown = [re.search(r'world="(\w+)', command) for command in COMMANDS]
+    shown = [re.search(r'world="([\w-]+)', command) for command in COMMANDS]
     assert [found[1] for found in shown if found] == list(named_worlds())
 
 
