@@ -33,7 +33,7 @@ def first_cells(text: str) -> list[str]:
     """Return the names between backticks in the first column of the first table in `text`, in order."""
     rows = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert rows
-    return [name for row in rows[0].splitlines()[2:] for name in re.findall(r"`(\w+)", row.split("|")[1])]
+    return [name for row in rows[0].splitlines()[2:] for name in re.findall(r"`([\w-]+)", row.split("|")[1])]
 
 
 def section(title: str) -> str:
