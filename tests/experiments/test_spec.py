@@ -125,7 +125,7 @@ def test_unknown_names_come_with_the_nearest_and_all_valid_ones():
     assert message(partition={}) == f"partition.kind is missing (valid: {PARTITIONS})"
     assert (
         "did you mean 'uniform'? "
-        "(valid: constant, exponential, gap, lognormal, ratio, trace, uniform, uniform_per_task)"
+        "(valid: constant, exponential, gap, lognormal, phones, ratio, trace, uniform, uniform_per_task)"
         in message(world={"compute": {"kind": "unifrm"}})
     )
     assert message(partition={"kind": "iid", "alpha": 1}) == (
@@ -159,8 +159,11 @@ def test_alpha_may_be_one():
     [
         ({"training": {"lr": -0.1}}, "training.lr = -0.1 is not valid: it should be a number > 0"),
         ({"training": {"lr": float("inf")}}, "training.lr = inf is not valid: it should be a finite number > 0"),
-        ({"training": {"epochs": 1.5}}, "training.epochs = 1.5 is not valid: it should be an integer >= 1"),
-        ({"training": {"steps": 0}}, "training.steps = 0 is not valid: it should be an integer >= 1 or null"),
+        ({"training": {"epochs": 1.5}}, "training.epochs = 1.5 is not valid: it should be an integer in [1, 100000]"),
+        (
+            {"training": {"steps": 0}},
+            "training.steps = 0 is not valid: it should be an integer in [1, 10000000] or null",
+        ),
         ({"training": 3}, "training = 3 is not valid: it should be an object with the fields lr, batch_size, "),
         ({"seed": -1}, "seed = -1 is not valid: it should be an integer in [0, 9223372036854775808)"),
         ({"model": 3}, "model = 3 is not valid: it should be text"),
@@ -178,7 +181,7 @@ def test_alpha_may_be_one():
         ),
         (
             {"world": {"devices": 0, "jitter": 9}},
-            "world.devices = 0 is not valid: it should be an integer >= 1; "
+            "world.devices = 0 is not valid: it should be an integer in [1, 10000000]; "
             "world.jitter = 9 is not valid: it should be a number in [0, 5]",
         ),
         (
