@@ -353,7 +353,7 @@ def replay(
         bool, typer.Option("--interactive", "-i", help="Open a Python console with the run at hand.")
     ] = False,
 ) -> None:
-    """Run again up to an event, and show clock, servers, tasks in flight and the next events."""
+    """Run again up to an event, and show the state there."""
     from fl_core.cli.campaign import stop_at
 
     stop_at(run, at, interactive, typer.echo)

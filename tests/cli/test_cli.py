@@ -194,7 +194,7 @@ def test_a_file_may_leave_the_algorithm_to_the_command_line():
         (["-a", "fedasync", "--seed", "-1"], "seed = -1 is not valid"),
         (
             [*TINY, "--executor", "thread"],
-            "unknown executor 'thread'; did you mean 'threads'? (valid: batched, sequential, thr",
+            "unknown executor 'thread'; did you mean 'threads'? (valid: batched, debug, sequential, thr",
         ),
         ([*TINY, "--threads", "100000"], "threads = 100000 must be between 1 and 1024"),
         ([*TINY, "--set", "training.epochs=100000000000"], "training.epochs = 100000000000 is not valid"),
@@ -328,7 +328,7 @@ def test_a_plan_counts_shared_runs_once():
         (["plan", "fedasync-fig22"], "unknown artifact 'fedasync-fig22'; did you mean 'fedasync-fig2'?"),
         (["plan", "--profile", "smok"], "unknown profile 'smok'; did you mean 'smoke'?"),
         (["plan", "--seeds", "a,b"], "seeds 'a,b' are not valid: write whole numbers with commas"),
-        (["plan", "--dataset", "mnist"], "unknown data set 'mnist'"),
+        (["plan", "--dataset", "mnist"], "unknown data set of this experiment 'mnist'"),
         (
             ["regenerate", "fedasync-figg2"],
             "unknown artifact or notebook 'fedasync-figg2'; did you mean 'fedasync-fig2'",
