@@ -237,5 +237,7 @@ def test_the_default_executor_fits_the_machine(monkeypatch):
 
 
 def test_an_unknown_executor_is_named_with_the_valid_ones(task):
-    with pytest.raises(SpecError, match=r"unknown executor 'batch'; did you mean 'batched'\? \(valid: batched, debug, seq"):
+    with pytest.raises(
+        SpecError, match=r"unknown executor 'batch'; did you mean 'batched'\? \(valid: batched, debug"
+    ):
         make_executor("batch", task)
