@@ -118,7 +118,8 @@ def _panel(axis: Axes, unit: str, rows: Sequence[Judgement], names: Mapping[str,
         low, high = axis.get_xlim()
         axis.set_xlim(max(low, 0.05), min(high, 50))  # an interval that is wider says no more
         low, high = axis.get_xlim()
-        ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 20, 50) if low <= t <= high]
+        near = () if high > 8 * low else (0.8, 1.25)  # over more decades they would overlap
+        ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, *near) if low <= t <= high]
         axis.set_xticks(ticks, minor=False)
         axis.set_xticks([], minor=True)
         axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}×"))
