@@ -311,7 +311,9 @@ def verify(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="ARTIFACT_OR_HASH", help="Whose records; by default all.")
     ] = None,
+    paper: Annotated[str | None, typer.Option(help="Only those of a paper's figures.")] = None,
     sample: Annotated[int, typer.Option(help="Replay so many, spread over algorithms, quick ones first.")] = 10,
+    every: Annotated[bool, typer.Option("--all", help="Replay all of them.")] = False,
     prefix: Annotated[float, typer.Option(help="Part of each run that is replayed.")] = 1.0,
     enter: Annotated[bool, typer.Option("--enter", help="Write down which code gave the same bits.")] = False,
 ) -> None:
@@ -321,7 +323,7 @@ def verify(
     """
     from fl_core.cli.campaign import verify as replay
 
-    replay(names or [], sample, prefix, enter, typer.echo)
+    replay(names or [], paper, None if every else sample, prefix, enter, typer.echo)
 
 
 @app.command(epilog=examples.CLAIMS)

@@ -71,14 +71,21 @@ def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, p
     return take(map(RunSpec.from_json, lines), store, minutes=minutes, published=publish, echo=echo)
 
 
-def verify(names: Sequence[str], number: int, part: float, enter: bool, echo: Echo) -> None:
-    """Replay records and compare bits; a difference is a RunError. With `enter` write down what was shown equal."""
+def verify(
+    names: Sequence[str], paper: str | None, number: int | None, part: float, enter: bool, echo: Echo
+) -> None:
+    """Replay so many records, or all, and compare bits; a difference is a RunError.
+
+    With `enter` it is written down at once what was shown equal, so that nothing is lost when it is cut off.
+    """
     if not 0 < part <= 1:
         raise SpecError(f"prefix = {part:g} must be above 0 and at most 1")
-    if number < 1:
+    if number is not None and number < 1:
         raise SpecError(f"sample = {number} must be at least 1")
     store = default_store()
-    chosen = sample(_records(names, store), number)
+    of_paper = [f"{known_paper(paper).lower()}-*"] if paper is not None else []
+    records = _records([*names, *of_paper], store)
+    chosen = sample(records, len(records) if number is None else number)
     if not chosen:
         raise SpecError("no stored record is meant by " + (", ".join(names) or "that"))
     size = sum(work(result.spec) for result in chosen) * part
@@ -89,8 +96,8 @@ def verify(names: Sequence[str], number: int, part: float, enter: bool, echo: Ec
         found = replay(result, part)
         replays.append(found)
         echo(f"{found.hash} {found.algorithm:<20}{'same bits' if found.same else found.difference}")
-    if enter:
-        enter_in_table(store.published, replays)
+        if enter:
+            enter_in_table(store.published, replays)
     different = [found.hash for found in replays if not found.same]
     if different:
         raise RunError(f"{len(different)} of {len(replays)} records differ: {', '.join(different)}")

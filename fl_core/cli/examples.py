@@ -58,6 +58,7 @@ VERIFY = """\b
 Examples:
   fl-core verify --sample 30                  thirty records, every bit
   fl-core verify 'wkafl-*' --prefix 0.1       the beginning of WKAFL's
+  fl-core verify --paper fedluck --all        all of FedLuck's, every bit
   fl-core verify 0a7edd78bdf0                 one run
 """
 

@@ -44,6 +44,8 @@ def test_work_computes_what_is_missing_and_verify_replays_it(store: Store):
     assert len(hashes) == 5
     assert "all 2 are the same, to the last bit" in call("verify", "--sample", "2")
     assert f"{hashes[0]} fed" in call("verify", hashes[0][:8], "--enter", "--prefix", "0.5")
+    assert "all 5 are the same" in call("verify", "--paper", "fedasync", "--all")
+    assert "unknown paper 'FEDSINK'" in failed("verify", "--paper", "fedsink").output
 
 
 def test_a_record_that_was_tampered_with_is_found_out(store: Store):
