@@ -67,7 +67,11 @@ def _entry(reference: Reference, variant: str, seed: int, part: float = 1.0, **c
         "initialisation": reference.initialisation,
         "seed": seed,
     }
+    if reference.preprocessing:
+        fields["preprocessing"] = reference.preprocessing
     labels = {"dataset": reference.dataset, "network": reference.model, "variant": variant, "seed": seed}
+    if reference.real:
+        labels["training"] = reference.training
     return Entry(RunSpec(**(fields | changed)), labels)
 
 
@@ -91,8 +95,9 @@ def table(study: Study, references: Sequence[Reference] | None = None) -> pd.Dat
     """Return a row for each data set and network: known and measured accuracy, the difference, what the controls say.
 
     ``measured`` is a mean over the last evaluations; ``calibrated`` is whether the difference is within
-    :data:`TOLERANCE`, None if the run is missing or there is no comparable figure. ``less data`` and ``wrong labels``
-    are differences to the reference network after the same number of steps. NaN: a run is missing.
+    :data:`TOLERANCE`, ``reached`` whether it is not below that, None if the run is missing or there is no comparable
+    figure. ``less data`` and ``wrong labels`` are differences to the reference network after the same number of steps.
+    NaN: a run is missing.
     """
     rows = []
     for reference in references or REFERENCES:
@@ -106,10 +111,12 @@ def table(study: Study, references: Sequence[Reference] | None = None) -> pd.Dat
             {
                 "data set": reference.dataset,
                 "network": reference.model,
+                "training": reference.training,
                 "known": reference.known,
                 "measured": reached,
                 "difference": reached - reference.known,
                 "calibrated": abs(reached - reference.known) <= TOLERANCE if decided else None,
+                "reached": reached >= reference.known - TOLERANCE if decided else None,
                 "linear": _end(curves.get(LINEAR), reference.tail),
                 "less data": _against_reference(curves, LESS, reference.tail),
                 "wrong labels": _against_reference(curves, NOISY, reference.tail),
@@ -121,7 +128,8 @@ def table(study: Study, references: Sequence[Reference] | None = None) -> pd.Dat
 
 def runs_of(study: Study, reference: Reference) -> list[tuple[Entry, Result]]:
     """Return the finished runs of one reference."""
-    return study.select(dataset=reference.dataset, network=reference.model)
+    more = {"training": reference.training} if reference.real else {}
+    return study.select(dataset=reference.dataset, network=reference.model, **more)
 
 
 def _end(curve: list[float] | None, tail: int) -> float:
