@@ -96,8 +96,8 @@ def table(study: Study, references: Sequence[Reference] | None = None) -> pd.Dat
 
     ``measured`` is a mean over the last evaluations; ``calibrated`` is whether the difference is within
     :data:`TOLERANCE`, ``reached`` whether it is not below that, None if the run is missing or there is no comparable
-    figure. ``less data`` and ``wrong labels`` are differences to the reference network after the same number of steps.
-    NaN: a run is missing.
+    figure. ``less data`` and ``wrong labels`` are differences to the reference network after the same number of
+    steps. NaN: a run is missing.
     """
     rows = []
     for reference in references or REFERENCES:
