@@ -71,9 +71,7 @@ def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, p
     return take(map(RunSpec.from_json, lines), store, minutes=minutes, published=publish, echo=echo)
 
 
-def verify(
-    names: Sequence[str], paper: str | None, number: int | None, part: float, enter: bool, echo: Echo
-) -> None:
+def verify(names: Sequence[str], paper: str | None, number: int | None, part: float, enter: bool, echo: Echo) -> None:
     """Replay so many records, or all, and compare bits; a difference is a RunError.
 
     With `enter` it is written down at once what was shown equal, so that nothing is lost when it is cut off.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -37,6 +38,8 @@ OWN, REPLAYED, SAMPLED, EARLIER, UNVERIFIED = STANDINGS = (
     "unverified",
 )
 """What a record's code is to this one; the first three are verified. Earlier code was like it, and has changed."""
+WATTS_PER_CORE = 10.0
+"""Of a busy server core with its share of memory, fans and power supply: an estimate, nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,8 @@ def in_words(results: Iterable[Result]) -> str:
 def published_records(store: Store) -> pd.DataFrame:
     """Return, for each paper and all data or real data, how many published records have which standing.
 
-    The last column counts those of uncommitted code.
+    The last columns count those of uncommitted code, and what all have cost: core-hours (of worker threads, all cores
+    count) and megajoules by :data:`WATTS_PER_CORE`.
     """
     grids, rows = store.grids(), []
     papers: dict[str, list[Result]] = {}
@@ -221,9 +225,17 @@ def published_records(store: Store) -> pd.DataFrame:
         for data, kept in ("all", results), ("real", [each for each in results if each.provenance["data"] == "real"]):
             found = Counter(map(standing, kept))
             dirty = sum("dirty" in each.provenance.get("commit", "") for each in kept)
-            columns = {each: found[each] for each in STANDINGS}
-            rows.append({"paper": name, "data": data, "records": len(kept), **columns, "uncommitted code": dirty})
+            columns = {each: found[each] for each in STANDINGS} | {"uncommitted code": dirty}
+            hours = sum(_core_seconds(each.provenance) for each in kept) / 3600
+            cost = {"core-hours": round(hours, 1), "MJ, estimated": round(hours * 3600 * WATTS_PER_CORE / 1e6, 2)}
+            rows.append({"paper": name, "data": data, "records": len(kept), **columns, **cost})
     return pd.DataFrame(rows)
+
+
+def _core_seconds(provenance: Mapping[str, Any]) -> float:
+    cores = re.search(r"(\d+) cores", provenance.get("machine", ""))
+    several = int(cores[1]) if cores and provenance.get("executor") == "threads" else 1
+    return provenance.get("wall_seconds", 0.0) * several
 
 
 def sample(results: Sequence[Result], number: int) -> list[Result]:

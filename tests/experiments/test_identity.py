@@ -172,6 +172,8 @@ def test_what_a_record_s_code_is_to_this_one(finished, tmp_path):
 def test_how_many_records_are_verified_is_said_in_words_and_as_a_table(finished, tmp_path, monkeypatch):
     monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path))
     own = replace(finished, provenance={**finished.provenance, "commit": "0123456789ab"})
+    hour = {"wall_seconds": 3600.0, "executor": "threads", "machine": "x86_64, 2 cores"}
+    own = replace(own, provenance={**own.provenance, **hour})
     records = [own, made_before(finished), made_before(finished, "abc-dirty"), made_before(finished, "other")]
     enter(tmp_path, [replay(records[1], 0.5), replace(replay(records[3], 0.5), current="of yesterday")])
     said = "2 of 4 runs verified by this code, 1 only by an earlier state of it, 1 unverified"
@@ -183,7 +185,8 @@ def test_how_many_records_are_verified_is_said_in_words_and_as_a_table(finished,
     pack(tmp_path, {short(seed=seed).hash: f"mine-fig{seed}" for seed in range(4)})
     mine, *_, everything = verify.published_records(store).to_dict("records")
     counts = dict(zip(STANDINGS, (1, 0, 1, 1, 1), strict=True))  # the run that was replayed has another seed here
-    assert mine == {"paper": "mine", "data": "all", "records": 4, **counts, "uncommitted code": 1}
+    cost = {"uncommitted code": 1, "core-hours": 2.0, "MJ, estimated": 0.07}
+    assert mine == {"paper": "mine", "data": "all", "records": 4, **counts, **cost}
     assert everything == {**mine, "paper": "all", "data": "real"}
 
 
