@@ -420,8 +420,7 @@ def calibrate(names: list[str], jobs: int | None, echo: Echo) -> None:
 
     store = default_store()
     grid.execute(calibration(store, names).specs, jobs=jobs, store=store)
-    found = table(calibration(store, names)).drop(columns=["training", "reached", "reported"])
-    echo(found.to_string(index=False, float_format="%.3f"))
+    echo(table(calibration(store, names)).drop(columns="reported").to_string(index=False, float_format="%.3f"))
 
 
 def _download(source: base.Source, again: bool, echo: Echo) -> None:

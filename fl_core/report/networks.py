@@ -139,7 +139,7 @@ LINES: dict[str, dict[str, Any]] = {
 
 def calibration_table(study: Study) -> Table:
     """Return known and measured accuracies, and what the controls say; a dash: the run is missing."""
-    frame = calibration.table(study).drop(columns=["training", "reached", "reported"], errors="ignore")
+    frame = calibration.table(study).drop(columns="reported", errors="ignore")
     if "data set" in frame:
         frame["data set"] = [_used(study, name) for name in frame["data set"]]
     return Table(
