@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import pytest
 
-import fl_core.world.named
 from fl_core.cli.catalogue import show
 from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
@@ -92,7 +91,7 @@ def test_the_command_line_lists_them_with_their_settings():
 
 
 def test_a_class_with_a_name_is_known_as_soon_as_it_is_defined(monkeypatch):
-    monkeypatch.setattr(fl_core.world.named, "_REGISTERED", dict(named_worlds()))
+    monkeypatch.setattr("fl_core.world.world._REGISTERED", dict(named_worlds()))
 
     class Pair(NamedWorld):
         name: ClassVar[str] = "pair"

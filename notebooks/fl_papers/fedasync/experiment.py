@@ -23,8 +23,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.staleness import Constant, Hinge, Polynomial
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Warmup
-from fl_core.world import ConstantCompute, TraceCompute, World
-from fl_core.world.named import NamedWorld
+from fl_core.world import ConstantCompute, NamedWorld, TraceCompute, World
 
 DEVICES, SAMPLES, BATCH, ROUND = 100, 500, 50, 10
 """Devices, images per device, images per mini-batch, FedAvg's devices per round: as in the paper."""

@@ -28,8 +28,7 @@ from fl_core.formulas.compression import Identity, TopK
 from fl_core.formulas.staleness import Constant
 from fl_core.models import num_parameters
 from fl_core.runtime import Budget, Evaluation, LocalTraining
-from fl_core.world import Compute, Network, TraceCompute, UniformBandwidth, UniformCompute, World
-from fl_core.world.named import NamedWorld
+from fl_core.world import Compute, NamedWorld, Network, TraceCompute, UniformBandwidth, UniformCompute, World
 from fl_core.world.triggers import Continuous
 
 DEVICES, FEWER_DEVICES = 10, 5
