@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fl_core.algorithms import ALGORITHMS
-from fl_core.cli.size import CORE, core_lines
+from fl_core.cli.doctor import CORE, core_lines
 from fl_core.experiments.artifacts import artifacts, make_study
 from fl_core.experiments.claims import judge
 from fl_core.experiments.store import Store
@@ -32,7 +32,7 @@ ROOMS = {
     "algorithms": (3050, 24, 2800, 24),
     "datasets": (4000, 23, 3600, 22),
     "experiments": (4450, 22, 2400, 12),
-    "report bookbuild cli": (5000, 29, 4000, 26),
+    "report bookbuild cli": (4520, 26, 4000, 26),
     "benchmarks": (1659, 6, 1200, 6),
     "fl_core": (28600, 153, 21500, 135),
     "fl_papers": (14600, 42, 11000, 35),

@@ -6,6 +6,8 @@ with what the package offers (``__all__``), or the public names of its modules w
 
 from __future__ import annotations
 
+import ast
+import csv
 import importlib
 import os
 import platform
@@ -16,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fl_core.bookbuild import equations, promises
+from fl_core.bookbuild import equations
 from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
 from fl_core.experiments.experiment import PROFILES
 
@@ -133,13 +135,16 @@ def _behind_title(nb: Any, name: str) -> int:
 
 def write_reference(folder: Path, package: Path, profile: str, seconds: Mapping[str, float]) -> None:
     """Write into `folder` the pages ``api/<package>.md``, and what the pages on equations, commands, build have."""
-    made = {"cli.md": cli(), "build.md": build_record(profile, seconds)}
-    made["equations.md"] = equations.markdown(package.parent)
-    made["errata.md"] = errata(package.parent)
-    made["records.md"] = records()
-    made["promises.md"] = promises.markdown(package.parent)
-    texts = {f"generated/{name}": text for name, text in made.items()}
-    for name, text in texts.items() | {f"api/{key}.md": text for key, text in api(package).items()}.items():
+    root = package.parent
+    texts = {
+        "generated/cli.md": cli(),
+        "generated/build.md": build_record(profile, seconds),
+        "generated/equations.md": equations.markdown(root),
+        "generated/errata.md": errata(root),
+        "generated/records.md": records(),
+        "generated/promises.md": promises(root),
+    }
+    for name, text in (texts | {f"api/{key}.md": text for key, text in api(package).items()}).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -209,6 +214,39 @@ def errata(root: Path) -> str:
         text += [f"- {{ref}}`{number} <{label}>` {' '.join(words.split())}" for label, number, words in entries]
         text.append("")
     return "\n".join(text)
+
+
+def promises(root: Path) -> str:
+    """Return ``book/promises.csv`` as Markdown: promises, tests that would fail without them, their figures."""
+    lines = ["| promise | tests | figures |", "| --- | --- | --- |"]
+    for row in listed_promises(root):
+        tests = "<br>".join(f"`{name.removeprefix('tests/')}`" for name in row["tests"].split())
+        figures = (each.partition(" ") for each in row["figures"].split("; ") if each)
+        shown = "<br>".join(f"{figure(root, place)} {words}" for place, _, words in figures)
+        lines.append(f"| {row['promise']} | {tests} | {shown} |")
+    return "\n".join([*lines, ""])
+
+
+def listed_promises(root: Path) -> list[dict[str, str]]:
+    """Return the rows of ``book/promises.csv``; a test is ``file::function``, a figure ``file::NAME words``."""
+    table = root / "book" / "promises.csv"
+    return list(csv.DictReader(table.read_text(encoding="utf-8").splitlines())) if table.is_file() else []
+
+
+def figure(root: Path, place: str) -> str:
+    """Return a constant of a test's file, or how many rows a table there has, whatever they are made of."""
+    path, name = place.split("::")
+    for node in ast.parse((root / path).read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        if not any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            continue
+        if isinstance(value, ast.Constant) and isinstance(value.value, int):
+            return f"{value.value:,}"
+        rows = value.keys if isinstance(value, ast.Dict) else getattr(value, "elts", [])
+        at_least = "at least " if any(isinstance(row, ast.Starred) for row in rows) else ""
+        return f"{at_least}{len(rows)}"
+    raise LookupError(f"{path} has no {name}")
 
 
 def build_record(profile: str, seconds: Mapping[str, float]) -> str:

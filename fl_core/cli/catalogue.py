@@ -11,12 +11,15 @@ import shutil
 import textwrap
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel
+import typer
 
-from fl_core.cli.examples import KINDS
+from fl_core.cli.app import app
 from fl_core.errors import unknown
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 Row = tuple[str, str, str]
 """Name, default, meaning."""
@@ -31,67 +34,79 @@ class Item:
     parameters: tuple[Row, ...] = ()
 
 
-ALONE = {
-    "records": "the published runs, and how many of them are verified by this code",
-    "fields": "everything that --set can change",
+@dataclass(frozen=True)
+class Kind:
+    """What can be chosen in one place."""
+
+    use: str  # how a choice is made
+    module: str = ""  # where the classes are known by name,
+    table: str = ""  # in a dictionary, a family, or a function that returns them; empty: see `items_of`
+    alone: str = ""  # what it is, if it is listed only when it is asked for
+
+
+KINDS = {
+    "algorithms": Kind("run --algorithm NAME --set PARAMETER=VALUE", "fl_core.algorithms", "ALGORITHMS"),
+    "weights": Kind(
+        "run --algorithm fedasync --set weight='hinge(a=10, b=4)'", "fl_core.formulas.staleness", "StalenessWeight"
+    ),
+    "compressors": Kind(
+        "run --algorithm fedper --set compressor='topk(delta=0.1)'", "fl_core.formulas.compression", "Compressor"
+    ),
+    "models": Kind("run --set model='NAME(OPTION=VALUE)'"),
+    "datasets": Kind("run --set dataset=NAME"),
+    "partitions": Kind("run --set partition='dirichlet(alpha=0.3)'", "fl_core.datasets", "Partition"),
+    "preprocessing": Kind("run --set preprocessing=NAME, or --set preprocessing.FIELD=VALUE"),
+    "worlds": Kind("run --set world='fedasmu(devices=50)'", "fl_core.world", "named_worlds"),
+    "compute": Kind("run --set world.compute='uniform(fastest=1, slowest=10)'", "fl_core.world", "Compute"),
+    "availability": Kind(
+        'run --set world.availability=\'{"kind": "periodic", "period_seconds": 60, "available": 0.5}\'',
+        "fl_core.world",
+        "Availability",
+    ),
+    "graphs": Kind(
+        'run --set world.clusters=\'{"servers": 6, "graph": {"kind": "star"}}\'', "fl_core.world.topology", "Graph"
+    ),
+    "triggers": Kind(
+        'run --set world.trigger=\'{"kind": "timed", "period_seconds": 10}\'', "fl_core.world", "Trigger"
+    ),
+    "faults": Kind('run --set world.faults=\'[{"kind": "lost", "probability": 0.1}]\'', "fl_core.world", "Fault"),
+    "artifacts": Kind("regenerate NAME"),
+    "profiles": Kind("regenerate ARTIFACT --profile NAME"),
+    "executors": Kind("run --executor NAME"),
+    "notebooks": Kind("regenerate NAME"),
+    "records": Kind("verify 'PAPER-*'", alone="the published runs, and how many of them are verified by this code"),
+    "fields": Kind("run --set NAME=VALUE", alone="everything that --set can change"),
 }
-"""What is only listed when it is asked for, and what it is."""
+
+LIST = """\b
+Examples:
+  fl-core list               all names, one kind per line
+  fl-core list algorithms    parameters, defaults and meanings
+  fl-core list fields        everything that 'fl-core run --set' can change
+"""
 
 
-def show(kind: str | None, width: int | None = None) -> str:
-    """Return the text that ``fl-core list [kind]`` prints."""
-    width = width or min(110, shutil.get_terminal_size((100, 24)).columns)
+@app.command("list", epilog=LIST)
+def show(
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", help=f"{', '.join(KINDS)}; without it the names of all.")
+    ] = None,
+) -> None:
+    """Show what there is to choose from, with meanings."""
+    typer.echo(text_of(kind, min(110, shutil.get_terminal_size((100, 24)).columns)))
+
+
+def text_of(kind: str | None, width: int = 100) -> str:
+    """Return the choices of a kind, or the names of all."""
     if kind is None:
-        rows = [(name, ", ".join(item.name for item in items_of(name))) for name in KINDS if name not in ALONE]
-        rows += ALONE.items()
-        return "\n".join(_wrapped(name, 14, text, width) for name, text in rows)
+        listed = {name: what.alone or ", ".join(item.name for item in items_of(name)) for name, what in KINDS.items()}
+        return "\n".join(_wrapped(name, 14, text, width) for name, text in listed.items())
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
     items = items_of(kind)
     name_width = max((len(item.name) for item in items), default=0) + 2
     lines = [line for item in items for line in _lines(item, name_width, width)]
-    return "\n".join([*lines, "", f"Use: {USES[kind]}"])
-
-
-def items_of(kind: str) -> list[Item]:
-    """Return all choices of a kind (one of :data:`~fl_core.cli.examples.KINDS`)."""
-    if kind in OTHERS:
-        return OTHERS[kind]()
-    return _registered(kind)
-
-
-def meanings(cls: type) -> dict[str, str]:
-    """Return the meaning of each attribute that the NumPy-style docstring of `cls` describes."""
-    lines = inspect.cleandoc(cls.__doc__ or "").splitlines()
-    found: dict[str, str] = {}
-    names: list[str] = []
-    inside = False
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        if following.startswith("---"):
-            inside, names = line == "Attributes", []
-        elif inside and line.startswith(" "):
-            found |= {name: f"{found.get(name, '')} {line.strip()}".strip() for name in names}
-        elif inside and " : " in line:
-            names = [name.strip() for name in line.partition(" : ")[0].split(",")]
-    return {name: _plain(text) for name, text in found.items()}
-
-
-def parameters(model: type[BaseModel], prefix: str = "", defaults: BaseModel | None = None) -> tuple[Row, ...]:
-    """Return name, default and meaning of every field of `model` but its kind; parts without a kind are unfolded."""
-    from fl_core.experiments.explain import expected
-
-    told = {name: text for cls in reversed(model.__mro__) if cls.__doc__ for name, text in meanings(cls).items()}
-    rows: list[Row] = []
-    for name, info in model.model_fields.items():
-        default = getattr(defaults, name) if defaults else info.get_default()
-        if name == "kind":
-            continue
-        if isinstance(default, BaseModel) and "kind" not in type(default).model_fields:
-            rows += parameters(type(default), f"{prefix}{name}.", default)
-        else:
-            words = _described(model, name) or told.get(name) or expected(info.annotation, info.metadata)
-            rows.append((prefix + name, "required" if info.is_required() else _short(default), words))
-    return tuple(rows)
+    return "\n".join([*lines, "", f"Use: fl-core {KINDS[kind].use}"])
 
 
 def _lines(item: Item, name_width: int, width: int) -> list[str]:
@@ -112,89 +127,93 @@ def _wrapped(head: str, indent: int, text: str, width: int) -> str:
     return "\n".join([f"{head:<{indent}}{wrapped[0]}".rstrip(), *(" " * indent + line for line in wrapped[1:])])
 
 
+def items_of(kind: str) -> list[Item]:
+    """Return all choices of a kind."""
+    if table := KINDS[kind].table:
+        found = getattr(import_module(KINDS[kind].module), table)
+        classes = found() if inspect.isfunction(found) else getattr(found, "kinds", found)
+        return [Item(name, summary(cls), parameters(cls)) for name, cls in sorted(classes.items())]
+    items: list[Item] = globals()[f"_{kind}"]()
+    return items
+
+
+def parameters(model: type[BaseModel], prefix: str = "", defaults: BaseModel | None = None) -> tuple[Row, ...]:
+    """Return name, default and meaning of every field of `model` but its kind; parts without a kind are unfolded."""
+    from fl_core.experiments.explain import expected
+
+    rows: list[Row] = []
+    for name, info in model.model_fields.items():
+        default = getattr(defaults, name) if defaults else info.get_default()
+        if name == "kind":
+            continue
+        if hasattr(type(default), "model_fields") and "kind" not in type(default).model_fields:
+            rows += parameters(type(default), f"{prefix}{name}.", default)
+        else:
+            words = described(model, name) or expected(info.annotation, info.metadata)
+            rows.append((prefix + name, "required" if info.is_required() else _short(default), words))
+    return tuple(rows)
+
+
 def _short(value: Any) -> str:
-    if isinstance(value, BaseModel) and "kind" in type(value).model_fields:
-        defaults = {name: field.default for name, field in type(value).model_fields.items()}
-        inner = ", ".join(f"{name}={_short(v)}" for name, v in value if name != "kind" and v != defaults[name])
-        return f"{value.kind}({inner})" if inner else str(value.kind)  # type: ignore[attr-defined]
+    fields = getattr(type(value), "model_fields", {})
+    if "kind" in fields:
+        inner = ", ".join(f"{name}={_short(v)}" for name, v in value if name != "kind" and v != fields[name].default)
+        return f"{value.kind}({inner})" if inner else str(value.kind)
     return "none" if value is None else str(value)
 
 
-def _summary(thing: Any) -> str:
+def summary(thing: Any) -> str:
     """Return the first paragraph of a docstring, as one line."""
-    return _plain(" ".join(inspect.cleandoc(thing.__doc__ or "").split("\n\n")[0].split()))
+    return _plain((inspect.getdoc(thing) or "").split("\n\n")[0])
 
 
-def _described(model: type[BaseModel], name: str) -> str:
+def described(model: type[BaseModel], name: str) -> str:
     """Return what stands below the field, in the class or, where it only changes the default, in a base."""
     fields = (getattr(base, "model_fields", {}).get(name) for base in model.__mro__)
-    return next((_plain(" ".join(field.description.split())) for field in fields if field and field.description), "")
+    return next((_plain(field.description) for field in fields if field and field.description), "")
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"``([^`]*)``|`([^`]*)`", r"\1\2", text)
-
-
-REGISTRIES = {
-    "algorithms": ("fl_core.algorithms", "ALGORITHMS"),
-    "weights": ("fl_core.formulas.staleness", "StalenessWeight"),
-    "compressors": ("fl_core.formulas.compression", "Compressor"),
-    "partitions": ("fl_core.datasets", "Partition"),
-    "worlds": ("fl_core.world", "named_worlds"),
-    "compute": ("fl_core.world", "Compute"),
-    "availability": ("fl_core.world", "Availability"),
-    "graphs": ("fl_core.world.topology", "Graph"),
-    "triggers": ("fl_core.world", "Trigger"),
-    "faults": ("fl_core.world", "Fault"),
-}
-"""Where the classes of a kind are known by name: a dictionary, a family, or a function that returns them."""
-
-
-def _registered(kind: str) -> list[Item]:
-    module, name = REGISTRIES[kind]
-    found = getattr(import_module(module), name)
-    classes = found() if kind == "worlds" else dict(sorted(getattr(found, "kinds", found).items()))
-    return [Item(name, _summary(cls), parameters(cls)) for name, cls in classes.items()]
+    return re.sub(r"``([^`]*)``|`([^`]*)`", r"\1\2", " ".join(text.split()))
 
 
 def _models() -> list[Item]:
     from fl_core.models import MODELS, options
 
-    return [Item(name, _summary(make), parameters(options(name))) for name, make in sorted(MODELS.items())]
+    return [Item(name, summary(make), parameters(options(name))) for name, make in sorted(MODELS.items())]
 
 
 def _datasets() -> list[Item]:
-    from fl_core.datasets.registry import all_sources, all_surrogates
+    from fl_core.datasets import all_sources, all_surrogates
 
     real = [Item(source.name, source.title) for source in all_sources().values()]
     return real + [Item(surrogate.name, surrogate.about) for surrogate in all_surrogates().values()]
 
 
 def _preprocessing() -> list[Item]:
-    from fl_core.datasets.preprocessing import PRESETS, Preprocessing
+    from fl_core.datasets import PRESETS, Preprocessing
 
-    named = [
-        Item(name, ", ".join(f"{field}={value}" for field, value in fields.items()))
-        for name, fields in PRESETS.items()
-    ]
-    return [Item("fields", _summary(Preprocessing), parameters(Preprocessing)), *named]
+    named = {
+        name: ", ".join(f"{field}={value}" for field, value in fields.items()) for name, fields in PRESETS.items()
+    }
+    return [Item("fields", summary(Preprocessing), parameters(Preprocessing)), *map(Item, named, named.values())]
 
 
 def _fields() -> list[Item]:
     from fl_core.experiments.spec import RunSpec
 
-    told = {name: _described(RunSpec, name) for name in RunSpec.model_fields}
     groups: dict[str, list[Row]] = {}
     for row in parameters(RunSpec):
         head, dot, _ = row[0].partition(".")
         groups.setdefault(head if dot else "run", []).append(row)
+    told = {name: described(RunSpec, name) for name in RunSpec.model_fields}
     return [Item(name, told.get(name, "The run as a whole."), tuple(rows)) for name, rows in groups.items()]
 
 
 def _executors() -> list[Item]:
     from fl_core.runtime import executors
 
-    return [Item(name, _summary(getattr(executors, name.title()))) for name in executors.EXECUTORS]
+    return [Item(name, summary(getattr(executors, name.title()))) for name in executors.EXECUTORS]
 
 
 def _artifacts() -> list[Item]:
@@ -225,41 +244,3 @@ def _records() -> list[Item]:
         words = ", ".join(f"{count} {what}" for what, count in row.items() if count)
         items += [Item(f"{name} ({data} data)", f"{number}: {words}")] * (number > 0)
     return items
-
-
-OTHERS = {
-    "records": _records,
-    "models": _models,
-    "datasets": _datasets,
-    "preprocessing": _preprocessing,
-    "artifacts": _artifacts,
-    "profiles": _profiles,
-    "executors": _executors,
-    "notebooks": _notebooks,
-    "fields": _fields,
-}
-
-USES = {
-    "algorithms": "fl-core run --algorithm NAME --set PARAMETER=VALUE",
-    "weights": "fl-core run --algorithm fedasync --set weight='hinge(a=10, b=4)'",
-    "compressors": "fl-core run --algorithm fedper --set compressor='topk(delta=0.1)'",
-    "models": "fl-core run --set model='NAME(OPTION=VALUE)'",
-    "datasets": "fl-core run --set dataset=NAME",
-    "partitions": "fl-core run --set partition='dirichlet(alpha=0.3)'",
-    "preprocessing": "fl-core run --set preprocessing=NAME, or --set preprocessing.FIELD=VALUE",
-    "worlds": "fl-core run --set world='fedasmu(devices=50)'",
-    "compute": "fl-core run --set world.compute='uniform(fastest=1, slowest=10)'",
-    "availability": (
-        'fl-core run --set world.availability=\'{"kind": "periodic", "period_seconds": 60, "available": 0.5}\''
-    ),
-    "graphs": 'fl-core run --set world.clusters=\'{"servers": 6, "graph": {"kind": "star"}}\'',
-    "triggers": 'fl-core run --set world.trigger=\'{"kind": "timed", "period_seconds": 10}\'',
-    "faults": 'fl-core run --set world.faults=\'[{"kind": "lost", "probability": 0.1}]\'',
-    "artifacts": "fl-core regenerate NAME",
-    "profiles": "fl-core regenerate ARTIFACT --profile NAME",
-    "executors": "fl-core run --executor NAME",
-    "notebooks": "fl-core regenerate NAME",
-    "records": "fl-core verify 'PAPER-*'",
-    "fields": "fl-core run --set NAME=VALUE",
-}
-"""How a choice is made, by kind."""

@@ -1,19 +1,29 @@
-"""What is here, what is missing, and how to get it: ``fl-core doctor``."""
+"""``fl-core doctor`` and ``fl-core bench``: what is here, what is missing, how large and how fast it is."""
 
 from __future__ import annotations
 
+import ast
+import io
+import json
 import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated
 
+import typer
+from typer import Argument, Option
+
+from fl_core.cli.app import Force, app
 from fl_core.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,40 +42,37 @@ MEMORY = 2 * 2**30
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the report.
-
-    Attributes
-    ----------
-    name : str
-    found : str
-        What is there, or what is not.
-    remedy : str
-        What to do about it; empty if all is well.
-    necessary : bool
-        Whether nothing works without it.
-    """
+    """One line of the report."""
 
     name: str
-    found: str
-    remedy: str = ""
-    necessary: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing needs to be done."""
-        return not self.remedy
+    found: str  # what is there, or what is not
+    remedy: str = ""  # what to do about it; empty if all is well
+    necessary: bool = False  # whether nothing works without it
 
     def __str__(self) -> str:
-        state = "ok" if self.ok else "MISSING" if self.necessary else "missing"
-        line = f"{state:<9}{self.name:<17}{self.found}"
-        return line if self.ok else f"{line}\n{'':<26}-> {self.remedy}"
+        state = "MISSING" if self.remedy and self.necessary else "missing" if self.remedy else "ok"
+        return f"{state:<9}{self.name:<17}{self.found}" + (f"\n{'':<26}-> {self.remedy}" if self.remedy else "")
+
+
+@app.command()
+def doctor(
+    size: Annotated[bool, Option("--size", help="Print lines and files of the package instead.")] = False,
+) -> None:
+    """Say what is here, what is missing, and how to get it.
+
+    Looks at Python, packages and their versions, data sets (real or surrogate, checksums), stored results, processor,
+    memory, git and the browser. The exit code is 1 if something is missing without which nothing works.
+    """
+    if size:
+        typer.echo(rooms())
+    else:
+        raise typer.Exit(0 if healthy(examine()) else 1)
 
 
 def examine() -> Iterator[Check]:
     """Yield all checks, one after the other."""
     yield python()
-    for extra in EXTRAS:
-        yield packages(extra)
+    yield from map(packages, EXTRAS)
     yield constraints()
     yield from datasets()
     yield results()
@@ -75,12 +82,12 @@ def examine() -> Iterator[Check]:
     yield browser()
 
 
-def healthy(checks: Iterable[Check], echo: Callable[[str], object] = lambda line: None) -> bool:
+def healthy(checks: Iterable[Check]) -> bool:
     """Show every check as soon as it is made, and return whether everything that is necessary is there."""
     fit = True
     for check in checks:
-        echo(str(check))
-        fit &= check.ok or not check.necessary
+        typer.echo(str(check))
+        fit &= not (check.remedy and check.necessary)
     return fit
 
 
@@ -92,26 +99,20 @@ def python() -> Check:
 
 
 def packages(extra: str) -> Check:
-    """Compare what is installed with the exact versions that the package asks for."""
+    """Compare what is installed with the exact versions that the package, or one extra, asks for."""
     name = f"extra [{extra}]" if extra else "packages"
     install = f"pip install -c constraints.txt -e '.{f'[{extra}]' if extra else ''}'"
     try:
-        pins = list(_pins(extra))
+        asked = metadata.requires("fl-core") or []
     except metadata.PackageNotFoundError:
         return Check(name, "fl-core itself is not installed", install, necessary=not extra)
-    missing, other = [], []
-    for package, version in pins:
-        try:
-            installed = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            missing.append(f"{package} {version}")
-        else:
-            if installed.partition("+")[0] != version:  # torch's CPU build calls itself 2.13.0+cpu
-                other.append(f"{package} {installed} instead of {version}")
-    if missing:
+    extras = [(re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", line), line) for line in asked]
+    pins = _pins(line for found, line in extras if (found[1] if found else "") == extra)
+    installed = _installed()
+    if missing := [f"{package} {version}" for package, version in pins.items() if package not in installed]:
         return Check(name, f"not installed: {', '.join(missing)}; for {EXTRAS[extra]}", install, necessary=not extra)
-    if other:
-        return Check(name, f"other versions than pinned: {', '.join(other)}", install)
+    if other := _other(pins, installed):
+        return Check(name, f"other versions than pinned: {other}", install)
     return Check(name, f"{len(pins)} as pinned, for {EXTRAS[extra]}")
 
 
@@ -119,21 +120,36 @@ def constraints(path: Path = ROOT / "constraints.txt") -> Check:
     """Compare everything that is installed with the list of exact versions in the checkout."""
     if not path.is_file():
         return Check("constraints", "no constraints.txt here: this is not a checkout")
-    pins = {_normal(name): version for name, version in map(_pin, path.read_text().splitlines()) if version}
-    installed = {_normal(dist.name): dist.version.partition("+")[0] for dist in metadata.distributions()}
-    here = pins.keys() & installed.keys()
-    other = [
-        f"{name} {installed[name]} instead of {pins[name]}" for name in sorted(here) if installed[name] != pins[name]
-    ]
-    if other:
-        return Check("constraints", ", ".join(other), "pip install -c constraints.txt -e '.[book,dev]'")
-    return Check("constraints", f"{len(here)} packages at the versions of constraints.txt")
+    pins, installed = _pins(path.read_text().splitlines()), _installed()
+    if other := _other(pins, installed):
+        return Check("constraints", other, "pip install -c constraints.txt -e '.[book,dev]'")
+    return Check("constraints", f"{len(pins.keys() & installed.keys())} packages at the versions of constraints.txt")
+
+
+def _pins(lines: Iterable[str]) -> dict[str, str]:
+    """Return the versions in lines such as ``"name==version ; marker"``; one without a version is a comment."""
+    pairs = (line.partition("#")[0].partition(";")[0].partition("==") for line in lines)
+    return {_normal(name): version.strip() for name, _, version in pairs if version.strip()}
+
+
+@cache
+def _installed() -> dict[str, str]:
+    # torch's CPU build calls itself 2.13.0+cpu
+    return {_normal(dist.name): dist.version.partition("+")[0] for dist in metadata.distributions()}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+def _other(pins: dict[str, str], installed: dict[str, str]) -> str:
+    here = sorted(name for name in pins.keys() & installed.keys() if installed[name] != pins[name])
+    return ", ".join(f"{name} {installed[name]} instead of {pins[name]}" for name in here)
 
 
 def datasets() -> Iterator[Check]:
     """Load the embedded data set, which verifies its checksums; say of the others what is there."""
     try:
-        from fl_core.cli.commands import state
         from fl_core.datasets import load_dataset, registry
     except ImportError as error:
         yield Check("data", f"cannot be looked at ({error})", "install the packages first", necessary=True)
@@ -141,7 +157,7 @@ def datasets() -> Iterator[Check]:
     others: dict[str, list[str]] = {}
     for source in registry.all_sources().values():
         if not source.embedded:
-            others.setdefault(state(source), []).append(source.name)
+            others.setdefault(registry.state(source), []).append(source.name)
             continue
         try:
             data = load_dataset(source.name)
@@ -152,9 +168,8 @@ def datasets() -> Iterator[Check]:
             size = f"{len(data.train):,} + {len(data.test):,} samples"
             where = registry.source_folder(source)
             yield Check(source.name, f"REAL data, {size}, checksums right, in {where}")
-    if others:
-        found = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in others.items())
-        yield Check("other data", f"{found} (see 'fl-core data')")
+    found = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in others.items())
+    yield Check("other data", f"{found} (see 'fl-core data')")
 
 
 def results() -> Check:
@@ -210,19 +225,90 @@ def browser(which: Callable[[str], str | None] = shutil.which) -> Check:
     return Check("browser", f"{found} with chromedriver, for the browser tests of the book")
 
 
-def _pins(extra: str) -> Iterator[tuple[str, str]]:
-    """Yield name and exact version of the requirements that fl-core declares, alone or for one extra."""
-    for requirement in metadata.requires("fl-core") or []:
-        asked = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", requirement)
-        if (asked[1] if asked else "") == extra:
-            yield _pin(requirement)
+CORE = ("runtime", "world", "models", "tasks", "formulas", "algorithms")
+"""The rooms that somebody needs who writes, simulates and compares methods."""
+SILENT = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+    tokenize.ENCODING,
+}  # fmt: skip
 
 
-def _pin(line: str) -> tuple[str, str]:
-    """Split ``"name==version ; marker"``; without a version (a comment, an empty line) that is empty."""
-    name, _, version = line.partition("#")[0].partition(";")[0].partition("==")
-    return name.strip(), version.strip()
+def rooms() -> str:
+    """Return files, lines and lines of code of each room, and of the core, as text."""
+    package = ROOT / "fl_core"
+    names = sorted(path.name for path in package.iterdir() if (path / "__init__.py").is_file())
+    rows = [f"{'room':<14}{'files':>6}{'lines':>9}{'of code':>9}"]
+    for room in [*CORE, *(name for name in names if name not in CORE)]:
+        sources = [path.read_text(encoding="utf-8") for path in (package / room).rglob("*.py")]
+        lines, code = sum(len(text.splitlines()) for text in sources), sum(map(code_lines, sources))
+        rows.append(f"{room:<14}{len(sources):>6}{lines:>9,}{code:>9,}")
+    core = f"{core_lines():,} lines of code, without docstrings, comments, blank lines and imports"
+    return "\n".join([*rows, "", f"{', '.join(CORE[:-1])} and {CORE[-1]}: {core}"])
 
 
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+def core_lines() -> int:
+    """Return the lines of code of the core."""
+    paths = (path for room in CORE for path in (ROOT / "fl_core" / room).rglob("*.py"))
+    return sum(code_lines(path.read_text(encoding="utf-8")) for path in paths)
+
+
+def code_lines(source: str) -> int:
+    """Return the lines of `source` that hold code: no docstrings, comments, blank lines and imports."""
+    silent: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom) or (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        ):
+            silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    spoken: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in SILENT:
+            spoken.update(range(token.start[0], token.end[0] + 1))
+    return len(spoken - silent)
+
+
+PARTS = (
+    *("reference", "synchronous", "overhead", "small", "kernel"),
+    *("memory", "kasync", "clusters", "scaling", "batched", "limit", "data", "formulas"),
+)
+"""What ``fl-core bench`` can measure; :mod:`fl_core.benchmarks` has the same."""
+BENCH = """\b
+Examples:
+  fl-core bench                   everything, about fifteen minutes
+  fl-core bench reference kernel  only these
+  fl-core bench --quick           does it run?
+  fl-core bench --out data/benchmarks/laptop.json
+"""
+
+
+@app.command(epilog=BENCH)
+def bench(
+    parts: Annotated[list[str] | None, Argument(metavar="PART", help=f"{', '.join(PARTS)}; by default all.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Small sizes: does it run? The numbers mean little.")] = False,
+    pairs: Annotated[int | None, Option(help="Repetitions, sides alternating; by default 5, or 1 if quick.")] = None,
+    threads: Annotated[int, Option(help="Worker threads of ours; the bare loop has one.")] = 2,
+    as_json: Annotated[bool, Option("--json", help="Print the report as JSON.")] = False,
+    out: Annotated[
+        Path | None,
+        Option(metavar="FILE.json", help="Keep the report, with machine, load, versions, commit and date."),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Measure speed and memory, and compare with targets.
+
+    reference, synchronous and small race against a bare PyTorch loop on one thread over the same mini-batches. The
+    others measure what the runtime adds to training (overhead), its events per second when training is free
+    (kernel), memory against devices, throughput against threads (scaling), the batched executor, the distance to
+    what the hardware could do (limit), and how long data takes to load, generate and divide (data). Other work on
+    the machine distorts them all. Targets are for two free cores.
+    """
+    from fl_core.benchmarks import Effort, circumstances, measure
+    from fl_core.cli.runs import check_out
+    from fl_core.experiments.store import write_atomically
+
+    check_out(out, force)
+    report = measure(parts or [], Effort(quick, pairs, threads), lambda text: typer.echo(text, err=as_json))
+    content = json.dumps(report, indent=1, allow_nan=False)
+    if out is not None:
+        write_atomically(out, f"{content}\n".encode())
+    typer.echo(content if as_json else circumstances(report))

@@ -95,6 +95,13 @@ def kind_of(name: str) -> str:
     return "surrogate" if found in all_surrogates() else all_sources()[found].kind
 
 
+def state(source: Source) -> str:
+    """Return its kind, ``"surrogate"`` or ``"missing"``: what a specification that names `source` gets here."""
+    if is_present(source.name):
+        return source.kind
+    return "surrogate" if f"{source.name}-surrogate" in all_surrogates() and not source.embedded else "missing"
+
+
 def stands_for(name: str) -> str:
     """Return the data set whose place `name`, a surrogate or a copy that differs, takes; else `name` itself."""
     return getattr(all_surrogates().get(name) or all_sources().get(name), "of", "") or name

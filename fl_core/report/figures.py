@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -31,20 +32,24 @@ def draw(artifact: Artifact, study: Study) -> tuple[Figure | Table, str]:
     return (plot_curves(frame, view) if isinstance(view, Curves) else view(frame)), caption
 
 
+def files_of(shown: Figure | Table, salt: str) -> dict[str, bytes]:
+    """Return the files that a figure or a table is kept as, by suffix; the same for the same `salt`."""
+    if isinstance(shown, Table):
+        return {"md": f"{shown.to_markdown()}\n".encode(), "html": f"{shown.to_html()}\n".encode()}
+    contents = {}
+    with plt.rc_context({"svg.hashsalt": salt}):
+        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            buffer = io.BytesIO()
+            shown.savefig(buffer, format=suffix, dpi=200, bbox_inches="tight", metadata=metadata)
+            contents[suffix] = buffer.getvalue()
+    return contents
+
+
 def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
     """Draw the panels below one another, on one abscissa, so that they can be read on a phone.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        One row per curve and point: ``method``, the view's parameter (NaN where a method has none), ``x``, and for
-        every panel its column and ``<column>_std`` (NaN with one seed: no band).
-    view : Curves
-        Label of the abscissa, panels, and the parameter that dash patterns tell apart.
-
-    Returns
-    -------
-    Figure
+    `frame` has a row per curve and point: ``method``, the view's parameter (NaN where a method has none), ``x``, and
+    for every panel its column and ``<column>_std`` (NaN with one seed: no band).
     """
     panels, parameter = view.panels, view.parameter
     values = sorted(frame[parameter].dropna().unique())

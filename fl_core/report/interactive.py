@@ -28,18 +28,10 @@ MOMENTS = 12
 
 @dataclass(frozen=True)
 class InteractiveTimeline:
-    """A figure for notebooks and the book; see :func:`interactive_timeline`.
+    """A figure for notebooks and the book; see :func:`interactive_timeline`."""
 
-    Attributes
-    ----------
-    data : dict
-        What the script gets, plain values for JSON.
-    tables : mapping of str to DataFrame
-        The text alternative, by title.
-    """
-
-    data: dict[str, Any]
-    tables: Mapping[str, pd.DataFrame] = field(repr=False)
+    data: dict[str, Any]  # what the script gets, plain values for JSON
+    tables: Mapping[str, pd.DataFrame] = field(repr=False)  # the text alternative, by title
 
     def _repr_html_(self) -> str:
         data = json.dumps(self.data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
@@ -80,21 +72,8 @@ def interactive_timeline(
 ) -> InteractiveTimeline:
     """Make a figure of traced runs: one lane a device, one run at a time, all on the same time axis.
 
-    Parameters
-    ----------
-    histories : mapping of str to History
-        Name and run; each run must have been traced.
-    devices : int
-        Number of devices; device 0 is the top lane.
-    until : float, optional
-        Right end of the axis, virtual seconds, > 0; by default the last version or evaluation of any run.
-    servers : mapping of str to sequence of int, optional
-        Devices by server, each device once: groups the lanes.
-
-    Returns
-    -------
-    InteractiveTimeline
-        Shows itself as the last expression of a notebook cell.
+    The axis ends at `until` virtual seconds, by default at the last version or evaluation of any run; `servers` name
+    each device once and group the lanes.
     """
     if not histories:
         raise SpecError("an interactive timeline needs at least one run")
@@ -155,7 +134,6 @@ def _run(name: str, history: History, until: float, summary: list[float]) -> dic
     rows: dict[int, int] = {}
     for device, row in place.values():
         rows[device] = max(rows.get(device, 0), row + 1)
-    columns = ("task", "device", "activity", "start", "end", "base_version")
     used = arrivals(history)
     used = used[used["used"] <= until]
     faults = history.fault_frame()
@@ -164,26 +142,21 @@ def _run(name: str, history: History, until: float, summary: list[float]) -> dic
     return {
         "name": name,
         "spans": [
-            [*map(_plain, span), place.get(span[0], (0, 0))[1]]
-            for span in zip(*(spans[column] for column in columns), strict=True)
+            [*span, place.get(span[0], (0, 0))[1]]
+            for span in _plain_rows(spans, "task", "device", "activity", "start", "end", "base_version")
         ],
-        "uses": [
-            [_plain(value) for value in use]
-            for use in zip(
-                *(used[c] for c in ("task", "device", "used", "version", "staleness", "weight")), strict=True
-            )
-        ],
-        "faults": [
-            [_plain(value) for value in fault]
-            for fault in zip(*(faults[c] for c in ("seconds", "device", "task", "fault")), strict=True)
-            if fault[0] <= until
-        ],
+        "uses": _plain_rows(used, "task", "device", "used", "version", "staleness", "weight"),
+        "faults": _plain_rows(faults[faults["seconds"] <= until], "seconds", "device", "task", "fault"),
         "rows": rows,
         "checks": {
             "summary": [_plain(value) for value in summary],
             "moments": [[float(t), *state_at(history, t)] for t in times],
         },
     }
+
+
+def _plain_rows(frame: pd.DataFrame, *columns: str) -> list[list[Any]]:
+    return [[_plain(value) for value in row] for row in zip(*(frame[column] for column in columns), strict=True)]
 
 
 def _rows(spans: pd.DataFrame) -> dict[int, tuple[int, int]]:

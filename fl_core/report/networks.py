@@ -28,33 +28,19 @@ from fl_core.report.tables import Table
 
 @dataclass(frozen=True)
 class Use:
-    """A network as a paper uses it.
-
-    Attributes
-    ----------
-    model : str
-        As in :func:`fl_core.models.build_network`.
-    shape : tuple of int
-        Of one input.
-    classes : int
-    task : str
-        Paper and data set.
-    layers : str
-        In words. ``conv 6@5`` is a convolution with 6 channels and 5x5 kernels, ``pool`` takes the maximum of 2x2
-        pixels, ``fc`` is a dense layer; ReLU follows each but the last one.
-    stated : int
-        Number of parameters according to `by`: ``"paper"``, ``"authors' code"``, or ``"specification"`` where the
-        paper gives layers at most (FedAsync, Table 2; FedASMU, Table 3) and the count follows from them.
-    by : str
-    """
+    """A network as a paper uses it."""
 
     model: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of one input
     classes: int
-    task: str
+    task: str  # paper and data set
     layers: str
+    """In words. ``conv 6@5`` is a convolution with 6 channels and 5x5 kernels, ``pool`` takes the maximum of 2x2
+    pixels, ``fc`` is a dense layer; ReLU follows each but the last one."""
     stated: int
     by: str
+    """Who states the number of parameters: ``"paper"``, ``"authors' code"``, or ``"specification"`` where the paper
+    gives layers at most (FedAsync, Table 2; FedASMU, Table 3) and the count follows from them."""
 
 
 _COLOUR, _GREY = (3, 32, 32), (1, 28, 28)
@@ -181,11 +167,6 @@ def plot_calibration(study: Study) -> Figure:
     """Draw test accuracy against passes over the data, with the known accuracy of the real data as a band.
 
     A data set without a run gets a panel that says so; one without a comparable figure has no band.
-
-    Returns
-    -------
-    Figure
-        Two panels side by side, in as many rows as needed.
     """
     names = {entry.labels["dataset"] for entry in study.entries}
     shown = [reference for reference in calibration.REFERENCES if reference.dataset in names]

@@ -22,17 +22,10 @@ from fl_core.report.tables import Table
 class Replication:
     """A replication chapter.
 
-    Parameters
-    ----------
-    namespace : mapping
-        The notebook's ``globals()``, with the values of its ``parameters`` cell: PROFILE, SHOW, DATASET, SEEDS,
-        RECOMPUTE, and the experiment's options in capitals.
-    experiment : type
-    groups : mapping
-        Ids of the artifacts whose runs are looked up together, by the group's name; the first one sets the tone.
-    published : callable
-        ``(artifacts, store, than, dataset, seeds, **overrides) -> Study or None``: what of a group is shown from the
-        store when SHOW is "published".
+    `namespace` is the notebook's ``globals()``, with the values of its ``parameters`` cell: PROFILE, SHOW, DATASET,
+    SEEDS, RECOMPUTE, and the experiment's options in capitals. `groups` are ids of artifacts whose runs are looked up
+    together, the first ones set the tone; `published` looks up what of a group is shown from the store when SHOW is
+    "published".
     """
 
     def __init__(

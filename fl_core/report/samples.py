@@ -33,18 +33,10 @@ SHARES = LinearSegmentedColormap.from_list("shares", ["#ffffff", "#9ecae1", BLUE
 
 
 def plot_samples(split: Split, rows: Mapping[int, str], columns: int = 8, by: str = "labels") -> Figure:
-    """Draw the first images of each class or owner, one row each.
+    """Draw up to `columns` images of each class or owner in `rows` (number and name), one row each.
 
-    Parameters
-    ----------
-    split : Split
-        Images ``[n, c, h, w]`` (uint8), or features ``[n, 1, h, w]`` (float32), whose range becomes black to white.
-    rows : mapping of int to str
-        Which classes or owners, and what to call them.
-    columns : int
-        Images in a row; fewer where there are fewer.
-    by : str
-        ``"labels"`` or ``"owners"``: what the images of a row have in common.
+    Images are ``[n, c, h, w]`` (uint8), or features ``[n, 1, h, w]`` (float32), whose range becomes black to white;
+    `by` ``"labels"`` or ``"owners"`` says what those of a row have in common.
     """
     key = _owners(split) if by == "owners" else split.labels
     chosen = [(key == number).nonzero().flatten()[:columns] for number in rows]
@@ -57,18 +49,10 @@ def plot_samples(split: Split, rows: Mapping[int, str], columns: int = 8, by: st
 def plot_styles(
     split: Split, owners: Mapping[int, str], labels: Sequence[int], classes: Sequence[str] = ()
 ) -> Figure:
-    """Draw images of the same classes by several owners, one row each.
+    """Draw images by several owners (number and name), one row each.
 
-    Parameters
-    ----------
-    split : Split
-        Images with owners.
-    owners : mapping of int to str
-        Who, and what to call them.
-    labels : sequence of int
-        Class of each column; one that comes again shows a further image of it.
-    classes : sequence of str
-        Names of the classes, written above their columns; none: columns have no names.
+    A column is of one of the `labels`; one that comes again shows a further image of it. The names of all classes
+    are written above the columns if they are given.
     """
     whose, rows = _owners(split), []
     for owner in owners:
@@ -97,12 +81,9 @@ def plot_styles(
 
 
 def plot_words(clips: Mapping[str, Tensor]) -> Figure:
-    """Draw spoken words as sound, as MFCC over time, and as the 32x32 numbers that a network reads.
+    """Draw spoken words as sound, as MFCC over time, and as the 32x32 numbers that a network reads, side by side.
 
-    Parameters
-    ----------
-    clips : mapping of str to Tensor
-        Name and amplitudes ``[16000]`` of one-second clips at 16 kHz; side by side.
+    A clip is named and has the amplitudes ``[16000]`` of one second at 16 kHz.
     """
     with style():
         figure, axes = plt.subplots(
@@ -129,14 +110,9 @@ def plot_words(clips: Mapping[str, Tensor]) -> Figure:
 
 
 def plot_stages(images: Mapping[str, Tensor], columns: int = 4) -> Figure:
-    """Draw images of any size and range side by side, each from its smallest number (black) to its largest (white).
+    """Draw images ``[c, h, w]`` by title, each from its smallest number (black) to its largest (white).
 
-    Parameters
-    ----------
-    images : mapping of str to Tensor
-        Title and pixels ``[c, h, w]``; size and range are written below.
-    columns : int
-        Images in a row.
+    Size and range are written below.
     """
     down = -(-len(images) // columns)
     with style(), plt.rc_context({"axes.titlesize": 10}):
@@ -207,18 +183,7 @@ def plot_partition(statistics: PartitionStatistics, classes: Sequence[str] = (),
 
     Few devices (up to 40) are bubbles whose area is the number of samples. More devices are a heat map of each
     device's label distribution, sorted by most frequent class (evenly spaced ones in this order, beyond 150
-    devices), with a histogram of all devices' sizes below.
-
-    Parameters
-    ----------
-    statistics : PartitionStatistics
-    classes : sequence of str
-        Names of the classes; their numbers if empty.
-    title : str
-
-    Returns
-    -------
-    Figure
+    devices), with a histogram of all devices' sizes below. Classes without names have numbers.
     """
     devices, number = statistics.counts.shape
     with style():
@@ -239,13 +204,7 @@ def plot_partition(statistics: PartitionStatistics, classes: Sequence[str] = (),
 
 
 def device_order(shares: np.ndarray) -> np.ndarray:
-    """Return the devices sorted by their most frequent class, then by how much it prevails.
-
-    Parameters
-    ----------
-    shares : ndarray
-        ``[devices, classes]`` label distributions.
-    """
+    """Return the devices ``[devices, classes]`` sorted by their most frequent class, then by how much it prevails."""
     return np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
 
 

@@ -84,16 +84,9 @@ def style() -> Iterator[None]:
 
 
 def line_of(method: str, position: int = 0, shown: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the line properties of `method`.
+    """Return the line properties of a method, one that is not in :data:`METHODS` by its place among all `shown`.
 
-    Parameters
-    ----------
-    method : str
-        A key of :data:`METHODS`; others get a colour by their place in `shown`.
-    position : int
-        Place of the curve's parameter value among those shown: sets the dash pattern.
-    shown : sequence of str
-        Everything that the figure shows.
+    `position`, the place of the curve's parameter value among those shown, sets the dash pattern.
     """
     others = [name for name in shown if name not in METHODS]
     known = METHODS.get(method) or {

@@ -16,22 +16,11 @@ NOWRAP = ' style="white-space:nowrap"'
 
 
 class Table:
-    """A table that a notebook shows as HTML and that prints as Markdown.
+    """A table that a notebook shows as HTML and that prints as Markdown; NaN and None become a dash.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Cells are text or numbers; NaN and None become a dash.
-    names : mapping, optional
-        Headings by column; columns that are not named keep their name.
-    digits : int
-        Decimals of floating-point numbers.
-    wrap : mapping, optional
-        Columns with long text, which may break over lines, and their least width in em; others stay on one line.
-    fold : str
-        If given, the table is folded away under this line of text.
-    anchors : sequence of str
-        If given, the name under which each row can be linked to.
+    `names` are headings by column, `digits` the decimals of floating-point numbers, `wrap` the columns that may break
+    over lines and their least width in em; the table is folded away under the line `fold`, and rows can be linked to
+    by their `anchors`.
     """
 
     def __init__(

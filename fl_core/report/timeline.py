@@ -23,22 +23,10 @@ MARKERS = "osD^vP"
 
 
 def plot_timelines(histories: Mapping[str, History], until: float, devices: int) -> Figure:
-    """Draw the traced runs below one another on one time axis.
+    """Draw the traced runs below one another on one time axis of `until` virtual seconds, one row a device.
 
-    Parameters
-    ----------
-    histories : mapping of str to History
-        Panel title and run; each run must have been traced.
-    until : float
-        Right end of the axis, virtual seconds.
-    devices : int
-        Number of devices; device 0 is the top row.
-
-    Returns
-    -------
-    Figure
-        One row a device. A bar is an activity, grey is idle, the number in a training bar is the staleness with
-        which its result was used, a cross is a fault, and the dotted lines are new versions of the global model.
+    A bar is an activity, grey is idle, the number in a training bar is the staleness with which its result was used,
+    a cross is a fault, and the dotted lines are new versions of the global model.
     """
     height = 0.7 + 0.28 * (devices + 1) * len(histories) + 0.35 * len(histories)
     figure, axes = plt.subplots(len(histories), 1, figsize=(5.4, height), sharex=True, squeeze=False)
@@ -147,13 +135,7 @@ def schedule_summary(histories: Mapping[str, History], until: float, devices: in
 
 
 def plot_accuracy(histories: Mapping[str, History]) -> Figure:
-    """Draw test accuracy against virtual time, one line a run.
-
-    Parameters
-    ----------
-    histories : mapping of str to History
-        Label and run.
-    """
+    """Draw test accuracy against virtual time, one line a run."""
     figure, axis = plt.subplots(figsize=(5.2, 3.2))
     for (label, history), colour, marker in zip(histories.items(), PALETTE, MARKERS, strict=False):
         frame = history.evaluation_frame()

@@ -19,18 +19,6 @@ from fl_core.tasks.classification import Classification
 from fl_core.tasks.quadratic import Quadratic, QuadraticLosses
 
 __all__ = [
-    "POOLED",
-    "BatchedTask",
-    "BatchedWorkspace",
-    "Classification",
-    "Contrast",
-    "ContrastiveWorkspace",
-    "Correction",
-    "LayeredWorkspace",
-    "Objective",
-    "Proximal",
-    "Quadratic",
-    "QuadraticLosses",
-    "Task",
-    "Workspace",
-]
+    "POOLED", "BatchedTask", "BatchedWorkspace", "Classification", "Contrast", "ContrastiveWorkspace", "Correction",
+    "LayeredWorkspace", "Objective", "Proximal", "Quadratic", "QuadraticLosses", "Task", "Workspace",
+]  # fmt: skip

@@ -15,7 +15,6 @@ from fl_core.world.compute import (
     UniformTaskCompute,
 )
 from fl_core.world.faults import FAULTS, Fault
-from fl_core.world.named import NamedWorld, named_worlds
 from fl_core.world.network import LinspaceBandwidth, Network, UniformBandwidth
 from fl_core.world.topology import Clusters, Complete, EdgeList, ErdosRenyi, Graph, Path, Ring, Star
 from fl_core.world.traces import (
@@ -29,48 +28,13 @@ from fl_core.world.traces import (
     read_throughput,
 )
 from fl_core.world.triggers import TRIGGERS, Trigger
-from fl_core.world.world import DeviceProfile, Devices, Power, World
+from fl_core.world.world import DeviceProfile, Devices, NamedWorld, Power, World, named_worlds
 
 __all__ = [
-    "FAULTS",
-    "TRIGGERS",
-    "Availability",
-    "Clusters",
-    "Complete",
-    "Compute",
-    "ConstantCompute",
-    "DeviceProfile",
-    "Devices",
-    "EdgeList",
-    "ErdosRenyi",
-    "ExponentialCompute",
-    "Fault",
-    "GapCompute",
-    "Graph",
-    "LinspaceBandwidth",
-    "LogNormalCompute",
-    "MeasuredBandwidth",
-    "NamedWorld",
-    "Network",
-    "Path",
-    "PeriodicAvailability",
-    "PhoneBandwidth",
-    "PhoneCompute",
-    "Power",
-    "RatioCompute",
-    "Ring",
-    "Star",
-    "Trace",
-    "TraceAvailability",
-    "TraceBandwidth",
-    "TraceCompute",
-    "Trigger",
-    "UniformBandwidth",
-    "UniformCompute",
-    "UniformTaskCompute",
-    "World",
-    "named_worlds",
-    "read_availability",
-    "read_compute",
-    "read_throughput",
+    "FAULTS", "TRIGGERS", "Availability", "Clusters", "Complete", "Compute", "ConstantCompute", "DeviceProfile",
+    "Devices", "EdgeList", "ErdosRenyi", "ExponentialCompute", "Fault", "GapCompute", "Graph", "LinspaceBandwidth",
+    "LogNormalCompute", "MeasuredBandwidth", "NamedWorld", "Network", "Path", "PeriodicAvailability",
+    "PhoneBandwidth", "PhoneCompute", "Power", "RatioCompute", "Ring", "Star", "Trace", "TraceAvailability",
+    "TraceBandwidth", "TraceCompute", "Trigger", "UniformBandwidth", "UniformCompute", "UniformTaskCompute", "World",
+    "named_worlds", "read_availability", "read_compute", "read_throughput",
 ]  # fmt: skip

@@ -25,9 +25,8 @@ from fl_core.datasets.registry import datasets_folder, search_path
 from fl_core.errors import DataError, SpecError
 from fl_core.world.availability import TraceAvailability
 from fl_core.world.compute import Compute, TraceCompute
-from fl_core.world.named import NamedWorld
 from fl_core.world.network import Bandwidth, Network, Positive, Spread
-from fl_core.world.world import World
+from fl_core.world.world import NamedWorld, World
 
 KIBIBYTES = 8 * 1024
 """Bits in what FLASH's program counts a link's speed in, per second."""

@@ -2,68 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fl_core.config import Family, Seconds
 
-
-class Idle(Protocol):
-    """The free devices."""
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[int]: ...
-
-    def __contains__(self, device: int) -> bool: ...
-
-    def draw(self, rng: np.random.Generator) -> int:
-        """Return a uniformly drawn member."""
-
-
-class Server(Protocol):
-    """The part of a server's handle that triggers use; see :class:`fl_core.runtime.ServerHandle`."""
-
-    version: int
-    in_flight: int
-    state: dict[str, Any]
-
-    @property
-    def idle(self) -> Idle: ...
-
-    @property
-    def rng(self) -> np.random.Generator: ...
-
-    @property
-    def devices(self) -> range: ...
-
-    @property
-    def waiting(self) -> Sequence[Any]:
-        """Uploads that have arrived and belong to no version yet."""
-
-    def share(self, device: int) -> float:
-        """Return the part of this server's training samples that `device` holds."""
-
-    def stream(self, purpose: str, *index: int) -> np.random.Generator:
-        """Return a named random stream of the run."""
-
-    def dispatch(self, devices: Iterable[int], *, seconds: float | None = None) -> None:
-        """Trigger `devices` now."""
-
-    async def idle_changed(self) -> None:
-        """Wait until a device has become free that this program has not seen yet."""
-
-    async def new_version(self) -> None:
-        """Wait until there is a version that this program has not seen yet."""
-
-    async def released(self) -> list[int]:
-        """Wait for devices whose last upload has been dealt with, and take them."""
-
-    async def every(self, seconds: float) -> None:
-        """Wait for the next of the times 0, `seconds`, 2 `seconds`, ..."""
+if TYPE_CHECKING:
+    from fl_core.runtime import ServerHandle
 
 
 class Trigger(Family):
@@ -88,7 +35,7 @@ class Trigger(Family):
                     server.dispatch([device])
     """
 
-    async def turn(self, server: Server) -> None:
+    async def turn(self, server: ServerHandle) -> None:
         """Wait for the next occasion, then trigger devices."""
         raise NotImplementedError
 
@@ -110,7 +57,7 @@ class Continuous(Trigger):
     concurrency: int = Field(10, ge=1)
     """Tasks in flight."""
 
-    async def turn(self, server: Server) -> None:
+    async def turn(self, server: ServerHandle) -> None:
         await server.idle_changed()
         free = self.concurrency - server.in_flight
         if free >= len(server.idle):
@@ -134,7 +81,7 @@ class Hold(Trigger):
     concurrency: int = Field(10, ge=1)
     """Tasks in flight and uploads that wait, together."""
 
-    async def turn(self, server: Server) -> None:
+    async def turn(self, server: ServerHandle) -> None:
         released = await server.released()
         waiting = {upload.device for upload in server.waiting}
         free = self.concurrency - server.in_flight - len(server.waiting)
@@ -168,7 +115,7 @@ class Timed(Trigger):
     concurrency: int = Field(10, ge=1)
     """Most tasks in flight."""
 
-    async def turn(self, server: Server) -> None:
+    async def turn(self, server: ServerHandle) -> None:
         await server.every(self.period_seconds)
         for _ in range(min(self.per_tick, self.concurrency - server.in_flight, len(server.idle))):
             server.dispatch((server.idle.draw(server.rng),))
@@ -190,7 +137,7 @@ class Contributors(Trigger):
     """Devices released together are triggered in ``"arrival"`` order of their uploads (usual after K uploads) or by
     ``"id"`` (usual at the end of a period)."""
 
-    async def turn(self, server: Server) -> None:
+    async def turn(self, server: ServerHandle) -> None:
         released = await server.released()
         server.dispatch(sorted(released) if self.order == "id" else released)
 
@@ -206,7 +153,7 @@ class BlockedRounds(Trigger):
 
     kind: Literal["blocked_rounds"] = "blocked_rounds"
 
-    async def turn(self, server: Server) -> None:
+    async def turn(self, server: ServerHandle) -> None:
         parked = {*server.state.get("parked", ()), *await server.released()}
         if not server.in_flight and parked.issuperset(free := list(server.idle)):
             server.dispatch(free)
@@ -226,7 +173,7 @@ class Rounds(Trigger):
     sampling: Literal["uniform", "by_share"] = "uniform"
     """``"by_share"``: each draw is in proportion to the samples of those that are left (FedProx)."""
 
-    async def turn(self, server: Server) -> None:
+    async def turn(self, server: ServerHandle) -> None:
         await server.new_version()
         while not server.idle:
             await server.idle_changed()
@@ -260,7 +207,7 @@ class Sampled(Trigger):
     """Number of versions K to draw from; an upload has missed 0..K-1 updates, the paper's t - tau is 1..K. To draw
     from 0..K missed updates (the variant "inclusive" of A2) give K + 1."""
 
-    async def turn(self, server: Server) -> None:
+    async def turn(self, server: ServerHandle) -> None:
         await server.released()
         base = server.version
         before = server.state.get("sampled", -1) if server.in_flight else -1

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cache
 from math import inf, nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from fl_core.config import Config, Duration, read_named
+from fl_core.errors import SpecError, nearest, unknown
+from fl_core.plugins import paper_modules
 from fl_core.streams import stream
 from fl_core.tasks.base import POOLED
 from fl_core.world.availability import Availability
@@ -112,14 +115,12 @@ class World(Config):
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, data: Any) -> Any:
-        from fl_core.world.named import named
-
         if isinstance(data, str):
             name, settings = read_named(data, "the world ", "name(devices=50)")
             data = {"name": name, **settings}
         if not isinstance(data, dict) or "name" not in data:
             return data
-        return dict(named(**data))
+        return dict(cls.named(**data))
 
     @model_validator(mode="after")
     def _fits(self) -> World:
@@ -152,13 +153,65 @@ class World(Config):
     @classmethod
     def named(cls, name: str, **settings: Any) -> World:
         """Return the world of a paper: its `settings`, and fields of the world that replace what results."""
-        from fl_core.world.named import named
-
-        return named(name, **settings)
+        if not isinstance(name, str) or (name not in _REGISTERED and name not in named_worlds()):
+            raise unknown("world", name, named_worlds())
+        chosen = _REGISTERED[name]
+        own = {key: value for key, value in settings.items() if key in chosen.model_fields}
+        replaced = {key: value for key, value in settings.items() if key not in own}
+        for setting in [key for key in replaced if key not in cls.model_fields]:
+            valid = ", ".join(chosen.model_fields)
+            hint = nearest(setting, [*chosen.model_fields, *cls.model_fields])
+            raise SpecError(
+                f"unknown setting {setting!r} of world {name}{hint} (valid: {valid}; the fields of every world)"
+            )
+        try:
+            world = chosen(**own).world()
+            return World(**{**dict(world), **replaced}) if replaced else world
+        except ValidationError as error:
+            raise SpecError(f"world {name}: {'; '.join(map(_explained, error.errors()))}") from None
 
     def realise(self, seed: int) -> Devices:
         """Draw this world's devices for a run with `seed`."""
         return Devices(self, seed)
+
+
+class NamedWorld(Config):
+    """A paper's setting with what varies in it; a subclass that has a `name` is known by it once it is defined."""
+
+    name: ClassVar[str]
+    devices: int = Field(100, ge=1)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        if "name" in cls.__dict__:
+            _REGISTERED[cls.name] = cls
+
+    def world(self) -> World:
+        """Return the world that these settings stand for."""
+        raise NotImplementedError
+
+
+_REGISTERED: dict[str, type[NamedWorld]] = {}
+
+
+@cache
+def _load_papers() -> None:
+    for module in ("world", "experiment"):
+        list(paper_modules(module))
+
+
+def named_worlds() -> dict[str, type[NamedWorld]]:
+    """Return the settings of every named world, by its name: those of all papers, and those defined elsewhere."""
+    _load_papers()
+    return dict(sorted(_REGISTERED.items()))
+
+
+def _explained(fault: Any) -> str:
+    """Return one sentence for one of pydantic's findings."""
+    place = ".".join(map(str, fault["loc"]))
+    if fault["type"] == "value_error":
+        return f"{place}: {fault['ctx']['error']}" if place else str(fault["ctx"]["error"])
+    return f"{place} = {fault['input']!r} is not valid: it {fault['msg'].removeprefix('Input ')}"
 
 
 class Devices:

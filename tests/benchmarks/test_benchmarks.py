@@ -27,7 +27,7 @@ from fl_core.benchmarks import (
 )
 from fl_core.benchmarks.harness import SHARES, Outcome, Part, Row, Target, part_table, plot_memory, plot_shares
 from fl_core.benchmarks.loops import Floor, Plain, Workload
-from fl_core.cli import app, examples
+from fl_core.cli import app, doctor
 from fl_core.datasets import PARTITIONS, all_surrogates
 from fl_core.errors import DataError, RunError, SpecError
 from fl_core.runtime import Budget, Simulation
@@ -56,7 +56,7 @@ def test_the_reference_workload_is_what_it_is_said_to_be():
 
 
 def test_all_parts_are_registered_and_the_help_names_them():
-    assert list(PARTS) == NAMES == list(examples.PARTS)
+    assert list(PARTS) == NAMES == list(doctor.PARTS)
     assert [part.name for part in find_parts([])] == NAMES
     assert [part.name for part in find_parts(["limit", "kernel", "limit"])] == ["limit", "kernel"]
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from fl_core import algorithms
 from fl_core.bookbuild.chapters import file_name
-from fl_core.cli import app, catalogue, examples
+from fl_core.cli import app, catalogue
 from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
 from fl_core.experiments.run import commit
@@ -94,7 +94,9 @@ def test_every_option_has_a_help_text():
 
 def test_the_examples_are_accepted():
     """Parse every example below a help text, without running it."""
-    lines = [line for text in vars(examples).values() if isinstance(text, str) for line in text.splitlines()]
+    groups = [get_command(app), get_command(app).commands["data"]]
+    texts = [command.epilog or "" for group in groups for command in (group, *group.commands.values())]
+    lines = [line for text in texts for line in text.splitlines()]
     shown = [line.strip() for line in lines if line.startswith("  fl-core")]
     assert len(shown) > 15
     for line in shown:
@@ -296,13 +298,11 @@ def test_the_real_process_exits_with_2_without_a_traceback():
 
 
 def test_lists_name_everything_with_meanings():
-    tables = (catalogue.REGISTRIES, catalogue.OTHERS)
-    assert set(examples.KINDS) == set().union(*tables) == set(catalogue.USES)
     overview = call("list")
-    for kind in examples.KINDS:
+    for kind in catalogue.KINDS:
         assert f"\n{kind}" in f"\n{overview}"
         assert call("list", kind).strip()
-    for kind in set(examples.KINDS) - {"notebooks"}:
+    for kind in set(catalogue.KINDS) - {"notebooks"}:
         for item in catalogue.items_of(kind):
             assert item.meaning, f"{kind} {item.name}"
             assert all(meaning for _, _, meaning in item.parameters), f"{kind} {item.name}"

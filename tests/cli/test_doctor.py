@@ -50,14 +50,14 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(extra, cod
 def test_another_version_than_pinned_is_reported_but_not_serious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metadata, "requires", lambda name: ["numpy==0.1"])
     check = doctor.packages("")
-    assert not check.ok
+    assert check.remedy
     assert "numpy" in check.found
     assert "instead of 0.1" in check.found
     path = tmp_path / "constraints.txt"
     path.write_text("# all of them\nNumPy==0.1 ; python_version > '3'\nnot-installed==3\n")
     assert "instead of 0.1" in doctor.constraints(path).found
-    assert not doctor.constraints(path).ok
-    assert doctor.constraints(tmp_path / "none").ok
+    assert doctor.constraints(path).remedy
+    assert not doctor.constraints(tmp_path / "none").remedy
 
 
 def test_a_python_that_is_too_new_is_serious(monkeypatch: pytest.MonkeyPatch):
@@ -67,7 +67,7 @@ def test_a_python_that_is_too_new_is_serious(monkeypatch: pytest.MonkeyPatch):
 
 def test_damaged_results_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path))
-    assert doctor.results().ok
+    assert not doctor.results().remedy
     (tmp_path / "0123456789abcdef.json.gz").write_bytes(b"x")
     assert "damaged" in doctor.results().found
     assert doctor.results().remedy
@@ -77,7 +77,7 @@ def test_without_git_or_browser_it_says_what_that_costs(monkeypatch: pytest.Monk
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     assert "which commit" in str(doctor.git())
     assert "browser tests of the book are skipped" in str(doctor.browser(lambda name: None))
-    assert doctor.browser(lambda name: f"/bin/{name}").ok
+    assert not doctor.browser(lambda name: f"/bin/{name}").remedy
     assert healthy([doctor.git(), doctor.browser(lambda name: None)])
 
 

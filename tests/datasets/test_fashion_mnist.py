@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from fl_core.cli.commands import obtain
+from fl_core.cli.data import obtain
 from fl_core.datasets import data_folder, fashion_mnist, load_dataset
 from fl_core.errors import DataError, SpecError
 
@@ -62,7 +62,7 @@ def test_a_damaged_file_gives_one_clear_error_and_nothing_of_it_is_used(tmp_path
         load_dataset("fashion-mnist")
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match="part of this repository; 'git checkout -- data/fashion-mnist' restores it"):
-        obtain(["fashion-mnist"], again=how != "missing", echo=print)
+        obtain(["fashion-mnist"], again=how != "missing")
 
 
 def test_idx_arrays_of_any_rank_are_read_and_anything_else_is_refused():

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-import fl_core.world.named
-from fl_core.cli.catalogue import show
+from fl_core.cli.catalogue import text_of
 from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
 from fl_core.world import NamedWorld, PeriodicAvailability, World, named_worlds
@@ -82,17 +81,17 @@ def test_a_wrong_name_or_setting_is_one_clear_line(world, says):
 
 
 def test_the_command_line_lists_them_with_their_settings():
-    text = show("worlds", 100)
+    text = text_of("worlds", 100)
     for name, settings in named_worlds().items():
         assert f"\n{name} " in f"\n{text}"
         assert all(f"    {field} " in text for field in settings.model_fields)
-    assert "server_restart" in show("faults")
-    assert "most tasks in flight" in " ".join(show("triggers", 100).lower().split())
-    assert all(kind in show(None) for kind in ("uniform_per_task", "erdos_renyi", "periodic"))
+    assert "server_restart" in text_of("faults")
+    assert "most tasks in flight" in " ".join(text_of("triggers", 100).lower().split())
+    assert all(kind in text_of(None) for kind in ("uniform_per_task", "erdos_renyi", "periodic"))
 
 
 def test_a_class_with_a_name_is_known_as_soon_as_it_is_defined(monkeypatch):
-    monkeypatch.setattr(fl_core.world.named, "_REGISTERED", dict(named_worlds()))
+    monkeypatch.setattr("fl_core.world.world._REGISTERED", dict(named_worlds()))
 
     class Pair(NamedWorld):
         name: ClassVar[str] = "pair"

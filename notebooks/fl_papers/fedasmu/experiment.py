@@ -49,9 +49,8 @@ from fl_core.formulas.fedasmu import matched_lambda
 from fl_core.formulas.staleness import Polynomial
 from fl_core.models import num_parameters
 from fl_core.runtime import Budget, Evaluation, LocalTraining
-from fl_core.world import Network, RatioCompute, World
+from fl_core.world import NamedWorld, Network, RatioCompute, World
 from fl_core.world.compute import Ratio
-from fl_core.world.named import NamedWorld
 from fl_core.world.triggers import Timed
 
 # Columns

@@ -23,8 +23,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.staleness import Constant, Hinge, Polynomial
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Warmup
-from fl_core.world import ConstantCompute, TraceCompute, World
-from fl_core.world.named import NamedWorld
+from fl_core.world import ConstantCompute, NamedWorld, TraceCompute, World
 
 DEVICES, SAMPLES, BATCH, ROUND = 100, 500, 50, 10
 """Devices, images per device, images per mini-batch, FedAvg's devices per round: as in the paper."""
@@ -41,19 +40,12 @@ SECONDS_PER_STEP = 0.1
 
 
 class FedAsyncWorld(NamedWorld):
-    """FedAsync: staleness is drawn, time plays no part (specification, section 2.6).
-
-    Attributes
-    ----------
-    devices : int
-        Number of devices.
-    max_staleness : int
-        Number K of versions that a task may start from: 4 or 16 in the paper. Staleness is 0..K-1 in missed
-        updates; give K + 1 for 0..K (A2).
-    """
+    """FedAsync: staleness is drawn, time plays no part (specification, section 2.6)."""
 
     name: ClassVar[str] = "fedasync"
     max_staleness: int = Field(4, ge=1)
+    """Number K of versions that a task may start from: 4 or 16 in the paper. Staleness is 0..K-1 in missed updates;
+    give K + 1 for 0..K (A2)."""
 
     def world(self) -> World:
         return World(devices=self.devices, compute=ConstantCompute(), max_staleness=self.max_staleness)

@@ -28,8 +28,7 @@ from fl_core.formulas.compression import Identity, TopK
 from fl_core.formulas.staleness import Constant
 from fl_core.models import num_parameters
 from fl_core.runtime import Budget, Evaluation, LocalTraining
-from fl_core.world import Compute, Network, TraceCompute, UniformBandwidth, UniformCompute, World
-from fl_core.world.named import NamedWorld
+from fl_core.world import Compute, NamedWorld, Network, TraceCompute, UniformBandwidth, UniformCompute, World
 from fl_core.world.triggers import Continuous
 
 DEVICES, FEWER_DEVICES = 10, 5
@@ -48,24 +47,17 @@ BITS_PER_MIB = 8 * 2**20
 
 
 class FedLuckWorld(NamedWorld):
-    """FedLuck: few devices, always training, slow to compute and slow to send; downloads are free (6.2, A10 to A12).
-
-    Attributes
-    ----------
-    devices : int
-        Number of devices, at least 2: 10, and 5 in one figure.
-    cell : str
-        ``"cnn"``, ``"vgg11s"``: 0.1 s for a step of the fastest device; ``"lstm"``: 0.15 s.
-    lists : str
-        ``"official"``: the lists of the official code, in which device 0 computes slowest and device 1 has by far the
-        slowest link; ``"random"``: the ranges of the paper's text, 1 to 4 times the fastest step and 0.25 to 2 Mb/s,
-        drawn independently.
-    """
+    """FedLuck: few devices, always training, slow to compute and slow to send; downloads are free (6.2, A10 to A12)."""
 
     name: ClassVar[str] = "fedluck"
     devices: int = Field(10, ge=2)
+    """Number of devices, at least 2: 10, and 5 in one figure."""
     cell: Literal["cnn", "vgg11s", "lstm"] = "cnn"
+    """``"cnn"``, ``"vgg11s"``: 0.1 s for a step of the fastest device; ``"lstm"``: 0.15 s."""
     lists: Literal["official", "random"] = "official"
+    """``"official"``: the lists of the official code, in which device 0 computes slowest and device 1 has by far the
+    slowest link; ``"random"``: the ranges of the paper's text, 1 to 4 times the fastest step and 0.25 to 2 Mb/s,
+    drawn independently."""
 
     def world(self) -> World:
         fastest = {"cnn": 0.1, "vgg11s": 0.1, "lstm": 0.15}[self.cell]

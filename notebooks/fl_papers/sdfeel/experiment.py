@@ -28,9 +28,8 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.models import num_parameters
 from fl_core.runtime import Budget, Evaluation, LocalTraining
-from fl_core.world import Clusters, GapCompute, Network, World
+from fl_core.world import Clusters, GapCompute, NamedWorld, Network, World
 from fl_core.world.compute import Ratio
-from fl_core.world.named import NamedWorld
 
 PRINTED = Printed(__file__)
 """The paper's setting and its latency model; `origin`: ``printed``, ``derived`` from what is printed, ``resolved`` by

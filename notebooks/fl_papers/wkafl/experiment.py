@@ -26,8 +26,7 @@ from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.runtime import Budget, Evaluation, LocalTraining
-from fl_core.world import Compute, ConstantCompute, ExponentialCompute, UniformTaskCompute, World
-from fl_core.world.named import NamedWorld
+from fl_core.world import Compute, ConstantCompute, ExponentialCompute, NamedWorld, UniformTaskCompute, World
 from fl_papers.wkafl.theory import expected_run_staleness, stability
 
 PRINTED = Printed(__file__)

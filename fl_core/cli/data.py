@@ -1,0 +1,177 @@
+"""``fl-core data``: what data is here, what is not, and how to get it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from fl_core.cli.app import Jobs, app
+from fl_core.errors import DataError, unknown
+
+if TYPE_CHECKING:
+    from fl_core.datasets.base import Source
+
+MIB = 1 << 20
+DATA = """\b
+Examples:
+  fl-core data                                  what is here, and what is not?
+  fl-core data get cifar10                      download, verify, decode
+  fl-core data import cifar-10-python.tar.gz    a copy from elsewhere, packed or not
+  fl-core data get cifar10-surrogate            generate now instead of on first use
+  fl-core data get cifar10 --again              after a message that a file is damaged
+  fl-core data calibrate cifar10                is its surrogate as hard as the real one?
+"""
+
+commands = typer.Typer(invoke_without_command=True, epilog=DATA)
+app.add_typer(commands, name="data")
+
+
+@commands.callback()
+def listing(context: typer.Context) -> None:
+    """Show all data sets, real or not; get or import them."""
+    from fl_core.datasets import registry
+
+    if context.invoked_subcommand is not None:
+        return
+    width = min(110, shutil.get_terminal_size((100, 24)).columns)
+    for source in registry.all_sources().values():
+        typer.echo("\n".join([*_entry(source, width), ""]))
+    folders = (
+        f"Archives and prepared data sets are in {registry.datasets_folder()}; ${registry.FOLDER} names another "
+        f"folder, ${registry.SEARCH} further ones that are only read. 'fl-core data import FILE' takes an archive or "
+        "an unpacked copy from anywhere. A surrogate is a generated stand-in, marked wherever a number is shown."
+    )
+    typer.echo(textwrap.fill(folders, width))
+
+
+def _entry(source: Source, width: int) -> Iterator[str]:
+    from fl_core.datasets import registry
+
+    kind = registry.state(source)
+    shape = " x ".join(map(str, source.shape)) if len(source.shape) > 1 else f"{source.shape[0]} tokens"
+    train, test = source.sizes
+    size = sum(archive.bytes for archive in source.archives)
+    count = f"{train:,} + {test:,} samples" if train else "samples"
+    facts = [f"{count} of {shape}", f"{len(source.classes)} classes"]
+    facts.append(f"{size / MIB:,.0f} MiB" if size else "size not stated")
+    shown = kind.upper() if kind in ("surrogate", "missing") else kind
+    yield f"{source.name:<22}{shown:<12}{', '.join(facts)}"
+    details = [source.title, *filter(None, [source.differs]), f"Licence: {source.licence}", source.homepage]
+    if kind == source.kind:
+        found = registry.place(source)
+        details.append(f"In {found[0] if found else registry.prepared_file(source)}")
+    elif source.embedded:
+        details.append(f"'git checkout -- data/{source.name}' restores it")
+    elif source.by_hand:
+        details.append(f"By hand: {source.by_hand}; 'here' is {registry.source_folder(source)}")
+    else:
+        get = "get" if any(archive.url for archive in source.archives) else "import FILE, if you have it:"
+        details.append(f"Get it: fl-core data {get} {source.name}")
+    if stand_in := registry.all_surrogates().get(f"{source.name}-surrogate"):
+        details.append(f"Surrogate {stand_in.name}: {stand_in.about}")
+    for text in details:
+        yield from textwrap.wrap(text, width - 4, initial_indent="    ", subsequent_indent="      ")
+
+
+@commands.command("get", epilog=DATA)
+def obtain(
+    names: Annotated[list[str], Argument(metavar="NAME", help="Data sets, real ones or surrogates.")],
+    again: Annotated[bool, Option("--again", help="Discard what is there, and begin anew.")] = False,
+    folder: Annotated[
+        Path | None, Option(help="Keep it there; runs find it if $FL_CORE_DATASETS names that folder.")
+    ] = None,
+) -> None:
+    """Download, verify and decode a data set, or generate a surrogate; an interrupted download goes on."""
+    from fl_core.datasets import base, registry
+
+    if folder is not None:
+        os.environ[registry.FOLDER] = str(folder.resolve())
+    for name in names:
+        if name not in registry.names():
+            raise unknown("data set", name, registry.names())
+    for name in names:
+        chosen = registry.all_surrogates().get(name) or registry.all_sources()[name]
+        if isinstance(chosen, base.Source) and chosen.embedded:
+            if again or not registry.place(chosen):
+                raise DataError(f"{name} is part of this repository; 'git checkout -- data/{name}' restores it")
+        else:
+            prepared = registry.prepared_file(chosen)
+            if again:
+                prepared.unlink(missing_ok=True)
+            if isinstance(chosen, base.Source) and not prepared.exists():
+                _download(chosen, again)
+        registry._load.cache_clear()  # what is in memory may be what has just been discarded
+        data = registry.load_dataset(name)
+        typer.echo(f"{name}: {data.kind} data, {len(data.train):,} + {len(data.test):,} samples, checksums right")
+
+
+def _download(source: Source, again: bool) -> None:
+    from tqdm import tqdm
+
+    from fl_core.datasets import registry
+    from fl_core.datasets.archives import fetch
+
+    folder = registry.source_folder(source)
+    if source.by_hand and (again or not registry.place(source)):
+        raise DataError(f"{source.name} has to be fetched by hand: {source.by_hand}; 'here' is {folder}")
+    for archive in source.archives:
+        if not archive.url:
+            continue
+        with tqdm(total=archive.bytes or None, desc=archive.file, unit="B", unit_scale=True, disable=None) as bar:
+
+            def progress(done: int, total: int, bar: tqdm = bar) -> None:
+                bar.total = total or bar.total
+                bar.update(done - bar.n)
+
+            path = fetch(archive, folder, name=source.name, again=again, progress=progress)
+        typer.echo(f"{path} is complete")
+
+
+@commands.command("import", epilog=DATA)
+def take_in(
+    paths: Annotated[list[Path], Argument(metavar="FILE", help="Archives, or folders with files of data sets.")],
+) -> None:
+    """Take data sets from archives or unpacked copies that you have; their samples are verified, nothing is run."""
+    from fl_core.datasets import registry
+
+    for path in (path.absolute() for path in paths):
+        if not path.exists():
+            raise DataError(f"there is no {path}")
+        if not (found := registry.recognise(path)):
+            sources = (source for source in registry.all_sources().values() if not source.embedded)
+            known = ", ".join(sorted({each.file for source in sources for each in source.archives}))
+            raise DataError(f"{path} holds no data set by the names of its files; known are {known}, ...")
+        for source, folder, form in found:
+            data = registry.take_in(source, folder, form)
+            what = "samples" if source.sha256 else "in an archive"
+            how = f"{len(data.train):,} + {len(data.test):,} {what} verified"
+            typer.echo(f"{source.name}: {data.kind} data, {how}, kept as {registry.prepared_file(source)}")
+
+
+@commands.command("calibrate", epilog=DATA)
+def calibrate(
+    names: Annotated[
+        list[str] | None, Argument(metavar="NAME", help="Real data sets; by default all that have one.")
+    ] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Train the papers' reference networks on surrogates, and compare with what is known for the real data.
+
+    Runs that are stored are not repeated. ResNet-20 on Tiny ImageNet takes nearly two hours on one core; all others
+    together take less on one.
+    """
+    from fl_core.experiments import grid
+    from fl_core.experiments.calibration import calibration, table
+    from fl_core.experiments.store import default_store
+
+    store = default_store()
+    grid.execute(calibration(store, names or []).specs, jobs=jobs, store=store)
+    found = table(calibration(store, names or [])).drop(columns="reported")
+    typer.echo(found.to_string(index=False, float_format="%.3f"))

@@ -1,0 +1,272 @@
+"""``fl-core run``: from words on a command line to a specification, its run, and its result in the right places."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from fl_core.cli.app import Force, app
+from fl_core.errors import FlCoreError, RunError, SpecError, nearest, unknown
+
+if TYPE_CHECKING:
+    from fl_core.experiments.run import Result
+    from fl_core.experiments.spec import RunSpec
+    from fl_core.runtime import Checkpoints
+
+EARLY = 3
+"""Exit code of a run that ended, and was kept, before its budget was used up."""
+SETTING = "Repeatable. A parameter of the algorithm, or a field of the run ('fl-core list fields')."
+RUN = """\b
+Examples:
+  fl-core run --algorithm fedasync --set alpha=0.8
+  fl-core run --algorithm fedasync --set weight="hinge(a=10, b=4)"
+  fl-core run --algorithm fedavg --set world.devices=50 --set training.lr=0.1
+  fl-core run --algorithm fedasync --set partition="dirichlet(alpha=0.3)"
+  fl-core run --algorithm fedper --set compressor="topk(delta=0.1)"
+  fl-core run -a sgd -s budget.updates=none -s budget.gradients=2000
+  fl-core run --algorithm fedasync --print-spec > spec.json
+  fl-core run spec.json --seed 1 --out result.json
+"""
+
+
+@app.command(epilog=RUN)
+def run(
+    spec: Annotated[
+        Path | None, Argument(metavar="SPEC.json", help="What --print-spec writes, or a part of it.")
+    ] = None,
+    algorithm: Annotated[
+        str | None,
+        Option("--algorithm", "-a", metavar="NAME", help="Replaces the file's one ('fl-core list algorithms')."),
+    ] = None,
+    settings: Annotated[list[str] | None, Option("--set", "-s", metavar="NAME=VALUE", help=SETTING)] = None,
+    seed: Annotated[int | None, Option(help="Determines every random number.")] = None,
+    executor: Annotated[
+        str | None, Option(help="threads, sequential, batched (on an accelerator; equal up to rounding) or debug.")
+    ] = None,
+    threads: Annotated[int | None, Option(help="Worker threads; by default one per core.")] = None,
+    trace: Annotated[bool, Option("--trace", help="Record what every device does when.")] = False,
+    checkpoint_every: Annotated[
+        str | None, Option(metavar="DURATION", help="Keep the state of the run in data/cache so often: 60s, 5m, 1h.")
+    ] = None,
+    resume: Annotated[
+        bool, Option("--resume", help="Go on from the last checkpoint, if there is one; implies 60s.")
+    ] = False,
+    out: Annotated[
+        Path | None, Option(metavar="FILE.json", help="Write specification, provenance and history here.")
+    ] = None,
+    force: Force = False,
+    store: Annotated[bool, Option("--store/--no-store", help="Keep the result in data/cache.")] = True,
+    print_spec: Annotated[
+        bool, Option("--print-spec", help="Print the specification as canonical JSON and stop.")
+    ] = False,
+) -> None:
+    """Run one specification and print its evaluations.
+
+    Without a file, every field that is not set has its default. Values are numbers, JSON, 'none', or text such as
+    hinge(a=10, b=4) for anything that has a kind. A run in which nothing usable arrives any more ends before its
+    budget: it is kept, and the exit code is 3.
+    """
+    from fl_core.experiments.store import check_writable, default_store
+    from fl_core.runtime.executors import EXECUTORS, default_executor
+
+    chosen = build_spec(spec, algorithm, settings or [], seed)
+    if print_spec:
+        typer.echo(chosen.to_json())
+        return
+    checkpoints = None
+    if checkpoint_every is not None or resume:
+        checkpoints = _checkpoints(chosen, checkpoint_every or "60s", resume, trace)
+    executor = executor or default_executor()
+    if executor not in EXECUTORS:
+        raise unknown("executor", executor, EXECUTORS)
+    if store:
+        check_writable(default_store().cache)
+    check_out(out, force)
+    result = _with_progress(chosen, checkpoints, executor=executor, threads=threads, trace=trace)
+    if out is not None:
+        _write(result, out)
+    if store:
+        default_store().save(result)
+    if checkpoints is not None:
+        checkpoints.clear()
+    _report(result)
+    if out is not None:
+        typer.echo(f"written to {out}")
+    raise typer.Exit(EARLY if result.history.ended != "budget" else 0)
+
+
+def build_spec(path: Path | None, algorithm: str | None, settings: Sequence[str], seed: int | None) -> RunSpec:
+    """Return the specification of a file or a part of one, with another `algorithm` with its default parameters.
+
+    Each of the `settings` is ``"name=value"``: a dotted field of the run, or a parameter of the algorithm.
+    """
+    from fl_core.algorithms import ALGORITHMS
+    from fl_core.experiments.spec import RunSpec
+
+    values = dict(map(read_setting, settings)) | ({} if seed is None else {"seed": seed})
+    if algorithm is None:
+        if path is None:
+            valid = ", ".join(sorted(ALGORITHMS))
+            raise SpecError(f"nothing to run: name an --algorithm (valid: {valid}) or a specification file")
+        spec = RunSpec.from_file(path)
+        return spec.changed(**_placed(values, type(spec.algorithm)))
+    if algorithm not in ALGORITHMS:
+        raise unknown("algorithm", algorithm, ALGORITHMS)
+    chosen = ALGORITHMS[algorithm]
+    fits_every_world = {"algorithm": "sgd"}  # replaced together with the settings, so that they are judged together
+    base = RunSpec.from_file(path, **fits_every_world) if path else RunSpec(**fits_every_world)
+    defaults = chosen.model_construct().model_dump(mode="json")
+    return base.changed(algorithm={"name": algorithm, **defaults}, **_placed(values, chosen))
+
+
+def read_setting(text: str) -> tuple[str, Any]:
+    """Split ``"name=value"``; the value is JSON or a Python literal where it is one, else the text itself."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not name:
+        raise SpecError(f"{text!r} is no setting; write --set NAME=VALUE, for example --set alpha=0.8")
+    if value.lower() in ("none", "null"):
+        return name, None
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError):
+            return name, read(value)
+    return name, value
+
+
+def _placed(values: dict[str, Any], algorithm: type[Any]) -> dict[str, Any]:
+    """Return the settings with bare parameters of `algorithm` moved to ``algorithm.…``."""
+    from fl_core.experiments.explain import dotted_names
+    from fl_core.experiments.spec import RunSpec
+
+    placed = {}
+    for name, value in values.items():
+        head = name.partition(".")[0]
+        if head in RunSpec.model_fields:
+            placed[name] = value
+        elif head in algorithm.model_fields:
+            placed[f"algorithm.{name}"] = value
+        else:
+            raise _unknown_setting(name, algorithm, list(dotted_names(RunSpec)))
+    return placed
+
+
+def _unknown_setting(name: str, algorithm: type[Any], fields: list[str]) -> FlCoreError:
+    from fl_core.experiments.explain import nearby
+
+    parameters = list(algorithm.model_fields)
+    inside = nearby(field for field in dict.fromkeys(fields) if field.endswith(f".{name}"))
+    hint = f"; did you mean {' or '.join(map(repr, inside))}?" if inside else nearest(name, [*parameters, *fields])
+    top = ", ".join(field for field in fields if "." not in field)
+    return SpecError(
+        f"unknown setting {name!r}{hint} (valid: {', '.join(parameters)} of {algorithm.name}; "
+        f"{top} and what is inside them, see 'fl-core list fields')"
+    )
+
+
+def _checkpoints(spec: RunSpec, every: str, resume: bool, trace: bool) -> Checkpoints:
+    """Return where the state of the run is kept."""
+    from fl_core.experiments.store import default_store
+
+    place = default_store().checkpoints(spec, trace, read_duration("--checkpoint-every", every))
+    found = any(place.folder.glob("*.safetensors"))
+    if found and not resume:
+        raise SpecError(
+            f"there is a checkpoint of this run in {place.folder}; add --resume to go on from it, "
+            "or delete that folder to begin again"
+        )
+    if resume:
+        typer.echo(f"resuming from {place.folder}" if found else "there is no checkpoint of this run: it begins anew")
+    return place
+
+
+def read_duration(option: str, text: str) -> float:
+    """Read ``"90"``, ``"60s"``, ``"5m"`` or ``"1h"`` as seconds."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = float("nan")
+    if not 0 <= seconds < float("inf"):
+        raise SpecError(f"{option} {text!r} is not valid: write a duration such as 60s, 5m or 1h")
+    return seconds
+
+
+def check_out(out: Path | None, force: bool) -> None:
+    """Refuse, before anything is computed, an output that could not be written afterwards."""
+    from fl_core.experiments.store import check_writable
+
+    if out is None:
+        return
+    folder = out.absolute().parent
+    if out.is_dir():
+        raise SpecError(f"{out} is a folder; give the name of a file")
+    if out.exists() and not force:
+        raise SpecError(f"{out} exists; give another name or add --force")
+    if out.exists() and not out.is_file():
+        raise SpecError(f"{out} is no regular file and is not replaced; give another name")
+    if not folder.is_dir():
+        raise SpecError(f"cannot write {out}: the folder {folder} does not exist")
+    check_writable(folder, f"{out.name}")
+
+
+def _with_progress(spec: RunSpec, checkpoints: Checkpoints | None, **options: Any) -> Result:
+    """Run with a progress bar on a terminal."""
+    from tqdm import tqdm
+
+    from fl_core.experiments.run import run
+
+    form = "{l_bar}{bar}| {elapsed}<{remaining}"
+    with tqdm(total=1.0, desc=spec.algorithm.name, bar_format=form, disable=None, leave=False) as bar:
+
+        def progress(part: float) -> None:
+            bar.update(part - bar.n)
+
+        try:
+            return run(spec, progress=progress, checkpoints=checkpoints, **options)
+        except KeyboardInterrupt:
+            if checkpoints is None or not any(checkpoints.folder.glob("*.safetensors")):
+                raise
+            raise KeyboardInterrupt("the same command with --resume goes on from the last checkpoint") from None
+
+
+def _write(result: Result, out: Path) -> None:
+    """Write `result` to a file, which appears whole or not at all."""
+    from fl_core.experiments.store import keep_elsewhere, write_atomically
+
+    history = result.history.to_dict()
+    content = {"spec": result.spec.to_dict(), "provenance": result.provenance, "history": history}
+    text = json.dumps(content, allow_nan=False).encode()
+    try:
+        write_atomically(out, text)
+    except OSError as error:
+        kept = keep_elsewhere(f"{result.spec.hash}.json", text)
+        raise RunError(f"{out} cannot be written ({error.strerror or error}); {kept}") from None
+
+
+def _report(result: Result) -> None:
+    """Print the evaluations, what was run, and why it ended early if it did."""
+    names = {"test_accuracy": "accuracy", "test_loss": "loss", "train_loss": "train loss"}
+    frame = result.history.evaluation_frame().rename(columns=names)
+    columns = ["seconds", "version", "gradients", "communications", *names.values()]
+    if frame["train loss"].isna().all():
+        columns.remove("train loss")
+    digits: dict[Any, Any] = dict.fromkeys(names.values(), "{:.4f}".format) | {"seconds": "{:.1f}".format}
+    typer.echo(frame[columns].to_string(index=False, formatters=digits))
+    spec, wall = result.spec, result.provenance["wall_seconds"]
+    data = f"{spec.dataset} ({result.provenance['data']} data)"
+    typer.echo(f"\nrun {spec.hash}: {data}, seed {spec.seed}, {wall:.1f} s")
+    if result.history.ended == "rejected":
+        reason = result.history.faults["fault"][-1].removeprefix("rejected: ")
+        typer.echo(
+            f"ended before its budget: no upload could be used any more ({reason}), as when training diverges; "
+            "try a smaller training.lr"
+        )
+    elif result.history.ended == "lost":
+        typer.echo("ended before its budget: no upload arrived any more; look at world.faults")

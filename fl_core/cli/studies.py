@@ -1,0 +1,490 @@
+"""The commands on artifacts, claims and their records: from what the papers' figures cost to pages and verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from fl_core.cli.app import Artifacts, Dataset, Jobs, Paper, Profile, Seeds, app
+from fl_core.errors import FlCoreError, RunError, SpecError, unknown
+
+if TYPE_CHECKING:
+    from fl_core.experiments.run import Result
+    from fl_core.experiments.store import Store
+    from fl_core.experiments.worker import Tally
+
+PLAN = """\b
+Examples:
+  fl-core plan                                all artifacts, profile laptop
+  fl-core plan fedasync-fig2 --profile paper
+  fl-core plan 'fedasync-*' --seeds 0,1
+"""
+
+
+@app.command(epilog=PLAN)
+def plan(
+    artifacts: Artifacts = None,
+    profile: Profile = "laptop",
+    dataset: Dataset = "fashion-mnist",
+    seeds: Seeds = None,
+    jobs: Jobs = None,
+) -> None:
+    """Count the runs that figures need and lack, and their cost.
+
+    A run that several figures share is counted once in the sum.
+    """
+    from fl_core.experiments import grid
+    from fl_core.experiments.artifacts import find_artifacts, make_study
+    from fl_core.experiments.store import default_store
+    from fl_core.experiments.verify import in_words, is_verified
+
+    store, chosen = default_store(), read_seeds(seeds)
+    needed = {
+        artifact.id: {entry.spec.hash: entry.spec for entry in make_study(artifact, profile, dataset, chosen).entries}
+        for artifact in find_artifacts(artifacts or ["*"])
+    }
+    together = {key: spec for specs in needed.values() for key, spec in specs.items()}
+    stored = {key: found for key, spec in together.items() if (found := store.get(spec))}
+    unverified = {key for key, result in stored.items() if not is_verified(result)}
+    width = max(map(len, [*needed, "artifact"])) + 2
+    lines = [f"{'artifact':<{width}}{'runs':>6}{'in store':>10}{'unverified':>12}{'missing':>9}"]
+    for name, specs in needed.items():
+        have, doubtful = len(stored.keys() & specs.keys()), len(unverified & specs.keys())
+        lines.append(f"{name:<{width}}{len(specs):>6}{have:>10}{doubtful:>12}{len(specs) - have:>9}")
+    if stored:
+        lines += ["", f"in store: {in_words(stored.values())}; see 'fl-core verify --help'"]
+    lines += ["", f"all of them at profile {profile}, each run counted once:"]
+    typer.echo("\n".join([*lines, grid.plan(together.values(), store, jobs=jobs).table()]))
+
+
+def read_seeds(text: str | None) -> list[int] | None:
+    """Read ``"0,1,2"``."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.strip("[] ").split(",")]
+    except ValueError:
+        raise SpecError(f"seeds {text!r} are not valid: write whole numbers with commas, for example 0,1,2") from None
+
+
+WORK = """\b
+Examples:
+  fl-core work --minutes 60 --nice                     an hour of the published profile's missing runs
+  fl-core work 'sdfeel-*' --seeds 3,4,5 --jobs 2
+  fl-core work --paper fedluck --undecided --publish   the seeds that open claims need
+  fl-core work fedasmu-tab1 --profile paper --publish
+"""
+
+
+@app.command(epilog=WORK)
+def work(
+    artifacts: Artifacts = None,
+    profile: Profile = "laptop",
+    dataset: Dataset = "fashion-mnist",
+    seeds: Seeds = None,
+    jobs: Annotated[int, Option("--jobs", "-j", help="Workers.")] = 1,
+    minutes: Annotated[float | None, Option(help="Stop in time, in the middle of a run if need be.")] = None,
+    nice: Annotated[bool, Option("--nice", help="Let everything else on the machine go first.")] = False,
+    publish: Annotated[bool, Option("--publish", help="Keep results in data/results.")] = False,
+    paper: Paper = None,
+    undecided: Annotated[
+        bool, Option("--undecided", help="Only what open claims need, up to the seeds that would decide them.")
+    ] = False,
+) -> None:
+    """Compute what figures lack, beside other workers.
+
+    Runs that decide most claims per image go first. Any number of workers share one store. Each can be killed
+    anywhere: a run that was begun is continued from its checkpoint by whoever takes it next.
+    """
+    from fl_core.experiments.artifacts import find_artifacts
+    from fl_core.experiments.ledger import known_paper
+    from fl_core.experiments.store import check_writable, default_store
+    from fl_core.experiments.worker import queue
+    from fl_core.processes import apart
+
+    if jobs < 1 or jobs > 1024:
+        raise SpecError(f"jobs = {jobs} must be between 1 and 1024")
+    if minutes is not None and not 0 < minutes < 1e6:
+        raise SpecError(f"minutes = {minutes:g} must be positive")
+    store = default_store()
+    check_writable(store.published if publish else store.cache)
+    chosen = find_artifacts(artifacts or ["*"])
+    if paper is not None:
+        prefix = f"{known_paper(paper)}-"
+        chosen = [artifact for artifact in chosen if any(claim.startswith(prefix) for claim in artifact.claims)]
+    specs = queue(chosen, profile, dataset, read_seeds(seeds), store, undecided=undecided)
+    typer.echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"))
+    if not specs:
+        return
+    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish)
+    answers = [_worker(*given)] if jobs == 1 else apart(jobs, _worker, given)
+    tallies = [tally for tally in answers if tally is not None]
+    done, failed = sum(tally.done for tally in tallies), [line for tally in tallies for line in tally.failed]
+    left = min((tally.left for tally in tallies), default=len(specs))
+    stopped = ", as the time is up" if any(tally.stopped for tally in tallies) else ""
+    typer.echo(f"{done} runs finished, {left} left{stopped}")
+    if failed:
+        raise RunError(f"{len(failed)} runs failed: {'; '.join(failed)}")
+    if len(tallies) < jobs:
+        raise RunError(f"{jobs - len(tallies)} of {jobs} workers were killed; what they began goes on with the next")
+
+
+def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool) -> Tally:
+    from fl_core.experiments.spec import RunSpec
+    from fl_core.experiments.worker import be_nice, take
+
+    if nice:
+        be_nice()
+    return take(map(RunSpec.from_json, lines), store, minutes=minutes, published=publish, echo=typer.echo)
+
+
+VERIFY = """\b
+Examples:
+  fl-core verify --sample 30                  thirty records, every bit
+  fl-core verify 'wkafl-*' --prefix 0.1       the beginning of WKAFL's
+  fl-core verify --paper fedluck --all        all of FedLuck's, every bit
+  fl-core verify 0a7edd78bdf0                 one run
+"""
+
+
+@app.command(epilog=VERIFY)
+def verify(
+    names: Annotated[
+        list[str] | None, Argument(metavar="ARTIFACT_OR_HASH", help="Whose records; by default all.")
+    ] = None,
+    paper: Paper = None,
+    sample: Annotated[int, Option(help="Replay so many, spread over algorithms, quick ones first.")] = 10,
+    every: Annotated[bool, Option("--all", help="Replay all of them.")] = False,
+    prefix: Annotated[float, Option(help="Part of each run that is replayed.")] = 1.0,
+    enter: Annotated[bool, Option("--enter", help="Write down which code gave the same bits.")] = False,
+) -> None:
+    """Run stored records again and compare every bit.
+
+    Says what differs first, and where; the exit code is not 0 if anything does.
+    """
+    from fl_core.experiments import verify
+    from fl_core.experiments.grid import in_words, work
+    from fl_core.experiments.ledger import known_paper
+    from fl_core.experiments.store import default_store
+
+    if not 0 < prefix <= 1:
+        raise SpecError(f"prefix = {prefix:g} must be above 0 and at most 1")
+    if sample < 1:
+        raise SpecError(f"sample = {sample} must be at least 1")
+    store = default_store()
+    of_paper = [f"{known_paper(paper).lower()}-*"] if paper is not None else []
+    records = _records([*(names or []), *of_paper], store)
+    chosen = verify.sample(records, len(records) if every else sample)
+    if not chosen:
+        raise SpecError("no stored record is meant by " + (", ".join(names or []) or "that"))
+    size = sum(work(result.spec) for result in chosen) * prefix
+    seconds = sum(result.provenance.get("wall_seconds", 0.0) for result in chosen) * prefix
+    typer.echo(f"replaying {prefix:.0%} of {len(chosen)} records, {size:,.0f} images, about {in_words(seconds)}")
+    replays = []
+    for result in chosen:
+        found = verify.replay(result, prefix)
+        replays.append(found)
+        typer.echo(f"{found.hash} {found.algorithm:<20}{'same bits' if found.same else found.difference}")
+        if enter:  # at once, so that nothing is lost when it is cut off
+            verify.enter(store.published, replays)
+    different = [found.hash for found in replays if not found.same]
+    if different:
+        raise RunError(f"{len(different)} of {len(replays)} records differ: {', '.join(different)}")
+    typer.echo(f"all {len(replays)} are the same, to the last bit")
+
+
+def _records(names: Sequence[str], store: Store) -> list[Result]:
+    """Return the stored records that names mean: hashes (or their beginnings) or artifacts; none given: all."""
+    from fl_core.experiments.artifacts import find_artifacts, make_study
+    from fl_core.experiments.experiment import PROFILES
+    from fl_core.experiments.study import load_study
+
+    if not names:
+        return list(store)
+    hashes = [name for name in names if set(name) <= set("0123456789abcdef") and len(name) >= 6]
+    found = [result for result in store if result.spec.hash.startswith(tuple(hashes))] if hashes else []
+    for artifact in find_artifacts([name for name in names if name not in hashes]):
+        for profile in PROFILES:
+            found += load_study(make_study(artifact, profile), store).results.values()
+    return list({result.spec.hash: result for result in found}.values())
+
+
+REPLAY = """\b
+Examples:
+  fl-core replay 0a7edd78bdf0 --at 120        where is everybody before event 120?
+  fl-core replay spec.json --at 120 -i        the same, and a console
+"""
+
+
+@app.command(epilog=REPLAY)
+def replay(
+    run: Annotated[str, Argument(metavar="HASH_OR_SPEC.json", help="A stored record, or a specification.")],
+    at: Annotated[int, Option("--at", metavar="EVENT", help="Stop before this event, counted from 0.")],
+    interactive: Annotated[
+        bool, Option("--interactive", "-i", help="Open a Python console with the run at hand.")
+    ] = False,
+) -> None:
+    """Run again up to an event, and show the state there."""
+    import code
+
+    from fl_core.experiments.spec import RunSpec
+    from fl_core.experiments.store import default_store
+    from fl_core.runtime.sanitizer import describe
+    from fl_core.runtime.simulation import StopRun
+
+    if Path(run).is_file():
+        specs = [RunSpec.from_file(Path(run))]
+    else:
+        specs = [result.spec for result in _records([run], default_store())]
+    if len(specs) != 1:
+        raise SpecError(f"{run!r} means {len(specs)} runs; give a file, or a longer beginning of one record's hash")
+    if at < 0:
+        raise SpecError(f"at = {at} must be at least 0")
+    simulation = specs[0].simulation()
+
+    def look() -> None:
+        if simulation.kernel.events >= at:
+            typer.echo(describe(simulation))
+            if interactive:
+                names = {"run": simulation, "servers": simulation.servers, "server": simulation.server}
+                code.interact(banner="The run stands still; run, server and servers are at hand.", local=names)
+            raise StopRun
+
+    simulation.watchdog.before_each_event(look)
+    simulation.run("sequential")
+    if simulation.kernel.events < at:
+        typer.echo(f"the run ends after {simulation.kernel.events} events, before event {at}")
+
+
+CLAIMS = """\b
+Examples:
+  fl-core claims                        all, with a headline
+  fl-core claims FEDASYNC-C03           one, with all parts
+  fl-core claims --paper sdfeel --undecided
+  fl-core claims --csv > claims.csv
+"""
+
+
+@app.command(epilog=CLAIMS)
+def claims(
+    names: Annotated[list[str] | None, Argument(metavar="CLAIM", help="Ids; one is shown with all parts.")] = None,
+    paper: Paper = None,
+    undecided: Annotated[bool, Option("--undecided", help="Only those that more runs could decide.")] = False,
+    as_json: Annotated[bool, Option("--json", help="One object a claim.")] = False,
+    as_csv: Annotated[bool, Option("--csv", help="One row a claim.")] = False,
+    export: Annotated[bool, Option("--export", help="Write data/claims.csv, from published runs.")] = False,
+) -> None:
+    """Show the claims of the papers, judged on the stored runs.
+
+    The pages of the book and the export say the same. Columns are explained in data/README.md.
+    """
+    from fl_core.datasets import data_folder
+    from fl_core.experiments import ledger
+    from fl_core.experiments.claims import details
+    from fl_core.report.tables import Table, in_words
+
+    if export:
+        typer.echo(f"written {ledger.export(data_folder())}")
+        return
+    found = ledger.judged([name.upper() for name in names or []], paper)
+    found = [each for each in found if each.open or not undecided]
+    if as_json:
+        typer.echo(ledger.frame(found).to_json(orient="records", indent=1, double_precision=6))
+    elif as_csv:
+        typer.echo(ledger.as_csv(found).rstrip())
+    elif names and len(names) == len(found) == 1:
+        [one] = found
+        typer.echo(f"{one.sentence()}\n{one.claim.source}; {one.claim.endpoint}")
+        typer.echo(f"null: {one.claim.null}; decided by {', '.join(one.artifacts) or 'mathematics'}\n")
+        typer.echo(Table(details(found).drop(columns="claim")).to_text())
+    else:
+        columns = ["claim", "label", "measured", "claimed", "seeds", "budget", "reason"]
+        typer.echo(Table(in_words(found)[columns]).to_text())
+        typer.echo(ledger.in_short(found))
+
+
+REGENERATE = """\b
+Examples:
+  fl-core regenerate fedasync-fig2
+  fl-core regenerate fedasync-fig3 -P laptop -p 'alphas=[0.6]' -p 'seeds=[0]'
+  fl-core regenerate fedasync/replication --profile laptop
+  fl-core regenerate start_here -p SEED=3 --output mine.ipynb
+"""
+
+
+@app.command(epilog=REGENERATE)
+def regenerate(
+    target: Annotated[str, Argument(metavar="ARTIFACT_OR_NOTEBOOK", help="An artifact's id or a chapter's name.")],
+    profile: Annotated[
+        str | None,
+        Option("--profile", "-P", help="smoke, laptop or paper; by default the published one, or the chapter's."),
+    ] = None,
+    parameters: Annotated[
+        list[str] | None, Option("-p", "--parameter", metavar="NAME=VALUE", help="Repeatable; validated.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Option("--output", "-o", help="A folder (artifact) or .ipynb file (chapter); by default below _build."),
+    ] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Make one figure or one chapter of the book again.
+
+    A figure is written as png and svg, with its numbers (csv) and caption (txt); other parameters make other files.
+    Without a profile it rests on the published records, where there are any, else on runs at profile smoke. Runs that
+    the store lacks are computed first, with a progress bar; it can be interrupted and continued.
+    """
+    from fl_core import bookbuild
+    from fl_core.bookbuild.chapters import committed, matching
+    from fl_core.experiments.artifacts import artifacts
+
+    values = bookbuild.parse_assignments(parameters or [])
+    if profile is not None and any(name.lower() == "profile" for name in values):
+        raise SpecError("the profile is given twice: use --profile or -p PROFILE=NAME")
+    if target.endswith(".ipynb") or matching(target):
+        chosen = values if profile is None else {"PROFILE": profile, **values}
+        bookbuild.regenerate(target, chosen, output, echo=typer.echo)
+    elif target in artifacts():
+        _make_artifact(target, profile, values, output, jobs)
+    else:
+        raise unknown("artifact or notebook", target, [*artifacts(), *committed().values()])
+
+
+def _make_artifact(
+    name: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None
+) -> None:
+    """Run what is missing of the artifact's grid, then write its figure, its table and its caption.
+
+    Without a profile the published records are shown, as on the page, or a run at profile smoke where there are none.
+    """
+    import matplotlib
+
+    from fl_core.bookbuild.chapters import ROOT, file_name
+    from fl_core.experiments import grid
+    from fl_core.experiments.artifacts import find_artifact, make_study, stored_seeds
+    from fl_core.experiments.claims import judge
+    from fl_core.experiments.ledger import judged, standard
+    from fl_core.experiments.store import check_writable, default_store, write_atomically
+    from fl_core.experiments.study import load_study
+    from fl_core.report.figures import draw, files_of
+
+    matplotlib.use("Agg")
+    artifact, store = find_artifact(name), default_store()
+    options = {key.lower(): value for key, value in values.items()}
+    seeds = options.pop("seeds", None)
+    if seeds is not None and not (isinstance(seeds, list | tuple) and all(type(seed) is int for seed in seeds)):
+        raise SpecError(f"seeds = {seeds!r} are not valid: write a list of whole numbers, for example seeds=[0,1]")
+    dataset = options.pop("dataset", "fashion-mnist")
+    profile = options.pop("profile", profile)
+    empty = make_study(artifact, profile or "smoke", dataset, seeds, **options)
+    if profile is None and empty.entries:
+        empty = stored_seeds([artifact], store, "smoke", dataset, seeds, **options) or empty
+        origin = "no larger one is stored" if empty.profile == "smoke" else "stored runs"
+        typer.echo(f"profile {empty.profile}: {origin}")
+    folder = output or ROOT / "_build" / "artifacts" / empty.profile
+    if folder.exists() and not folder.is_dir():
+        raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
+    before = load_study(empty, store).results
+    check_writable(folder, name)
+    grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store)
+    study = load_study(empty, store)
+    shown, caption = draw(artifact, study)
+    if study.results:
+        computed = [result for key, result in study.results.items() if key not in before]
+        typer.echo(f"from the store: {_commits(before.values())}; computed now: {_commits(computed)}")
+        caption += f"\nRests on {_commits(study.results.values())}."
+    contents = {"csv": artifact.reduce(study).to_csv(index=False).encode(), "txt": f"{caption}\n".encode()}
+    contents |= files_of(shown, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = file_name(name, {key: value for key, value in values.items() if key.lower() != "profile"})
+    paths = [folder / f"{stem}.{suffix}" for suffix in reversed(contents)]
+    for path in paths:
+        write_atomically(path, contents[path.suffix[1:]])
+    typer.echo(caption)
+    if artifact.claims:
+        alone = not standard(dataset, empty.profile, seeds, options)
+        typer.echo("Judged on " + ("these runs alone:" if alone else "all stored runs, as by 'fl-core claims':"))
+        for found in judge(artifact.claims, study) if alone else judged(sorted(artifact.claims)):
+            typer.echo(found.sentence())
+    typer.echo("written: " + ", ".join(map(str, paths)))
+
+
+def _commits(results: Collection[Result]) -> str:
+    """Say how many runs were made by which commits: ``"18 runs (12 by 65f9108111d5, 6 by 372ff73d2bbc)"``."""
+    commits = Counter(result.provenance.get("commit", "unknown") for result in results)
+    listed = ", ".join(f"{number} by {commit}" for commit, number in commits.most_common())
+    return f"{len(results)} run{'s' * (len(results) != 1)}" + (f" ({listed})" if listed else "")
+
+
+@app.command()
+def book(profile: Profile = "smoke", jobs: Jobs = None) -> None:
+    """Execute all chapters and build the HTML book.
+
+    The pages are at _build/PROFILE/html; after a failure the previous ones are still there.
+    """
+    from fl_core.bookbuild import build_book
+
+    build_book(profile, jobs=jobs, echo=typer.echo)
+
+
+results = typer.Typer(no_args_is_help=True, help="Pack published results, merge those of other folders.")
+app.add_typer(results, name="results")
+
+
+@results.command()
+def pack() -> None:
+    """Move published runs from files of their own into one file for each figure, with those that are there."""
+    from fl_core.datasets import data_folder
+    from fl_core.experiments import ledger, store
+    from fl_core.experiments.artifacts import artifacts
+    from fl_core.experiments.calibration import calibration, calibration_on_real_data
+    from fl_core.experiments.experiment import PROFILES
+
+    published = store.default_store().published
+    grids: dict[str, str] = {}
+    seeds = sorted({result.spec.seed for result in store.singles(published)})
+    for dataset in sorted({result.spec.dataset for result in store.singles(published)}):
+        for artifact in artifacts().values():
+            for profile in PROFILES:
+                try:
+                    entries = artifact.grid(profile, dataset, seeds)
+                except FlCoreError:
+                    continue  # not on this data
+                for entry in entries:
+                    grids.setdefault(entry.key, artifact.id)
+    kept = store.Store(published, published)
+    for entry in (*calibration(kept).entries, *calibration_on_real_data(kept).entries):
+        grids.setdefault(entry.key, "calibration")
+    changed = store.pack(published, grids)
+    if changed and published == data_folder() / "results":
+        changed.append(ledger.export(data_folder()))
+    for path in changed:
+        typer.echo(f"written {path}")
+
+
+@results.command()
+def merge(
+    folders: Annotated[list[Path], Argument(metavar="FOLDER", help="Folders of results of other workers.")],
+) -> None:
+    """Copy the records of other folders that are missing here into the cache; equal runs must be equal."""
+    from fl_core.experiments.store import Store, default_store
+
+    store, copied, different = default_store(), 0, []
+    for folder in folders:
+        if not folder.is_dir():
+            raise SpecError(f"{folder} is not a folder of results")
+        for result in Store(folder, folder):
+            own = store.get(result.spec)
+            if own is None:
+                store.save(result)
+                copied += 1
+            elif own.history.to_dict() != result.history.to_dict():
+                different.append(result.spec.hash)
+    typer.echo(f"{copied} records copied")
+    if different:
+        raise RunError(f"{len(different)} runs have another history there, nothing of them was copied: {different}")
