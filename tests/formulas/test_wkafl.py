@@ -302,7 +302,6 @@ def test_a_rounds_momentum_is_the_mean_of_its_directions() -> None:
         (lambda: sasgd_weights((-1,)), "staleness = "),
         (lambda: kasync_weights(0), "count = 0"),
         (lambda: gsgm_accumulate(tensor(0), tensor(1), 4, 3), "count = 4"),
-        (lambda: judge_gradient(tensor(1), tensor(1), rho=-1), "rho = -1"),
     ],
 )
 def test_arguments_out_of_range_are_refused(call, says) -> None:
