@@ -20,7 +20,6 @@ from pydantic import Field
 from torch import Tensor
 
 from fl_core.algorithms.base import ContinuousAlgorithm, Step, mean_step, register, running_mean
-from fl_core.formulas.checks import require
 from fl_core.tasks import Objective, Proximal
 
 if TYPE_CHECKING:
@@ -142,7 +141,6 @@ def corrected_gradient(gradient: M, previous: M, memory: M) -> M:
 
 def next_memory(memory: M, previous: M, beta: float) -> M:
     """Return beta h + (1 - beta) v, BL-3.7, with the v of `corrected_gradient`; after that v becomes grad s."""
-    require(0 <= beta <= 1, "beta", beta, "in [0, 1]")
     return beta * memory + (1 - beta) * previous
 
 
@@ -153,7 +151,6 @@ def lr_factor(mean_seconds: float | None) -> float:
     """
     if mean_seconds is None:
         return 1.0
-    require(mean_seconds >= 0, "mean_seconds", mean_seconds, ">= 0")
     return max(1.0, math.log(mean_seconds)) if mean_seconds else 1.0
 
 

@@ -14,7 +14,6 @@ from pydantic import Field
 from torch import Tensor
 
 from fl_core.algorithms.base import ContinuousAlgorithm, Step, register
-from fl_core.formulas.checks import require
 from fl_core.formulas.fedasync import mix
 from fl_core.formulas.staleness import Polynomial, StalenessWeight
 
@@ -59,15 +58,9 @@ def influence(freshness: float, total_freshness: float, share: float, pseudo_upl
     C_k is the sum of the staleness factors of its uploads so far, the present one included; p_k its share of all
     samples; kappa `pseudo_uploads` at the right shares that are thought to have come before.
     """
-    require(0 <= freshness <= total_freshness * (1 + 1e-9), "freshness", freshness, f"in 0..{total_freshness}")
-    require(0 < share <= 1, "share", share, "in (0, 1]")
-    require(pseudo_uploads > 0, "pseudo_uploads", pseudo_uploads, "> 0")
     return (freshness + pseudo_uploads * share) / (total_freshness + pseudo_uploads)
 
 
 def fair_weight(alpha: float, factor: float, share: float, influence: float) -> float:
     """Return alpha_t = min(1, alpha s p_k / q_k), BL-3.28, for an upload with the staleness factor s."""
-    require(0 < alpha <= 1, "alpha", alpha, "in (0, 1]")
-    require(0 <= factor <= 1, "factor", factor, "in [0, 1]")
-    require(influence > 0, "influence", influence, "> 0")
     return min(1.0, alpha * factor * share / influence)

@@ -12,7 +12,6 @@ from pydantic import Field
 from torch import Tensor
 
 from fl_core.algorithms.base import ContinuousAlgorithm, Step, mean_step, register
-from fl_core.formulas.checks import require
 
 if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle, ServerHandle
@@ -60,10 +59,6 @@ def delay_factor(staleness: float, threshold: float, mode: Mode = "continuous") 
     Beyond it: "continuous", tau_C / tau, which with a step of 1 / (4 L tau_C) is the bound 1 / (4 L tau) of the
     theorem; "inverse", 1 / tau, the paper's advice, with a jump at tau_C; or "drop", 0.
     """
-    require(staleness >= 0, "staleness", staleness, ">= 0 (missed updates)")
-    require(threshold >= 1, "threshold", threshold, ">= 1")
-    known = mode in ("continuous", "inverse", "drop")
-    require(known, "mode", mode, "'continuous', 'inverse' or 'drop'")
     if staleness <= threshold:
         return 1.0
     return {"continuous": threshold / staleness, "inverse": 1 / staleness, "drop": 0.0}[mode]

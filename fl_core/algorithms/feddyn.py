@@ -20,7 +20,6 @@ from torch import Tensor
 
 from fl_core.algorithms.base import register
 from fl_core.algorithms.fedavg import SynchronousRounds
-from fl_core.formulas.checks import require
 
 if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle, ServerHandle
@@ -98,13 +97,11 @@ class DynamicRegulariser:
 
 def added_gradient(x: M, anchor: M, correction: M | float, alpha: float) -> M:
     """Return -g_k + alpha (x - w_t): what a local step adds to the gradient of F_k, BL-2.8."""
-    require(alpha > 0, "alpha", alpha, "> 0")
     return alpha * (x - anchor) - correction
 
 
 def next_correction(correction: M | float, moved: M, alpha: float) -> M:
     """Return g_k - alpha (x_k - w_t), BL-2.9: the gradient of F_k at x_k if x_k minimises the local problem."""
-    require(alpha > 0, "alpha", alpha, "> 0")
     return correction - alpha * moved
 
 
@@ -113,14 +110,11 @@ def next_state(state: M | float, moved: M, alpha: float, num_devices: int) -> M:
 
     `moved` is the sum over the devices of the round, N counts all devices.
     """
-    require(alpha > 0, "alpha", alpha, "> 0")
-    require(num_devices >= 1, "num_devices", num_devices, ">= 1")
     return state - alpha / num_devices * moved
 
 
 def next_model(mean: M, state: M, alpha: float) -> M:
     """Return the mean of the x_k minus h / alpha, BL-2.10, with the h of after the round."""
-    require(alpha > 0, "alpha", alpha, "> 0")
     return mean - state / alpha
 
 
@@ -129,7 +123,4 @@ def alpha_of_share(alpha: float, share: float, num_devices: int) -> float:
 
     The g_k then balance where sum_k p_k F_k is stationary, not where the unweighted mean of the F_k is.
     """
-    require(alpha > 0, "alpha", alpha, "> 0")
-    require(0 < share <= 1, "share", share, "in (0, 1]")
-    require(num_devices >= 1, "num_devices", num_devices, ">= 1")
     return alpha / (num_devices * share)

@@ -15,7 +15,6 @@ from pydantic import Field
 from torch import Tensor
 
 from fl_core.algorithms.base import ContinuousAlgorithm, Step, register, running_mean
-from fl_core.formulas.checks import require
 from fl_core.formulas.fedasync import mix
 from fl_core.formulas.staleness import polynomial
 
@@ -88,6 +87,4 @@ class FedSA(ContinuousAlgorithm):
 
 def local_epochs(stage_epochs: int, mean_staleness: float, a: float = 0.5, least: int = 1) -> int:
     """Return E_k, the stage's E (1 + mean staleness)^(-a) rounded half up, but at least `least`, BL-3.12."""
-    require(stage_epochs >= 1, "stage_epochs", stage_epochs, ">= 1")
-    require(least >= 1, "least", least, ">= 1")
     return max(least, math.floor(stage_epochs * polynomial(mean_staleness, a) + 0.5))

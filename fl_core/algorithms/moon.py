@@ -15,7 +15,6 @@ from torch import Tensor
 
 from fl_core.algorithms.base import Weighting, register
 from fl_core.algorithms.fedavg import FedAvg
-from fl_core.formulas.checks import require
 from fl_core.tasks import Contrast
 
 if TYPE_CHECKING:
@@ -67,6 +66,5 @@ def contrastive_loss(ours: Tensor, ours_global: Tensor, ours_previous: Tensor, t
     received model and the device's previous one. The stable form of minus the logarithm of a softmax over two cosine
     similarities. It is ln 2 where the two references agree.
     """
-    require(temperature > 0, "temperature", temperature, "> 0")
     closer = torch.cosine_similarity(ours, ours_previous, -1) - torch.cosine_similarity(ours, ours_global, -1)
     return F.softplus(closer / temperature).mean()

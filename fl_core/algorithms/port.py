@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fl_core.algorithms.base import Algorithm, Step, mean_step, register
-from fl_core.formulas.checks import require
 from fl_core.world.triggers import Hold
 
 if TYPE_CHECKING:
@@ -142,11 +141,5 @@ def update_weight(
     staleness_bound: float = 10.0,
 ) -> float:
     """Return gamma_k = n_k (lambda_s B / (tau_k + B) + lambda_d (cos + 1) / 2), BL-3.4; not normalised."""
-    require(num_samples > 0, "num_samples", num_samples, "> 0")
-    require(staleness >= 0, "staleness", staleness, ">= 0 (missed updates)")
-    require(abs(agreement) <= 1 + 1e-6, "agreement", agreement, "in [-1, 1]")
-    require(staleness_factor >= 0, "staleness_factor", staleness_factor, ">= 0")
-    require(similarity_factor >= 0, "similarity_factor", similarity_factor, ">= 0")
-    require(staleness_bound > 0, "staleness_bound", staleness_bound, "> 0")
     age = staleness_bound / (staleness + staleness_bound)
     return num_samples * (staleness_factor * age + similarity_factor * (agreement + 1) / 2)

@@ -16,7 +16,6 @@ from pydantic import Field
 from torch import Tensor
 
 from fl_core.algorithms.base import ContinuousAlgorithm, register
-from fl_core.formulas.checks import require
 from fl_core.formulas.fedasync import mix
 
 if TYPE_CHECKING:
@@ -108,14 +107,11 @@ def mix_kept(w: Tensor, w_new: Tensor, kept: Tensor, alpha: float) -> Tensor:
 
     `kept` ``[d]`` is the mask m_k; what `w_new` holds where nothing was kept does not matter.
     """
-    require(kept.shape == w.shape, "kept.shape", tuple(kept.shape), f"{tuple(w.shape)}, the shape of w")
     return torch.where(kept, mix(w, w_new, alpha), w)
 
 
 def kept_units(units: int, keep: float) -> int:
     """Return floor(kappa F), the hidden units that a device gets of a layer of F, but at least 1."""
-    require(units >= 1, "units", units, ">= 1")
-    require(0 < keep <= 1, "keep", keep, "in (0, 1]")
     return max(1, math.floor(keep * units))
 
 
@@ -125,6 +121,4 @@ def window_start(rank: int, ranks: int, units: int, keep: float) -> int:
     The window is in the list of a layer's F units, sorted by how much they have moved, the most first; rank 0 is the
     fastest of n.
     """
-    require(ranks >= 1, "ranks", ranks, ">= 1")
-    require(0 <= rank < ranks, "rank", rank, f"in 0..{ranks - 1}")
     return min(rank * (units // ranks), units - kept_units(units, keep))

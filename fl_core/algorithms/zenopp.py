@@ -10,7 +10,6 @@ from torch import Tensor
 
 from fl_core.algorithms.base import register
 from fl_core.algorithms.kasync import KAsynchronous, descend
-from fl_core.formulas.checks import require
 
 if TYPE_CHECKING:
     from fl_core.runtime import ServerHandle
@@ -95,9 +94,6 @@ def judge_gradient(
     cos(g, v) >= rho / gamma - epsilon / ‖v‖^2 (BL-3.21). A gradient of zeros is rejected. The defaults are those of
     the authors' program.
     """
-    require(rho >= 0, "rho", rho, ">= 0")
-    require(epsilon >= 0, "epsilon", epsilon, ">= 0")
-    require(score_gamma > 0, "score_gamma", score_gamma, "> 0")
     norm, length = torch.linalg.vector_norm(grad), torch.linalg.vector_norm(validation_grad)
     if not norm:
         return Judgement(grad, 0.0, False)

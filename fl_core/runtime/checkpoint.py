@@ -12,7 +12,6 @@ waited. Local training that was under way is computed again: its result depends 
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import time
 import warnings
@@ -34,7 +33,7 @@ from fl_core.runtime.kernel import Event, Kind, Process, Program
 from fl_core.runtime.links import SharedLink
 from fl_core.runtime.messages import Snapshot, Upload
 from fl_core.runtime.server import ServerHandle
-from fl_core.runtime.storage import CHECKSUM_BYTES, Owned, Reader, Writer, buffer
+from fl_core.runtime.storage import Owned, Reader, Writer
 
 if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
@@ -49,23 +48,12 @@ PATIENCE = 100
 
 
 class Checkpoints:
-    """Where a run keeps its last two states.
+    """Where a run keeps its last two states: a `folder` that is made if need be and holds nothing else.
 
-    Parameters
-    ----------
-    folder : Path
-        Made if need be; it should hold nothing else.
-    every_seconds : float
-        Wall time between two checkpoints; 0: at every opportunity.
-    identity : str
-        What must be equal for a checkpoint to be used: the canonical specification of the run.
-    code : str
-        Digest of the code that computes the run; a checkpoint of other code is refused.
-    when : callable, optional
-        Instead of the time: told the number of events so far, says whether to write.
+    `every_seconds` of wall time one is written (0: at every opportunity), or `when` that says so, told the number of
+    events so far. One is used only where the `identity` is equal, the canonical specification of the run, and the
+    digest `code` of what computes it.
 
-    Notes
-    -----
     States may hold numbers, text, tensors, arrays, random generators, and lists, tuples, sets, deques and
     dictionaries of them; what was one object stays one object. A set comes back with its members, but may be iterated
     over in another order: sort them where the order matters.
@@ -139,13 +127,7 @@ class Checkpoints:
             )
 
     def write(self, run: Simulation) -> None:
-        """Store the state of `run`, which must be between two events; the previous checkpoint is kept beside it.
-
-        Raises
-        ------
-        RunError
-            If the state holds something that cannot be stored, or if the file cannot be written.
-        """
+        """Store the state of `run`, which must be between two events; the previous checkpoint is kept beside it."""
         run.measurements.collect()
         writer = Writer()
         text = writer.text(state_of(run))
@@ -166,13 +148,7 @@ class Checkpoints:
         self.written += 1
 
     def load(self) -> dict[str, Any] | None:
-        """Return the state in the last checkpoint that can be used, or None if there is none.
-
-        Raises
-        ------
-        RunError
-            If there are checkpoints, but each of them is damaged, of another run or of another format.
-        """
+        """Return the state in the last checkpoint that can be used; None if there is no file, else an error."""
         problems = []
         for name in (CURRENT, PREVIOUS):
             path = self.folder / name
@@ -274,11 +250,8 @@ def state_of(run: Simulation) -> dict[str, Any]:
 def restore(run: Simulation, state: dict[str, Any]) -> None:
     """Bring `run`, which has not begun, to where the one was whose `state` was stored.
 
-    Raises
-    ------
-    RunError
-        If a program does not come to the point where it waited: it keeps something outside its state, or does
-        something before its first wait.
+    It is an error if a program does not come to the point where it waited: it keeps something outside its state, or
+    does something before its first wait.
     """
     kernel = run.kernel
     for name, value in state["run"].items():
@@ -297,9 +270,9 @@ def restore(run: Simulation, state: dict[str, Any]) -> None:
     for *key, when, kind, order, place in state["timers"]:
         run.timers.put(tuple(key), (when, Kind(kind), order, place))
     for record in state["programs"]:
-        _revive_program(run, *record)
+        _revive_program(run, record)
     for record in state["tasks"]:
-        _revive_task(run, *record)
+        _revive_task(run, record)
     for device in shared:
         _refill(run, device, state["devices"].get(device))
     kernel.now, kernel.events, kernel.scheduled = state["clock"]
@@ -358,40 +331,26 @@ def _task(process: Process) -> list[Any]:
     ]  # fmt: skip
 
 
-def _revive_task(
-    run: Simulation,
-    server: int,
-    device: int,
-    trigger: int,
-    task: int,
-    snapshot: Snapshot,
-    seconds: float | None,
-    triggered_at: float,
-    state: dict[str, Any] | None,
-    journal: list[list[Any]],
-    sent: bool,
-    pending: list[Any],
-    reserved: bool,
-) -> None:
-    kernel = run.kernel
+def _revive_task(run: Simulation, record: list[Any]) -> None:
+    number, device, trigger, task, snapshot, seconds, triggered_at, state, journal, sent, pending, reserved = record
+    kernel, server = run.kernel, run.servers[number]
     kernel.now, kernel.scheduled = triggered_at, pending[3] - 1
     if reserved:
         run.device_state.pop(device, None)
     if state or not reserved:
         _refill(run, device, state)
-    handle = DeviceHandle(run, run.servers[server], device, trigger, task, snapshot, seconds, reserved)
+    handle = DeviceHandle(run, server, device, trigger, task, snapshot, seconds, reserved)
     handle._journal = list(map(tuple, journal))
     # Results belong to the program, which may change them; global models are everybody's.
     replay = (tuple(v if type(v) is Snapshot else copy.deepcopy(v) for v in entry) for entry in journal)
     handle._replay, handle._resuming = deque(replay), True
     process = run.launch(handle)
     kernel._ready.pop()
-    asked = run.servers[server]
-    up_at = asked.up_at
+    up_at = server.up_at
     if pending[1] == Kind.REQUEST:
-        asked.up_at = pending[0]  # a later restart may have moved it on
+        server.up_at = pending[0]  # a later restart may have moved it on
     kernel.step(process)
-    handle._sent, asked.up_at = sent, up_at
+    handle._sent, server.up_at = sent, up_at
     if handle._replay or process.pending is None or _event(process.pending) != pending:
         _cannot(process.name, f"it waited for {pending}, and now for {process.pending}")
 
@@ -403,16 +362,8 @@ def _refill(run: Simulation, device: int, state: dict[str, Any] | None) -> None:
     kept.update(state or {})
 
 
-def _revive_program(
-    run: Simulation,
-    number: int,
-    name: str,
-    began: float,
-    place: int,
-    wait: list[Any],
-    seen: dict[str, int],
-    pending: list[Any] | None,
-) -> None:
+def _revive_program(run: Simulation, record: list[Any]) -> None:
+    number, name, began, place, wait, seen, pending = record
     program, kernel, server = run.program(number, name), run.kernel, run.servers[number]
     program.began, program.seen = began, dict(seen)
     kernel.now = began
@@ -421,7 +372,8 @@ def _revive_program(
     if pending is not None:
         kernel.scheduled = pending[3] - 1
         server.up_at = pending[0]  # a restart may have moved the tick on, or come only after it was set
-    kernel.revive(program)
+    kernel._alive[program] = None
+    kernel.step(program)
     run.waits, server.up_at = waits, up_at
     if not program.at_rest or list(program.wait) != wait:
         _cannot(program.name, f"it waited for {wait}, and now for {list(program.wait)}")
@@ -496,11 +448,6 @@ class _Watched:
         return wish
 
 
-def fingerprint(server: ServerHandle) -> tuple[str, bytes]:
+def fingerprint(server: ServerHandle) -> bytes:
     """Return what tells two states of `server` apart, as far as a program may change it before it waits."""
-    writer = Writer()
-    text = writer.text(Owned("server.state", server.state)) + writer.text(server.rng.bit_generator.state)
-    digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
-    for tensor in writer.tensors:
-        digest.update(buffer(tensor))
-    return text, digest.digest()
+    return storage.digest(Owned("server.state", server.state), server.rng.bit_generator.state)

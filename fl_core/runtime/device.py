@@ -18,8 +18,9 @@ from torch import Tensor
 
 from fl_core.errors import RunError
 from fl_core.runtime.executors import Ticket
+from fl_core.runtime.history import append
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
-from fl_core.runtime.links import SharedLink, limit_of
+from fl_core.runtime.links import SharedLink
 from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
 from fl_core.runtime.messages import Cluster, LocalTraining, Snapshot, Upload
 from fl_core.streams import stream
@@ -218,26 +219,14 @@ class DeviceHandle:
     ) -> Trained:
         """Run local SGD from `model` ``[d]`` and return the result after the virtual time that it costs.
 
-        With momentum, a second call in the same task goes on with the velocity of the first.
-
-        Parameters
-        ----------
-        model : Tensor
-            Start and, for a proximal `objective`, anchor. It is not changed.
-        steps, epochs : int, optional
-            Local work: mini-batches, or passes over the device's data, at least 1; by default, and `lr` too, as the
-            run's settings say.
-        objective, contrast : Objective, Contrast, optional
-            Terms added to the local loss; the second compares representations with those under other models.
-        correction : Correction, optional
-            What is done to the gradient of each step, with a memory.
-        cost : float
-            Virtual time of a step, in steps of plain training: above 1 if it takes more, below 1 if only a part of
-            the model is trained.
+        The model is not changed; for a proximal `objective` it is the anchor. Local work is so many `steps`
+        (mini-batches) or `epochs`, at least 1; by default, and `lr` too, as the run's settings say. `objective` and
+        `contrast` are terms added to the local loss, the second compares representations with those under other
+        models; `correction` is what is done to the gradient of each step, with a memory. `cost` is the virtual time
+        of a step, in steps of plain training: below 1 if only a part of the model is trained. With momentum, a second
+        call in the same task goes on with the velocity of the first.
         """
-        settings, samples = self._run.training, self._samples or self.num_samples
-        if not samples:
-            raise self._no_samples()
+        settings, samples, key, cursor = self._next_batch()
         if steps is None and epochs is None:
             steps, epochs = settings.steps, settings.epochs
         per_epoch = -(-samples // settings.batch_size)
@@ -247,24 +236,21 @@ class DeviceHandle:
             raise RunError(f"{self} cannot train for {steps} steps: steps and epochs must be at least 1")
         lr = settings.lr_at(self._trigger_snapshot.version) if lr is None else lr
         self._calls += 1
-        key = (self._run.seed, "batches", self.id, self.trigger, self._calls)
         job = TrainJob(model, self.id, samples, steps, settings.batch_size, lr, settings.weight_decay, objective, key)
-        job.contrast, job.correction = contrast, correction
+        job.contrast, job.correction, job.cursor = contrast, correction, cursor
         if settings.momentum:
             job.momentum = settings.momentum
             job.velocity = self._velocity if settings.momentum_reset else self.state.get("velocity")
-        if settings.order == "cyclic":
-            job.cursor = self.state.get("cursor", 0)
         seconds = self._seconds or cost * self.profile.train_seconds(steps, per_epoch)
-        trained: Trained = await self._work(job, seconds)
+        trained: Trained = await self._work(job, seconds)  # type: ignore[misc]  # mypy meets it before its decorator
         before, self._steps = self._steps, self._steps + steps
         self._loss = (before * self._loss + steps * trained.loss) / self._steps if before else trained.loss
         if settings.momentum and not settings.momentum_reset:
             self.state["velocity"] = trained.velocity
         else:
             self._velocity = trained.velocity
-        if job.cursor is not None:
-            self.state["cursor"] = job.cursor + steps
+        if cursor is not None:
+            self.state["cursor"] = cursor + steps
         return trained
 
     async def gradient(self, model: Tensor | None, *, objective: Objective | None = None) -> Gradient:
@@ -302,19 +288,12 @@ class DeviceHandle:
         return seen
 
     async def upload(self, *, based_on: Snapshot, bytes_up: float | None = None, **payload: Any) -> None:
-        """Send `payload` to the server, once per task; returns when the server has it.
+        """Send `payload`, such as ``model=``, ``delta=`` or ``gradient=``, once per task; returns when it is there.
 
-        Parameters
-        ----------
-        based_on : Snapshot
-            The global model that the payload was made from; staleness counts from its version.
-        bytes_up : float, optional
-            Size on the wire of a payload that is sent in another form than its tensors, e.g. compressed: for the time
-            of the transfer and for the counter of bytes, which is not rounded.
-        **payload
-            Named content, e.g. ``model=``, ``delta=`` or ``gradient=``; tensors count as bytes on the wire. What
-            ``device.state`` holds may be changed in place later on: the server has what was sent. Any other tensor
-            must stay as it is.
+        It is `based_on` the global model that it was made from; staleness counts from that version. Tensors count as
+        bytes on the wire, unless they are sent in another form, e.g. compressed: then `bytes_up` is for the time of
+        the transfer and for the counter, which is not rounded. What ``device.state`` holds may be changed in place
+        later on: the server has what was sent. Any other tensor must stay as it is.
         """
         if self._sent:
             raise RunError("a task sends one upload; this is its second")
@@ -361,14 +340,11 @@ class DeviceHandle:
 
     def _next_batch(self) -> tuple[LocalTraining, int, tuple[int, str, int, int, int], int | None]:
         """Return the settings, the number of samples, and what decides the order of the next job's mini-batches."""
-        settings, samples = self._run.training, self.num_samples
+        settings, samples = self._run.training, self._samples or self.num_samples
         if not samples:
-            raise self._no_samples()
+            raise RunError(f"{self} has no training samples; choose a partition that gives every device some")
         key = (self._run.seed, "batches", self.id, self.trigger, self._calls + 1)
         return settings, samples, key, self.state.get("cursor", 0) if settings.order == "cyclic" else None
-
-    def _no_samples(self) -> RunError:
-        return RunError(f"{self} has no training samples; choose a partition that gives every device some")
 
     def _send_less(self, size: float) -> None:
         """Note that `size` bytes of the model that was counted are not sent; a task that is resumed has done so."""
@@ -434,7 +410,7 @@ class DeviceHandle:
         if self.profile.latency_seconds:
             await self._spend(way, self.profile.latency_seconds)
         own = self.profile.down_bits_per_second if way == "download" else self.profile.up_bits_per_second
-        await self._share(link, way, 8 * size, limit_of(own))
+        await self._share(link, way, 8 * size, inf if own is None else own)
 
     @types.coroutine
     def _share(self, link: SharedLink, way: str, bits: float, limit: float) -> Generator[Any, Any, None]:
@@ -591,7 +567,10 @@ class DeviceHandle:
 
     def _trace(self, activity: str, start: float, end: float) -> None:
         if start < end < inf:
-            self._run.trace(self._task, self.id, activity, start, end, self._trigger_snapshot.version)
+            append(
+                self._run.history.spans, task=self._task, device=self.id, activity=activity, start=start, end=end,
+                base_version=self._trigger_snapshot.version,
+            )  # fmt: skip
 
     def _log(self, fault: Fault, seconds: float) -> None:
         if not self._replay and not self._resuming:

@@ -17,7 +17,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -113,14 +113,10 @@ def shape_of(job: object) -> Shape | None:
         return None
     done = (job.cursor or 0) % -(-job.samples // job.batch_size)
     sizes = batch_sizes(job.samples, job.batch_size, job.steps, done)
-    shape = Shape(
-        type(job), len(job.start), job.start.dtype, sizes, job.weight_decay, regularised=job.objective is not None
-    )
+    common = (type(job), len(job.start), job.start.dtype, sizes, job.weight_decay, job.objective is not None)
     if not isinstance(job, TrainJob):
-        return shape
-    if job.contrast is not None:
-        return None
-    return replace(shape, momentum=job.momentum, corrected=job.correction is not None)
+        return Shape(*common)
+    return None if job.contrast is not None else Shape(*common, job.momentum, job.correction is not None)
 
 
 @lru_cache(maxsize=1024)
@@ -211,24 +207,16 @@ STEP_SAMPLES = 4096
 class Batched(Executor):
     """Trains jobs of equal shape together, vectorised over devices; the default where there is an accelerator.
 
-    Parameters
-    ----------
-    task : Task
-        One that is no :class:`~fl_core.tasks.BatchedTask` has its jobs computed one by one.
+    A task that is no :class:`~fl_core.tasks.BatchedTask`, and whatever cannot be vectorised (control flow that looks
+    at the data, say), is computed job by job, with a warning that names the reason.
 
-    Notes
-    -----
     A job whose result is wanted is computed with the pending jobs of its shape (the same steps on mini-batches of the
     same sizes), earliest due first; on what they are grouped depends the last digits of a result, and on nothing but
-    the order of calls and the due times depends the grouping. As with
-    :class:`~fl_core.runtime.executors.Threads`, results that nobody has taken yet fill at most
-    :data:`~fl_core.runtime.executors.RESULT_BYTES`, and a step has at most :data:`STEP_SAMPLES` samples.
+    the order of calls and the due times depends the grouping. As with :class:`Threads`, results that nobody has taken
+    yet fill at most :data:`RESULT_BYTES`, and a step has at most :data:`STEP_SAMPLES` samples.
 
     On a CPU this works and is slower, 0.5 to 0.7 times as fast as ``sequential`` with LeNet-5: a convolution with a
     kernel for each model runs badly there.
-
-    Whatever cannot be vectorised (control flow that looks at the data, say) is computed one by one, with a warning
-    that names the reason.
     """
 
     def __init__(self, task: Task) -> None:
@@ -371,16 +359,8 @@ class Debug(Sequential):
 
 
 class Threads(Executor):
-    """Computes jobs in worker threads, earliest due first, ahead of the virtual clock.
+    """Computes jobs in so many worker threads, earliest due first, ahead of the virtual clock.
 
-    Parameters
-    ----------
-    task : Task
-    threads : int
-        Number of workers.
-
-    Notes
-    -----
     Work ahead is bounded: results that nobody has taken yet fill at most
     :data:`~fl_core.runtime.executors.RESULT_BYTES` (and at least two models per thread), however many devices are in
     flight.
@@ -498,13 +478,7 @@ def default_executor() -> str:
 
 
 def make_executor(name: str, task: Task, threads: int | None = None) -> Executor:
-    """Build the executor called `name`; `threads` defaults to the number of usable processor cores.
-
-    Raises
-    ------
-    SpecError
-        If the name is unknown or `threads` makes no sense.
-    """
+    """Build the executor called `name`; `threads` defaults to the number of usable processor cores."""
     if name not in EXECUTORS:
         raise unknown("executor", name, EXECUTORS)
     if threads is not None and not 1 <= threads <= MOST_THREADS:

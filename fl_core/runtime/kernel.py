@@ -41,18 +41,10 @@ class Crashed(BaseException):
 
 
 class Process:
-    """A coroutine under the kernel's control.
+    """A coroutine under the kernel's control, which error messages call by its `name`, such as ``"device 3"``.
 
-    Attributes
-    ----------
-    name : object
-        What error messages call it, e.g. ``"device 3"``.
-    order : int
-        Its place among events of equal time and kind.
-    pending : tuple or None
-        The event that it waits for, while it sleeps.
-    acted : bool
-        Whether it has done anything but wait.
+    `order` is its place among events of equal time and kind; `pending` the event that it waits for while it sleeps;
+    it has `acted` if it has done anything but wait.
     """
 
     __slots__ = ("acted", "coroutine", "name", "on_end", "order", "pending", "send")
@@ -75,22 +67,11 @@ class Process:
 
 
 class Program(Process):
-    """A server program: its coroutine is begun again whenever a turn has ended.
+    """A server program: its coroutine is begun again whenever a turn has ended, of which there were `turns`.
 
-    Attributes
-    ----------
-    began : float
-        When the present turn began, virtual seconds.
-    waits : int
-        Waits of the present turn so far; `acted` too is about the present turn.
-    wait : tuple
-        What it waits for, and with which arguments.
-    place : int
-        Grows with every wait of the run: the order in which programs came to wait.
-    seen : dict
-        What it has been told already: versions, changes of the idle set, ticks.
-    turns : int
-        How many have ended.
+    About the present turn are `began`, virtual seconds, `waits`, how many so far, and `acted`. It waits for `wait`,
+    with arguments; `place`, which grows with every wait of the run, is the order in which programs came to wait; it
+    has been told what is `seen`: versions, changes of the idle set, ticks.
     """
 
     __slots__ = ("began", "begin", "crowded", "kernel", "place", "seen", "turns", "wait", "waits")
@@ -150,20 +131,10 @@ def park() -> Generator[None, Any, Any]:
 
 
 class Kernel:
-    """Event queue, virtual time and ready processes.
+    """Event queue, virtual time `now` in seconds, which never decreases, and ready processes.
 
-    Attributes
-    ----------
-    now : float
-        Virtual time in seconds; never decreases.
-    events : int
-        Events handled so far.
-    current : Process or None
-        The process that is running.
-    boundary : callable
-        Called before an event, when all that could happen at the last one has happened.
-    due : float
-        After how many events that begins.
+    `events` have been handled so far; `current` is the process that runs. After `due` events, `boundary` is called
+    before each one, when all that could happen at the last one has happened.
     """
 
     def __init__(self) -> None:
@@ -183,13 +154,7 @@ class Kernel:
         self._ready.append((process, None))
 
     def at(self, time: float, kind: Kind, order: int, action: Process | Callable[[], None]) -> Event:
-        """Call `action` (or run it, if it is a process) at virtual `time` (not before now), in the kernel's order.
-
-        Raises
-        ------
-        ValueError
-            If `time` lies in the past or is not a number.
-        """
+        """Call `action` (or run it, if it is a process) at virtual `time` (not before now), in the kernel's order."""
         if not time >= self.now:
             raise ValueError(f"cannot schedule an event at t = {time} s: it is already t = {self.now} s")
         self.scheduled += 1
@@ -219,13 +184,7 @@ class Kernel:
         self._ready.append((process, value))
 
     def step(self, process: Process, value: Any = None) -> None:
-        """Run `process` to its next suspension, now.
-
-        Raises
-        ------
-        RunError
-            If the process fails; names it, the virtual time and the cause.
-        """
+        """Run `process` to its next suspension, now; if it fails, the error says which, when and why."""
         self.current = process
         while True:
             try:
@@ -253,19 +212,8 @@ class Kernel:
                     heapq.heappush(self._queue, event)
             return
 
-    def revive(self, process: Process) -> None:
-        """Run a process of a resumed run up to where it waited."""
-        self._alive[process] = None
-        self.step(process)
-
     def run(self) -> None:
-        """Handle events in order until a process raises :class:`StopRun`.
-
-        Raises
-        ------
-        RunError
-            If a process fails, or if nothing is left to happen while processes still wait.
-        """
+        """Handle events in order until a process raises :class:`StopRun`."""
         queue, ready, step, pop = self._queue, self._ready, self.step, heapq.heappop
         try:
             while True:

@@ -7,7 +7,6 @@ one would end with those present is never too late: it looks again then, and goe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 
 DONE = 1e-9
 """Part of a transfer that rounding may leave over."""
@@ -35,7 +34,7 @@ class SharedLink:
     def look(self, task: int, bits: float, limit: float, now: float) -> float | None:
         """Return when the transfer of `task` ends if none joins, or None if it has; a new one joins.
 
-        `limit` is the speed of the device's own link.
+        `limit` is the speed of the device's own link, infinite where that costs nothing.
         """
         self._advance(now)
         left, whole, _ = self.open.setdefault(task, (bits, bits, limit))
@@ -62,8 +61,3 @@ class SharedLink:
             if task in ended:
                 return time
             left = {n: bits - shares[n] * step for n, bits in left.items() if n not in ended}
-
-
-def limit_of(bits_per_second: float | None) -> float:
-    """Return the speed of a device's own link: any, where that costs nothing."""
-    return inf if bits_per_second is None else bits_per_second

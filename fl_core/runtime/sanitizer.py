@@ -7,7 +7,6 @@ finite. So an error names who did it.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,9 +16,9 @@ import torch
 from torch import Tensor
 
 from fl_core.errors import RunError
+from fl_core.runtime import storage
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.kernel import Kernel, Kind, Process, StopRun
-from fl_core.runtime.storage import Writer, buffer
 
 if TYPE_CHECKING:
     from fl_core.runtime.simulation import Simulation
@@ -138,14 +137,10 @@ class Sanitizer:
 
 def digest(value: Any) -> bytes:
     """Return what tells two values apart; what a checkpoint could not hold is taken as it is."""
-    writer = Writer()
     try:
-        found = hashlib.blake2b(writer.text(value).encode(), digest_size=16)
+        return storage.digest(value)
     except RunError:
         return b""
-    for tensor in writer.tensors:
-        found.update(buffer(tensor))
-    return found.digest()
 
 
 def _words(job: Any) -> str:

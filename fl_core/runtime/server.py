@@ -106,7 +106,10 @@ class ServerHandle:
     @property
     def snapshot(self) -> Snapshot:
         """The present global model with its version; it may be kept, and handed out later by :meth:`dispatch`."""
-        return self._current()
+        self._checked_model()
+        if self._snapshot is None or self._snapshot.version != self._run.version:
+            self._snapshot = Snapshot(self._model, self._run.version)
+        return self._snapshot
 
     @property
     def base_versions(self) -> dict[int, int]:
@@ -247,21 +250,13 @@ class ServerHandle:
         tolerance: float = 0.0,
         from_: Sequence[int] | None = None,
     ) -> list[Upload]:
-        """Wait for uploads and take them.
+        """Wait for uploads and take them: the first `count` in order of arrival.
 
-        Parameters
-        ----------
-        count : int
-            Take the first `count` uploads in order of arrival.
-        until : float, optional
-            Instead: wait until this virtual time and take all that have arrived, possibly none. An arrival exactly
-            then is included.
-        tolerance : float
-            With `until`: what devices do within so many seconds after it counts as done then. Tasks that should fill
-            a period exactly may end after it because of rounding.
-        from_ : sequence of int, optional
-            Instead: wait for one upload of each of these devices, and return them in this order. A device whose
-            last upload was lost or rejected, and that has not been triggered since, is not waited for.
+        Or wait `until` a virtual time and take all that have arrived, possibly none; an arrival exactly then is
+        included, and what devices do within `tolerance` seconds after it counts as done then: tasks that should fill
+        a period exactly may end after it because of rounding. Or wait for one upload of each of the devices `from_`,
+        and return them in this order; a device whose last upload was lost or rejected, and that has not been
+        triggered since, is not waited for.
         """
         if until is not None:
             await self._sleep(float(until), tolerance)
@@ -337,20 +332,14 @@ class ServerHandle:
     def dispatch(
         self, devices: Iterable[int], *, seconds: float | None = None, snapshot: Snapshot | None = None
     ) -> None:
-        """Trigger `devices` now, in the given order, each with the present global model.
+        """Trigger idle `devices` of this server now, in the given order, each with the present global model.
 
-        Parameters
-        ----------
-        devices : iterable of int
-            Idle devices of this server (:data:`fl_core.tasks.POOLED` for the imaginary machine with all data).
-        seconds : float, optional
-            Fix the whole duration of these tasks instead of letting the world decide. Only then may a device do
-            several tasks at once: this is how a sampled staleness becomes a timeline.
-        snapshot : Snapshot, optional
-            A :attr:`snapshot` taken earlier, to be handed out instead of the present model.
+        :data:`fl_core.tasks.POOLED` is the imaginary machine with all data. `seconds` fixes the whole duration of
+        these tasks instead of letting the world decide. Only then may a device do several tasks at once: this is how
+        a sampled staleness becomes a timeline. A `snapshot` taken earlier is handed out instead of the present model.
         """
         run, triggers, idle = self._run, self._triggers, self.idle
-        snapshot = snapshot or self._current()
+        snapshot = snapshot or self.snapshot
         run.kernel.current.acted = True  # type: ignore[union-attr]
         for device in devices:
             device = int(device)
@@ -396,14 +385,9 @@ class ServerHandle:
     ) -> None:
         """Make `model` the next global version, applied from the uploads received since the last commit.
 
-        Parameters
-        ----------
-        model : Tensor
-            ``[d]`` of the old one's type; must be a new tensor, not the old one changed in place.
-        weight : float or sequence of float
-            Mixing weight, for the record; of all uploads, or of each in the order in which they were received.
-        neighbours : mapping of int to Tensor, optional
-            New models of neighbouring servers, changed at the same instant; their versions stay.
+        It is ``[d]`` of the old one's type, a new tensor, not the old one changed in place. `weight` is the mixing
+        weight for the record: of all uploads, or of each in the order in which they were received. `neighbours` are
+        new models of neighbouring servers, changed at the same instant; their versions stay.
         """
         run, taken = self._run, self._taken
         run.kernel.current.acted = True  # type: ignore[union-attr]
@@ -660,7 +644,7 @@ class ServerHandle:
         if self._committed_at <= than:
             return None
         self._count_download()
-        return self._current()
+        return self.snapshot
 
     def _count_download(self) -> None:
         """Count a model that a device is sent."""
@@ -675,12 +659,6 @@ class ServerHandle:
                 "devices may hold it: commit a new tensor instead"
             )
         return self._model
-
-    def _current(self) -> Snapshot:
-        self._checked_model()
-        if self._snapshot is None or self._snapshot.version != self._run.version:
-            self._snapshot = Snapshot(self._model, self._run.version)
-        return self._snapshot
 
     def _replace(self, model: Tensor) -> None:
         old = self._checked_model()

@@ -43,29 +43,7 @@ YOUNG_OBJECTS = 50_000
 
 
 class Simulation:
-    """A run in virtual time.
-
-    Parameters
-    ----------
-    task : Task
-        What is learned.
-    world : World
-        What it is learned on.
-    algorithm : Algorithm
-        Scheduler, updater and device program.
-    training : LocalTraining
-        Defaults of local training.
-    budget : Budget
-        When the run ends.
-    evaluation : Evaluation
-        When the global model is measured.
-    warmup : Warmup
-        Training before version 0.
-    seed : int
-        Determines every random number of the run.
-    trace : bool
-        Whether to record the event trace (``history.spans``).
-    """
+    """A run in virtual time; `seed` determines its every random number, `trace` fills ``history.spans``."""
 
     def __init__(
         self,
@@ -108,13 +86,11 @@ class Simulation:
         self.sanitizer: Sanitizer | None = None
         self.servers: list[ServerHandle] = []
         self.meeting: dict[int, tuple[Program, Any]] = {}
-        rates = {
-            "download": world.network.server_down_bits_per_second,
-            "upload": world.network.server_up_bits_per_second,
-        }
+        network = world.network
+        rates = {"download": network.server_down_bits_per_second, "upload": network.server_up_bits_per_second}
         self.links = [
             {way: SharedLink(rate) for way, rate in rates.items() if rate is not None}
-            for _ in range(self.devices.num_servers * world.network.shared)
+            for _ in range(self.devices.num_servers * network.shared)
         ]
 
     @cached_property
@@ -145,21 +121,9 @@ class Simulation:
     ) -> History:
         """Simulate until the budget is used up; the executor changes the speed and nothing else.
 
-        Parameters
-        ----------
-        executor : str
-            ``"sequential"``, ``"threads"``, ``"batched"`` or ``"debug"``.
-        threads : int, optional
-            Workers of the ``threads`` executor; one per core by default.
-        progress : callable, optional
-            Called after every commit with the part of the budget that is used, in [0, 1].
-        checkpoints : Checkpoints, optional
-            Where the state of the run is kept while it goes on. If there is one already, the run goes on from it.
-
-        Raises
-        ------
-        RunError
-            If a coroutine fails or the run can no longer reach its budget.
+        It is ``"sequential"``, ``"threads"`` (so many; by default one per core), ``"batched"`` or ``"debug"``.
+        `progress` is called after every commit with the part of the budget that is used, in [0, 1]. If there are
+        `checkpoints` already, the run goes on from them.
         """
         self._progress = progress
         self.wall_start = time.perf_counter()
@@ -259,12 +223,6 @@ class Simulation:
         total["in_flight"] = waiting + sum(not handle._sent for handle in self.handles)
         return total
 
-    def trace(self, task: int, device: int, activity: str, start: float, end: float, base: int) -> None:
-        """Record what a device does."""
-        append(
-            self.history.spans, task=task, device=device, activity=activity, start=start, end=end, base_version=base
-        )
-
     def log_fault(self, device: int, task: int, fault: str, seconds: float | None = None) -> None:
         """Record that something went wrong, now unless `seconds` is given."""
         when = self.kernel.now if seconds is None else seconds
@@ -310,17 +268,13 @@ class Simulation:
         if not self.warmup.epochs:
             return model
         samples = self.task.num_samples(0)
-        job = TrainJob(
-            start=model,
-            device=0,
-            samples=samples,
-            steps=self.warmup.epochs * -(-samples // self.training.batch_size),
-            batch_size=self.training.batch_size,
-            lr=self.warmup.lr,
-            weight_decay=self.training.weight_decay,
-            objective=None,
-            key=(self.seed, "warm-up", 0, 0, 0),
+        size, weight_decay, key = (
+            self.training.batch_size,
+            self.training.weight_decay,
+            (self.seed, "warm-up", 0, 0, 0),
         )
+        steps = self.warmup.epochs * -(-samples // size)
+        job = TrainJob(model, 0, samples, steps, size, self.warmup.lr, weight_decay, None, key)
         return self.executor.result(self.executor.submit(job, 0.0)).model
 
 

@@ -7,7 +7,7 @@ import json
 import os
 from collections import deque
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -33,11 +33,12 @@ RESULTS: dict[str, Any] = {"trained": Trained, "gradient": Gradient, "peek": Pee
 NAMES = {kind: name for name, kind in RESULTS.items()}
 
 
-class Owned:
+class Owned(NamedTuple):
     """A value that the user's code has made: what cannot be stored is searched for in it, and named."""
 
-    def __init__(self, name: str, value: Any, owner: str = "") -> None:
-        self.name, self.value, self.owner = name, value, owner
+    name: str
+    value: Any
+    owner: str = ""
 
 
 class _Unstorable(Exception):
@@ -57,13 +58,7 @@ class Writer:
         self._kept: list[Any] = []
 
     def text(self, value: Any) -> str:
-        """Return `value` as JSON text.
-
-        Raises
-        ------
-        RunError
-            If it holds something that is no plain data; names where that is.
-        """
+        """Return `value` as JSON text; if it holds something that is no plain data, the error names where."""
         try:
             return json.dumps(self._plain(value))
         except _Unstorable as error:
@@ -270,14 +265,17 @@ def write(file: BinaryIO, metadata: dict[str, str], text: str, tensors: list[Ten
     os.fsync(file.fileno())
 
 
-def read_metadata(path: Path) -> dict[str, str]:
-    """Return the metadata of a file whose checksum is right.
+def digest(*values: Any) -> bytes:
+    """Return what tells two states apart."""
+    writer = Writer()
+    found = hashlib.blake2b("".join(map(writer.text, values)).encode(), digest_size=CHECKSUM_BYTES)
+    for tensor in writer.tensors:
+        found.update(buffer(tensor))
+    return found.digest()
 
-    Raises
-    ------
-    ValueError
-        If it is not.
-    """
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Return the metadata of a file whose checksum is right; else ValueError."""
     digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
     with path.open("rb") as file:
         left = os.fstat(file.fileno()).st_size - CHECKSUM_BYTES

@@ -17,12 +17,8 @@ CLOCKS = ("evaluate", "measure", "leaves", "available")
 class Timers:
     """The timers of a run: evaluations, restarts of the server, devices that come and go, copies on their way.
 
-    Attributes
-    ----------
-    events : dict
-        What is still to happen: the name of an action with its arguments, and its place in the kernel's queue.
-    fired : int
-        How many of them have gone off.
+    `events` are still to happen: the name of an action with its arguments, and its place in the kernel's queue; so
+    many have `fired`.
     """
 
     def __init__(self, run: Simulation) -> None:

@@ -40,12 +40,8 @@ class Stuck(BaseException):
 class Watchdog:
     """Looks after one run.
 
-    Attributes
-    ----------
-    quiet : list
-        Timers since the last task was dispatched, and how many tasks had been.
-    ticks : list
-        Ticks since the last progress, how much of that there had been, and when it was noticed.
+    `quiet` holds the timers since the last task was dispatched, and how many tasks had been; `ticks` those since the
+    last progress, how much of that there had been, and when it was noticed.
     """
 
     def __init__(self, run: Simulation) -> None:

@@ -114,7 +114,6 @@ class Crash(Fault):
     """How long it takes until the device can be triggered again; 0: at once."""
 
     def interrupt(self, seconds: float, rng: np.random.Generator) -> Interruption:
-        """Stop for good."""
         return Interruption(seconds * rng.random(), self.down_seconds, fatal=True)
 
 
@@ -129,7 +128,6 @@ class Unavailable(Fault):
     """Mean of the pause."""
 
     def interrupt(self, seconds: float, rng: np.random.Generator) -> Interruption:
-        """Pause."""
         return Interruption(seconds * rng.random(), rng.exponential(self.mean_seconds), fatal=False)
 
 
@@ -139,7 +137,6 @@ class Lost(Fault):
     kind: Literal["lost"] = "lost"
 
     def send(self, messages: list[Message], rng: np.random.Generator) -> list[Message]:
-        """Drop everything."""
         return []
 
 
@@ -151,7 +148,6 @@ class Delayed(Fault):
     """Mean of the delay, of the uploads that are delayed."""
 
     def send(self, messages: list[Message], rng: np.random.Generator) -> list[Message]:
-        """Hold everything back for the same time."""
         later = rng.exponential(self.mean_seconds)
         return [Message(message.payload, message.delay + later) for message in messages]
 
@@ -168,7 +164,6 @@ class Duplicated(Fault):
     """Mean of the exponentially distributed time between the copies; 0: at the same instant."""
 
     def send(self, messages: list[Message], rng: np.random.Generator) -> list[Message]:
-        """Send every copy once more."""
         later = rng.exponential(self.mean_seconds) if self.mean_seconds else 0.0
         return messages + [Message(message.payload, message.delay + later) for message in messages]
 
@@ -188,7 +183,6 @@ class Corrupted(Fault):
     """For ``"scaled"``; negative values turn an update's direction round."""
 
     def send(self, messages: list[Message], rng: np.random.Generator) -> list[Message]:
-        """Replace the payload of every copy."""
         payloads = (
             {name: self._wrong(value, rng) if isinstance(value, Tensor) else value for name, value in items}
             for items in (message.payload.items() for message in messages)
@@ -240,5 +234,4 @@ class ServerRestart(Fault):
         return value
 
     def outages(self) -> tuple[tuple[float, float], ...]:
-        """Return the times as given."""
         return tuple((seconds, self.down_seconds) for seconds in self.at_seconds)

@@ -124,11 +124,9 @@ class Network(Config):
     def links(self, direction: Literal["down", "up"], devices: int, seed: int) -> Sequence[Trace] | None:
         """Return the course of each device's speed in one direction, or None where no speed changes."""
         value = self.down_bits_per_second if direction == "down" else self.up_bits_per_second
-        return (
-            value.links(devices, self._stream(value, direction, seed), direction)
-            if isinstance(value, Spread)
-            else None
-        )
+        if not isinstance(value, Spread):
+            return None
+        return value.links(devices, self._stream(value, direction, seed), direction)
 
     def _stream(self, value: Spread, direction: str, seed: int) -> np.random.Generator:
         """Return what a kind draws from: of a phone, the same link in both directions."""

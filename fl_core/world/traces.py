@@ -10,12 +10,13 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -204,31 +205,25 @@ def measured(name: str, direction: str) -> list[list[float]]:
 
 @cache
 def _links(path: Path) -> list[dict[str, Any]]:
-    def read() -> list[dict[str, Any]]:
-        with gzip.open(path) as file:
-            content = file.read(LARGEST)
-        links = [json.loads(line) for line in content.splitlines()]
+    with _decoding(path), gzip.open(path) as file:
+        links = [json.loads(line) for line in file.read(LARGEST).splitlines()]
         for link in links:
             for direction in {"down", "up"} & link.keys():
                 _checked(link[direction], 0.0)
         return [link for link in links if "name" in link]
 
-    return cast(list[dict[str, Any]], _decoded(path, read))
-
 
 def read_throughput(path: Path, unit_bits: float = 1e6, step_seconds: float = 1.0) -> TraceBandwidth:
     """Read a CSV of a link: a speed a line (the last column, in `unit_bits` per second), one every `step_seconds`."""
-
-    def read() -> TraceBandwidth:
+    with _decoding(path):
         speeds = _checked([float(row[-1]) * unit_bits for row in _rows(path)], 0.0)
         return TraceBandwidth(bits_per_second=(tuple(speeds),), step_seconds=step_seconds)
-
-    return cast(TraceBandwidth, _decoded(path, read))
 
 
 def read_compute(path: Path, per: Literal["step", "epoch"] = "step") -> TraceCompute:
     """Read a CSV of the seconds of each device's step or epoch, one device a line (the last column)."""
-    seconds = _decoded(path, lambda: _checked([float(row[-1]) for row in _rows(path)], 1e-12))
+    with _decoding(path):
+        seconds = _checked([float(row[-1]) for row in _rows(path)], 1e-12)
     return TraceCompute(seconds_per_step=tuple(seconds), per=per)
 
 
@@ -238,25 +233,23 @@ def read_availability(path: Path, devices: int) -> TraceAvailability:
     Every device also has ``finish_time``, after which its windows repeat; the period of all is the longest one.
     Devices are taken in the order of the file, again from its beginning if there are too few.
     """
-
-    def read() -> TraceAvailability:
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"it has more than {LARGEST} bytes")
-        users = list(json.loads(path.read_text(encoding="utf-8")).values())
+    with _decoding(path):
+        users = list(json.loads(_text(path)).values())
         windows = [tuple(zip(user["active"], user["inactive"], strict=True)) for user in users]
         chosen = tuple(windows[number % len(windows)] for number in range(devices))
         return TraceAvailability(windows=chosen, period_seconds=max(user["finish_time"] for user in users))
 
-    return cast(TraceAvailability, _decoded(path, read))
-
 
 def _rows(path: Path) -> list[list[str]]:
     """Return the lines of a CSV that end in a number; the first may be a heading."""
+    rows = [row for row in csv.reader(_text(path).splitlines()) if row]
+    return rows[1:] if rows and not rows[0][-1].strip()[:1].isdigit() else rows
+
+
+def _text(path: Path) -> str:
     if path.stat().st_size > LARGEST:
         raise ValueError(f"it has more than {LARGEST} bytes")
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.reader(file) if row]
-    return rows[1:] if rows and not rows[0][-1].strip()[:1].isdigit() else rows
+    return path.read_text(encoding="utf-8")
 
 
 def _checked(numbers: list[float], least: float) -> list[float]:
@@ -266,10 +259,11 @@ def _checked(numbers: list[float], least: float) -> list[float]:
     return numbers
 
 
-def _decoded(path: Path, read: Callable[[], Any]) -> Any:
-    """Return what `read` gives; whatever goes wrong is one line that names `path`."""
+@contextmanager
+def _decoding(path: Path) -> Iterator[None]:
+    """Make of whatever goes wrong one line that names `path`."""
     try:
-        return read()
+        yield
     except FileNotFoundError:
         raise DataError(f"there is no {path}") from None
     except SpecError:

@@ -129,17 +129,15 @@ class World(Config):
                 part.check(self.devices)
         if self.network.shared and self.availability is not None:
             raise ValueError("a transfer over a finite server link does not pause: set availability to null")
-        if self.power is not None and (self.max_staleness is not None or isinstance(self.trigger, Sampled)):
+        sampled = self.max_staleness is not None or isinstance(self.trigger, Sampled)
+        if self.power is not None and sampled:
             raise ValueError("drawn staleness has no time in which power is drawn; set power to null")
-        if (
-            self.power is not None
-            and isinstance(watts := self.power.compute_watts, tuple)
-            and len(watts) != self.devices
-        ):
+        watts = self.power.compute_watts if self.power is not None else None
+        if isinstance(watts, tuple) and len(watts) != self.devices:
             raise ValueError(f"power.compute_watts has {len(watts)} entries for devices = {self.devices}")
         if self.max_staleness is not None and self.trigger is not None:
             raise ValueError("max_staleness draws the staleness and so excludes a trigger; set one of them to null")
-        if self.clusters is not None and (self.max_staleness is not None or isinstance(self.trigger, Sampled)):
+        if self.clusters is not None and sampled:
             drawn = "trigger" if self.max_staleness is None else f"max_staleness = {self.max_staleness}"
             raise ValueError(f"{drawn}: drawn staleness has one server; set clusters to null")
         need = self.trigger.most_in_flight() if self.trigger is not None else None

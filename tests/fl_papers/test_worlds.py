@@ -6,47 +6,12 @@ import numpy as np
 import pytest
 
 from fl_core.experiments.spec import RunSpec
-from fl_core.world import Devices, World
+from fl_core.world import World
 from fl_core.world.triggers import Continuous, Timed
 
 MIB = 2**20
-CNN, VGG11S, LSTM, RESNET18 = 4 * 234_090, 4 * 865_482, 4 * 216_330, 4 * 11_173_962
+CNN, RESNET18 = 4 * 234_090, 4 * 11_173_962
 """Bytes of the papers' models."""
-
-
-def slowest_job(devices: Devices, steps: int, rate: float, size: int) -> float:
-    profiles = [devices.profile(device, 0) for device in range(len(devices))]
-    return max(profile.train_seconds(steps, 100) + profile.up_seconds(rate * size) for profile in profiles)
-
-
-@pytest.mark.parametrize(
-    ("cell", "size", "steps", "rate", "seconds"),
-    [
-        ("cnn", CNN, 20, 0.5, 22.216374715169273),
-        ("vgg11s", VGG11S, 13, 0.2, 26.777012125651048),
-        ("lstm", LSTM, 8, 0.5, 18.153890991210936),
-    ],
-)
-def test_fedluck_rounds_last_as_long_as_the_specification_says(cell, size, steps, rate, seconds):
-    devices = World.named("fedluck", cell=cell).realise(0)
-    assert slowest_job(devices, steps, rate, size) == pytest.approx(seconds, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("cell", "size", "steps", "rate", "rounds", "times", "gigabytes"),
-    [
-        ("cnn", CNN, 20, 0.5, (4, 10, 49), (66.65, 199.95, 1066.39), (0.02, 0.04, 0.21)),
-        ("vgg11s", VGG11S, 13, 0.2, (101, 168, 223), (2677.70, 4471.76, 5944.50), (0.65, 1.08, 1.44)),
-        ("lstm", LSTM, 8, 0.5, (156, 254, 299), (2813.85, 4592.93, 5409.86), (0.63, 1.02, 1.20)),
-    ],
-)
-def test_the_world_alone_gives_a_column_of_fedlucks_table_1(cell, size, steps, rate, rounds, times, gigabytes):
-    """FedLuck specification, 6.4: all 18 numbers of FedAvg+Topk, counted from the end of the first round."""
-    devices = World.named("fedluck", cell=cell).realise(0)
-    round_seconds = slowest_job(devices, steps, rate, size)
-    assert tuple(round((count - 1) * round_seconds, 2) for count in rounds) == times
-    sent = sum(rate * size for _ in range(len(devices)))
-    assert tuple(round(count * sent / 2**30, 2) for count in rounds) == gigabytes
 
 
 def test_fedlucks_lists_are_the_official_ones():

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import sympy as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,18 +34,6 @@ def staleness_of(versions: list[int]) -> list[int]:
     return [t - 1 - tau for t, tau in enumerate(versions, start=1)]
 
 
-def test_d1_the_global_model_is_a_convex_combination() -> None:
-    alphas = sp.symbols("alpha1:6", positive=True)
-    arrivals = sp.symbols("y1:6")
-    x = x0 = sp.Symbol("x0")
-    for alpha, y in zip(alphas, arrivals, strict=True):
-        x = (1 - alpha) * x + alpha * y
-    weights = unrolled_weights(alphas)
-    unrolled = weights[0] * x0 + sum(w * y for w, y in zip(weights[1:], arrivals, strict=True))
-    assert sp.expand(x - unrolled) == 0
-    assert sp.expand(sum(weights) - 1) == 0
-
-
 def test_o13_weights() -> None:
     assert unrolled_weights([0.6, 0.3, 0.5]) == close([0.14, 0.21, 0.15, 0.5])
     with pytest.raises(ValueError, match=r"alpha = 1\.5"):
@@ -60,39 +47,6 @@ def test_weights_are_a_distribution(alphas: list[float]) -> None:
     assert sum(weights) == pytest.approx(1, abs=1e-12)
 
 
-def test_d10_full_mixing_of_fresh_models_is_sequential_training() -> None:
-    def local(x: float) -> float:
-        return local_solution(x, 1.0, 2.0, 0.1, 3)
-
-    run = iterate(3.0, [1.0] * 5, list(range(5)), local)
-    x = 3.0
-    for model in run[1:]:
-        x = local(x)
-        assert model == x
-
-
-def test_d10_one_over_j_gives_the_mean_of_one_round() -> None:
-    assert sp.simplify(sp.Matrix(unrolled_weights([sp.Rational(1, j) for j in range(1, 6)]))) == sp.Matrix(
-        [0] + [sp.Rational(1, 5)] * 5
-    )
-    a = sp.Symbol("a", positive=True)
-    assert [sp.factor(w) for w in unrolled_weights([a] * 3)] == [
-        sp.factor((1 - a) ** 3),
-        sp.factor(a * (1 - a) ** 2),
-        sp.factor(a * (1 - a)),
-        a,
-    ]
-
-
-def test_o15_mean_staleness_of_sampled_versions() -> None:
-    for age, mean in ((4, 1.4985), (16, 7.47)):
-        assert sum((min(t, age) - 1) / 2 for t in range(1, 2001)) / 2000 == close(mean)
-        drawn = [
-            np.mean(staleness_of(sampled_versions(2000, age, np.random.default_rng(seed)))) for seed in range(20)
-        ]
-        assert np.mean(drawn) == pytest.approx(mean, rel=0.02)
-
-
 def test_o3_local_steps() -> None:
     for rho, expected in ((0.0, 2.024), (0.5, 2.075)):
         x = 3.0
@@ -100,39 +54,6 @@ def test_o3_local_steps() -> None:
             x = proximal_step(x, 2 * (x - 1), 3.0, 0.1, rho)
         assert x == close(expected)
         assert local_solution(3.0, 1.0, 2.0, 0.1, 3, rho) == close(expected)
-
-
-def test_d4_closed_form() -> None:
-    a, rho, lr = sp.symbols("a rho gamma", positive=True)
-    c, base = sp.symbols("c base", real=True)
-    for steps in (1, 2, 3, 5):
-        x = base
-        for _ in range(steps):
-            x = proximal_step(x, a * (x - c), base, lr, rho)
-        assert sp.simplify(x - local_solution(base, c, a, lr, steps, rho)) == 0
-        plain = sp.expand(local_factor(a, lr, steps))
-        assert sp.simplify(plain - (1 - lr * a) ** steps) == 0
-
-
-def test_d4_limit_is_the_proximal_point_below_the_stable_rate_only() -> None:
-    a, rho = 2.0, 0.5
-    lr = max_stable_lr(a, rho)
-    assert lr == close(0.8)
-    assert local_factor(a, 0.9 * lr, 2000, rho) == close(rho / (a + rho))
-    assert abs(local_factor(a, 1.01 * lr, 2000, rho)) > 1e3
-
-
-def test_d4_option_two_is_shrink_then_step() -> None:
-    """The authors' code first shrinks towards the anchor, then steps with the gradient taken before."""
-    generator = torch.Generator().manual_seed(1)
-    anchor, centre = (torch.randn(40, generator=generator, dtype=torch.float64) for _ in range(2))
-    x = y = anchor
-    lr, rho = 0.1, 0.7
-    for _ in range(10):
-        x = proximal_step(x, torch.sin(x - centre), anchor, lr, rho)
-        gradient = torch.sin(y - centre)
-        y = (1 - lr * rho) * y + lr * rho * anchor - lr * gradient
-    assert (x - y).abs().max() < 1e-14
 
 
 def test_the_anchor_is_the_received_model_and_the_term_is_squared() -> None:
@@ -143,18 +64,6 @@ def test_the_anchor_is_the_received_model_and_the_term_is_squared() -> None:
     (plain,) = torch.autograd.grad(loss, x)
     (regularised,) = torch.autograd.grad((x**4).sum() + 0.3 / 2 * (x - anchor).square().sum(), x)
     assert torch.allclose(prox_gradient(plain, x.detach(), anchor, 0.3), regularised, atol=1e-14)
-
-
-def test_two_other_proximal_terms_give_other_models() -> None:
-    """In circulation: the distance itself instead of its square, and an anchor that follows the server's model."""
-    x = unsquared = following = 3.0
-    for _ in range(3):
-        x = proximal_step(x, 2 * (x - 1), 3.0, 0.1, 0.5)
-        unsquared -= 0.1 * (2 * (unsquared - 1) + 0.5 * np.sign(unsquared - 3.0))
-        following = proximal_step(following, 2 * (following - 1), 2.0, 0.1, 0.5)  # the server has moved on to 2
-    assert x == close(2.075)
-    assert unsquared == pytest.approx(2.114)
-    assert following == pytest.approx(1.959375)
 
 
 def test_curvature_may_be_one_number_per_coordinate() -> None:

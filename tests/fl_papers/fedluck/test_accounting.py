@@ -50,17 +50,6 @@ def test_o12_a_synchronous_round_waits_for_the_straggler(cell, seconds) -> None:
     assert synchronous_round_seconds(*SYNCHRONOUS[cell], alpha[1], beta[1]) == close(seconds)
 
 
-@pytest.mark.parametrize("cell", PARAMETERS)
-def test_all_18_numbers_of_fedavg_with_topk_in_table_1_follow_from_the_world(cell) -> None:
-    """Claim C21. The printed time gives the round, the round gives time and traffic to the last printed digit."""
-    k, delta = SYNCHRONOUS[cell]
-    length = synchronous_round_seconds(k, delta, *devices(cell))
-    for seconds, gigabytes in TABLE_1[cell]:
-        n = rounds_at(float(seconds), length)
-        totals = synchronous_totals(n, length, delta, PARAMETERS[cell], 10)
-        assert (f"{totals.elapsed_seconds:.2f}", f"{totals.gigabytes:.2f}") == (seconds, gigabytes)
-
-
 def test_rounds_behind_table_1_and_the_quoted_iid_results() -> None:
     lengths = {cell: synchronous_round_seconds(*SYNCHRONOUS[cell], *devices(cell)) for cell in PARAMETERS}
     rounds = {cell: rounds_at([float(s) for s, _ in TABLE_1[cell]], lengths[cell]).tolist() for cell in PARAMETERS}
@@ -71,37 +60,12 @@ def test_rounds_behind_table_1_and_the_quoted_iid_results() -> None:
     assert [f"{gigabytes:.2f}" for gigabytes in vgg11s.gigabytes] == ["1.71", "1.72", "1.72", "1.73"]  # printed: 1.72
 
 
-def predicted(cell: str, elapsed: list[float], *, period: float, slower: float = 1.0, k_min: int = 2) -> list[str]:
-    """Return FedLuck's GB as printed, at the ticks next to the times `elapsed`; alpha multiplied by `slower`."""
-    alpha, beta = devices(cell)
-    k, delta, _ = plan_devices(slower * alpha, beta, period, box=Box(k_min))
-    c = rounds_per_job(job_seconds(k, delta, slower * alpha, beta), period)
-    ticks = [round(seconds / period) * period for seconds in elapsed]
-    return [f"{periodic_totals(t, c, delta, period, PARAMETERS[cell]).gigabytes:.2f}" for t in ticks]
-
-
-def test_fedlucks_traffic_on_cifar_10_fits_a_fastest_step_of_a_tenth_of_a_second() -> None:
-    """A12: 0.1 s predicts what Table 1 prints, the public code's 0.15 s does not."""
-    printed = [837.00, 1484.99, 1965.00]
-    assert predicted("vgg11s", printed, period=3.0) == ["0.31", "0.55", "0.73"]
-    assert predicted("vgg11s", printed, period=3.0, slower=1.5) == ["0.31", "0.54", "0.72"]
-
-
 def test_fedlucks_traffic_on_fashion_mnist_is_a_little_above_what_is_printed() -> None:
     alpha, beta = devices("cnn")
     k, delta, _ = plan_devices(alpha, beta, 1.5)
     c = rounds_per_job(job_seconds(k, delta, alpha, beta), 1.5)
     totals = [periodic_totals(t, c, delta, 1.5, PARAMETERS["cnn"]).gigabytes for t in (42, 78, 582)]
     assert totals == pytest.approx([0.026, 0.045, 0.335], abs=5e-4)  # printed: 0.02, 0.04, 0.32
-
-
-def test_fedlucks_traffic_on_speech_commands_does_not_fit_the_codes_period() -> None:
-    """Unresolved: 0.8 s with a fastest step of 0.1 s, or 0.7 s with k_min = 1, fit; 1.5 s is 60 % too high."""
-    printed, seconds = ["0.54", "0.91", "1.01"], [1438.16, 2436.00, 2705.98]
-    assert predicted("lstm", seconds, period=0.8, slower=2 / 3) == printed
-    assert predicted("lstm", seconds, period=0.7, k_min=1) == printed
-    official = predicted("lstm", seconds, period=1.5)
-    assert all(float(ours) > 1.6 * float(theirs) for ours, theirs in zip(official, printed, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -135,11 +99,6 @@ def test_load_of_the_periodic_methods_over_their_horizon(cell, method, uploads, 
     assert sent == pytest.approx(gigabytes, abs=5.1e-4)
     whole = uploads_until(horizon, c, period)
     assert ((whole <= parts + 1e-9) & (parts - whole < 1)).all()
-
-
-def test_o14_bytes() -> None:
-    assert upload_bytes(0.1, 865_482) == close(346_192.8)
-    assert upload_bytes(1, 234_090) == 936_360
 
 
 def test_an_aggregation_at_the_horizon_counts() -> None:

@@ -9,12 +9,10 @@ from itertools import islice
 import networkx as nx
 import numpy as np
 import pytest
-import sympy as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.formulas.sdfeel import (
-    consensus_phase,
     effective_steps,
     gossip_average,
     gossip_towards,
@@ -26,24 +24,16 @@ from fl_core.formulas.sdfeel import (
     plan_cluster,
     synchronous_mixing_matrix,
 )
-from fl_core.formulas.staleness import Polynomial
-from fl_papers.sdfeel.experiment import model_bits
 from fl_papers.sdfeel.theory import (
     RING,
     cluster_event_clock,
-    cluster_steps,
-    consensus_rounds,
-    fixed_point,
     joint_mixing_matrix,
     local_model,
     paper_clock,
     perron_vector,
-    printed_staleness_bound,
     quadratic_run,
     staleness_aware_mixing_matrix,
     staleness_bound,
-    surrogate_minimiser,
-    surrogate_weights,
     synchronous_round_seconds,
     transfer_seconds,
     zeta,
@@ -85,47 +75,6 @@ def test_o4_a_cluster_applies_its_updates_to_the_present_model() -> None:
     assert effective_steps([0.75, 0.25], [3, 5]) == 3.5
     assert intra_cluster_aggregate(1.0, updates, [0.75, 0.25], [3, 5]) == digits(1.15555435)
     assert 1 + 0.75 * (ends[0] - 0.8) + 0.25 * (ends[1] - 0.8) == digits(1.0596205)
-
-
-def test_o15_only_normalised_updates_come_near_the_optimum() -> None:
-    problem = ((1, -1), (0.5, 0.5), (50, 5), 0.01)
-    assert fixed_point(*problem) == close(-0.107452574495)
-    assert fixed_point(*problem, normalized=False) == close(0.779236389677)
-    assert abs(fixed_point(*problem[:3], 1e-7)) < 1e-5  # what is left is client drift, of the order eta tau
-    found = 0.3
-    for _ in range(3000):
-        updates = [normalized_update(local_model(found, c, 0.01, k), found, k) for c, k in ((1, 50), (-1, 5))]
-        found = intra_cluster_aggregate(found, updates, (0.5, 0.5), (50, 5))
-    assert found == close(fixed_point(*problem))
-
-
-def test_o5_the_mixing_matrix_and_its_readings() -> None:
-    matrix = staleness_aware_mixing_matrix(RING, 2, LATE)
-    assert matrix[:, 2] == close([0, 24 / 35, 8 / 35, 3 / 35, 0, 0])
-    assert np.diag(matrix) == close([1, 11 / 35, 8 / 35, 32 / 35, 1, 1])
-    assert Y @ matrix == digits([1, 2.68571428571, 2.4, 3.91428571429, 5, 6])
-    fresh = staleness_aware_mixing_matrix(RING, 2, LATE, self_staleness="fresh")
-    assert fresh[:, 2] == close([0, 8 / 17, 8 / 17, 1 / 17, 0, 0])
-    assert Y @ fresh == digits([1, 2.47058823529, 2.58823529412, 3.94117647059, 5, 6])
-
-
-def test_o5_the_printed_matrix_does_not_average() -> None:
-    """E-01."""
-    printed = staleness_aware_mixing_matrix(RING, 2, LATE, rule="printed")
-    assert printed[:, 2] == close([0, 8 / 35, 8 / 35, 8 / 35, 0, 0])
-    assert printed[:, 2].sum() == close(24 / 35)
-    assert Y @ printed == digits([1, 2.22857142857, 2.05714285714, 3.77142857143, 5, 6])
-    fresh = staleness_aware_mixing_matrix(RING, 2, LATE, rule="printed", self_staleness="fresh")
-    assert fresh[:, 2].sum() == close(24 / 17)
-
-
-def test_o6_data_weighted_mixing_keeps_the_data_weighted_mean() -> None:
-    matrix = staleness_aware_mixing_matrix(RING, 2, LATE, rule="data_weighted", cluster_weight=SHARES)
-    assert matrix[:, 2] == digits([0, 0.548571428571, 0.365714285714, 0.0857142857143, 0, 0])
-    assert matrix[2] == digits([0, 0.685714285714, 0.365714285714, 0.0714285714286, 0, 0])
-    assert Y @ matrix == digits([1, 2.68571428571, 2.53714285714, 3.92857142857, 5, 6])
-    assert np.dot(SHARES, Y @ matrix) == close(4.01)
-    assert np.dot(SHARES, Y @ staleness_aware_mixing_matrix(RING, 2, LATE)) == digits(3.986857142857)
 
 
 @given(events())
@@ -186,16 +135,6 @@ def test_a_staler_neighbour_counts_less(event, more) -> None:
         assert after[stale, stale] > before[stale, stale]
 
 
-def test_the_half_in_the_discount_has_no_effect() -> None:
-    """E-04, with symbols, and against the staleness weight that the algorithm takes by default."""
-    scale, a, b = sp.symbols("scale a b", positive=True)
-    column, _ = gossip_weights(0, {0: 0, 1: 1}, lambda late: scale * (a, b)[late])
-    assert sp.simplify(column[1] - b / (a + b)) == 0
-    for late in (LATE, (0, 0, 0, 9, 0, 0)):
-        ours = staleness_aware_mixing_matrix(RING, 2, late, Polynomial(a=1.0))
-        assert ours == close(staleness_aware_mixing_matrix(RING, 2, late))
-
-
 def test_an_event_is_its_matrix() -> None:
     """Mixing neighbour by neighbour, all with the values before, is multiplying by P."""
     weights = gossip_weights(2, {j: LATE[j] for j in (1, 2, 3)})
@@ -233,19 +172,6 @@ def test_equal_clusters_on_a_ring_of_six() -> None:
     assert (zeta(matrix), zeta(uniform)) == close((0.6, 2 / 3))
 
 
-def test_the_matrix_of_a_path_of_three() -> None:
-    """Oracle O2 of synchronous SD-FEEL in the specification of the baselines."""
-    neighbors, m = [(1,), (0, 2), (1,)], (1 / 6, 1 / 3, 1 / 2)
-    assert laplacian_eigenvalues(neighbors, m)[1:] == digits([3.39444872454, 10.6055512755])
-    matrix = synchronous_mixing_matrix(neighbors, m, "laplacian")
-    expected = [
-        [0.142857142857, 0.428571428571, 0], [0.857142857143, 0.142857142857, 0.285714285714],
-        [0, 0.428571428571, 0.714285714286],
-    ]  # fmt: skip
-    assert matrix == digits(np.array(expected))
-    assert zeta(matrix) == digits(0.515078753638)
-
-
 @pytest.mark.parametrize("kind", ["laplacian_safe", "laplacian", "uniform", "metropolis"])
 @pytest.mark.parametrize("graph", GRAPHS, ids=str)
 def test_a_constant_matrix_keeps_its_mean_and_averages(graph, kind) -> None:
@@ -261,44 +187,6 @@ def test_a_constant_matrix_keeps_its_mean_and_averages(graph, kind) -> None:
         assert matrix.min() >= -1e-15
     limit = np.linalg.matrix_power(matrix, 400)
     assert np.abs(limit - kept[:, None]).max() < 1e-4
-
-
-@pytest.mark.parametrize("kind", ["laplacian_safe", "uniform", "metropolis"])
-@pytest.mark.parametrize("graph", GRAPHS, ids=str)
-def test_the_consensus_phase_converges_at_the_rate_of_the_second_eigenvalue(graph, kind) -> None:
-    """The mean factor per round, after the transient, is zeta; faster gossip has a smaller one."""
-    neighbors = adjacent(graph)
-    m = shares_of(len(neighbors), 1)
-    matrix = synchronous_mixing_matrix(neighbors, m, kind)
-    second = zeta(matrix)
-    if second < 1e-12:
-        assert consensus_phase(np.random.default_rng(0).normal(size=(len(m), 3)), matrix, 1e-9).rounds == 1
-        return
-    values, vectors = np.linalg.eig(matrix.T)
-    slowest = np.real(vectors[:, np.argsort(np.abs(values))[-2]])
-    found = consensus_phase(slowest, matrix, 1e-6, relative=True)  # starts in the slowest direction: no transient
-    assert np.array(found.spreads[1:]) / found.spreads[:-1] == pytest.approx(second, rel=1e-6)
-    assert found.rounds == consensus_rounds(second, 1e-6)
-    models = np.random.default_rng(2).normal(size=(len(m), 4))
-    spreads = consensus_phase(models, matrix, 1e-10, relative=True).spreads
-    half = len(spreads) // 2
-    rate = (spreads[-1] / spreads[half]) ** (1 / (len(spreads) - 1 - half))
-    assert rate == pytest.approx(second, rel=0.03)
-
-
-def test_consensus_costs_28_rounds_for_a_millionth_on_the_papers_ring() -> None:
-    """C15, in the paper's setting: 1001 s, some 6 % of a synchronous round at H = 5."""
-    assert consensus_rounds(0.6, 1e-6) == 28
-    seconds = 28 * transfer_seconds(model_bits(11_173_962), 10e6)
-    assert seconds == digits(1001.1869952)
-    assert seconds / 17578.052826 == pytest.approx(0.06, abs=0.004)
-
-
-def test_o1_latency() -> None:
-    assert model_bits(11_173_962) == 357_566_784
-    upload, exchange = (transfer_seconds(model_bits(11_173_962), rate) for rate in (5e6, 10e6))
-    assert (upload, exchange, upload + exchange) == close((71.5133568, 35.7566784, 107.2700352))
-    assert plan_cluster([55.67], upload, exchange).iteration_seconds == close(5674.2700352)
 
 
 def test_periods_of_a_synchronous_round() -> None:
@@ -321,29 +209,6 @@ def test_o8_the_event_clock() -> None:
     equal = list(islice(cluster_event_clock((1.1,) * 6), 60))
     assert equal[7][2:] == (1, (0, 5, 4, 3, 2, 1))
     assert max(max(event.staleness) for event in equal) == 5 == staleness_bound((1.1,) * 6).max()
-
-
-@pytest.mark.parametrize(("gap", "observed", "bound", "crude"), [(5, 12, 13, 20), (10, 17, 18, 30), (30, 39, 40, 85)])
-def test_staleness_in_the_papers_setting_is_bounded(gap, observed, bound, crude) -> None:
-    """D4 and C08 on 3000 events."""
-    periods = paper_clock(gap).periods
-    assert max(max(event.staleness) for event in paper_clock(gap).events(3000)) == observed
-    assert staleness_bound(periods).max() == bound
-    assert 5 * np.ceil(max(periods) / min(periods)) == crude <= printed_staleness_bound(6, gap)
-
-
-@given(st.lists(st.floats(0.3, 10), min_size=2, max_size=6))
-def test_no_clusters_staleness_exceeds_its_bound(periods) -> None:
-    bound = staleness_bound(periods)
-    for event in islice(cluster_event_clock(periods), 150):
-        assert (np.array(event.staleness) <= bound).all()
-
-
-def test_the_bound_of_the_sketch_is_wrong() -> None:
-    """E-08."""
-    observed = max(max(event.staleness) for event in islice(cluster_event_clock((1.5, 1.0)), 60))
-    assert observed == 2 > printed_staleness_bound(2, 1.5)
-    assert staleness_bound((1.5, 1.0)).tolist() == [2, 1]
 
 
 def test_shrinking_work_and_transfers_alike_changes_no_event() -> None:
@@ -377,43 +242,6 @@ def test_o13_the_micro_run() -> None:
     fresh = run(self_staleness="fresh").models[8]
     assert fresh == digits([0.205302245763, 0.174594042549, 0.285169287353, 0.221627577818])
     assert fresh @ m == digits(0.22591244971)
-
-
-def test_an_event_moves_the_uniform_mean_by_the_triggers_update_alone() -> None:
-    """D3: what mixing conserves is the uniform mean; one cluster's delayed gradient moves it, a D-th part of it."""
-    rng = np.random.default_rng(0)
-    centres, clusters = rng.normal(size=12), [tuple(range(2 * d, 2 * d + 2)) for d in range(6)]
-    steps, sizes = rng.integers(1, 9, 12).tolist(), rng.integers(10, 90, 12)
-    found = quadratic_run(centres, clusters, RING, steps, sizes, rng.uniform(1, 4, 6), 0.05, 60)
-    started, moved = np.zeros(6), []
-    for k, d in enumerate(found.triggers):
-        members = list(clusters[d])
-        shares = sizes[members] / sizes[members].sum()
-        updates = [
-            normalized_update(local_model(started[d], centres[i], 0.05, steps[i]), started[d], steps[i])
-            for i in members
-        ]
-        expected = cluster_steps(clusters, sizes, steps)[d] * np.dot(shares, updates) / 6
-        moved.append(found.models[k + 1].mean() - found.models[k].mean() - expected)
-        started[d] = found.models[k + 1][d]
-    assert np.abs(moved).max() < 1e-15
-
-
-@pytest.mark.parametrize("rule", ["derived", "data_weighted"])
-def test_what_is_minimised_weighs_clusters_by_their_pace(rule) -> None:
-    """D10 on a problem of our own: the mean over many events is where the surrogate objective says."""
-    rng = np.random.default_rng(1)
-    centres, sizes = rng.normal(size=12), rng.integers(10, 90, 12)
-    clusters = [tuple(range(2 * d, 2 * d + 2)) for d in range(6)]
-    periods, steps = np.array([1.0, 1.3, 2.1, 2.6, 3.3, 4.0]), rng.integers(2, 12, 12).tolist()
-    m = np.array([sizes[list(c)].sum() for c in clusters]) / sizes.sum()
-    variant = {"rule": rule, "cluster_weight": m}
-    weighted = rule == "data_weighted"
-    omega = surrogate_weights(cluster_steps(clusters, sizes, steps), periods, m if weighted else None)
-    target, optimum = (surrogate_minimiser(centres, clusters, sizes, weights) for weights in (omega, m))
-    run = quadratic_run(centres, clusters, RING, steps, sizes, periods, 5e-4, 9000, start=target, **variant)
-    means = run.models @ (m if weighted else np.full(6, 1 / 6))
-    assert abs(means[3000:].mean() - target) < 0.01 * abs(target - optimum)
 
 
 @pytest.mark.parametrize(

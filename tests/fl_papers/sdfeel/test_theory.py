@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial, reduce
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from fl_papers.sdfeel.theory import (
     RING,
     MixingSums,
     bound,
-    cluster_event_clock,
     conditions,
     constant_mixing_errors,
     constants,
@@ -83,11 +81,7 @@ def test_o10_sums_with_a_constant_matrix() -> None:
     assert rho == pytest.approx(constant_mixing_errors(zeta(matrix), 11), abs=1e-14)
     assert rho[:, 10].sum() == digits(1.4909300736)
     assert rho[:, 10].sum() < 0.6 / 0.4 < printed_sum_bound(0.6) == close(2.5)
-
-
-def asynchronous(events: int, periods=(1.0, 1.3, 2.1, 2.6, 3.3, 4.0)) -> tuple[np.ndarray, list]:
-    clock = list(islice(cluster_event_clock(periods), events))
-    return np.array([staleness_aware_mixing_matrix(RING, e.cluster, e.staleness) for e in clock]), clock
+    assert printed_sum_bound(1.0) == float("inf")  # of every asynchronous matrix: E-14
 
 
 # The clock
@@ -116,28 +110,6 @@ def test_the_clock_gives_every_time_that_the_paper_prints_or_implies() -> None:
 
 
 # Mixing
-
-
-def test_the_second_eigenvalue_of_an_asynchronous_matrix_is_one() -> None:
-    """E-14: so the printed bound on the sums says nothing."""
-    late = (4, 0, 2, 7, 1, 5)
-    spectrum = sorted(np.linalg.eigvalsh(staleness_aware_mixing_matrix(RING, 2, late)), reverse=True)
-    assert spectrum == pytest.approx([1, 1, 1, 1, 0.8757, -0.4186], abs=5e-5)
-    assert printed_sum_bound(spectrum[1]) == float("inf")
-
-
-def test_windows_contract_and_bound_the_sums() -> None:
-    """D5: W events with every trigger among them average, and so the sums are bounded."""
-    matrices, clock = asynchronous(150)
-    window = max(max(event.staleness) for event in clock) + 1
-    for start in range(len(clock) - window + 1):
-        assert {event.cluster for event in clock[start : start + window]} == set(range(6))
-    contraction = window_contraction(matrices, window)
-    assert contraction < 1
-    rho = mixing_errors(matrices)
-    assert rho.sum(0).max() <= window_sum_bound(window, contraction)
-    lag = np.arange(rho.shape[1])[None, :] - np.arange(len(rho))[:, None]
-    assert (rho <= contraction ** np.maximum(lag // window, 0) + 1e-12)[lag > 0].all()
 
 
 @pytest.mark.parametrize(
@@ -191,22 +163,6 @@ def test_what_is_minimised_on_quadratics_is_what_theory_predicts() -> None:
 # One iteration: Eq. 11 and Lemma 2
 
 
-def test_the_printed_evolution_of_the_mean_is_that_of_synchronous_rounds() -> None:
-    """E-07: in a round all clusters move the data-weighted mean; in an event the trigger alone, the uniform one."""
-    rng = np.random.default_rng(5)
-    m, taus = np.array([0.10, 0.12, 0.15, 0.18, 0.20, 0.25]), rng.uniform(1, 9, 6)
-    models, gradients = rng.normal(size=(2, 6, 3))
-    matrix = synchronous_mixing_matrix(RING, m)
-    after = matrix.T @ (models - 0.1 * taus[:, None] * gradients)
-    assert m @ after - m @ models == pytest.approx(round_step(0.1, m, taus, gradients), abs=1e-15)
-    alone = models.copy()
-    alone[2] -= 0.1 * taus[2] * gradients[2]
-    after = staleness_aware_mixing_matrix(RING, 2, (4, 0, 2, 7, 1, 5)).T @ alone
-    moved = event_step(0.1, 6, taus[2], gradients[2])
-    assert after.mean(0) - models.mean(0) == pytest.approx(moved, abs=1e-15)
-    assert m @ after - m @ models != pytest.approx(m[2] * 6 * moved, abs=1e-3)  # E-05: nor the weighted mean's share
-
-
 def test_o14_a_counterexample_to_the_printed_lemma_two_and_what_holds_there() -> None:
     """E-10, D11."""
     found = lemma2_example(0.1, 1e-3)
@@ -232,21 +188,6 @@ def test_with_equal_step_counts_both_lemmas_agree() -> None:
 # Lemma 3
 
 
-def test_the_local_drift_bound_solves_its_recursion() -> None:
-    """D6: S <= eta² sigma² (tau - 1) + eta² tau (tau - 1) (2 L² S + 2 g), collected for S."""
-    S, lr, L, tau, noise, g = sp.symbols("S eta L tau sigma2 g", positive=True)
-    step = sp.Symbol("l", integer=True, nonnegative=True)
-    mean_index = sp.summation(step, (step, 0, tau - 1)) / tau
-    assert sp.simplify(mean_index - (tau - 1) / 2) == 0
-    recursion = 2 * lr**2 * mean_index * noise + 2 * lr**2 * mean_index * tau * (2 * L**2 * S + 2 * g)
-    (solved,) = sp.solve(sp.Eq(S, recursion), S)
-    x = lr**2 * L**2 * tau * (tau - 1)
-    found = (lr**2 * noise * (tau - 1) + 2 * lr**2 * tau * (tau - 1) * g) / (1 - 2 * x)
-    assert sp.simplify(solved - found) == 0
-    values = {lr: 0.01, L: 1.5, tau: 7, noise: 0.3, g: 2.0}
-    assert local_drift_bound(0.01, 1.5, 7, 0.3, 2.0) == close(float(found.subs(values)))
-
-
 def test_local_drift_stays_below_its_bound() -> None:
     """Log-cosh problems with noise, whose exact drift is averaged over many paths."""
     worst = 0.0
@@ -262,63 +203,6 @@ def test_local_drift_stays_below_its_bound() -> None:
         gradient = (scale * np.tanh(y - centre)) ** 2
         worst = max(worst, np.mean(drift) / local_drift_bound(lr, scale, tau, sigma**2, gradient))
     assert 0 < worst < 1
-
-
-def test_the_constants_collect_the_steps_of_the_sketch() -> None:
-    """D7 with symbols: U_3, U_4, the middle terms of A and B, and the term that Eq. 13 leaves out (E-12)."""
-    lr, L, tau = sp.symbols("eta L tau", positive=True)
-    noise, kappa, E1, E2, G = sp.symbols("sigma2 kappa2 E1 E2 G", positive=True)
-    x = sp.Symbol("x", positive=True)
-    inner = 3 * kappa + 3 * L**2 * E2 + 3 * (2 * G + 2 * L**2 * E1)  # ‖grad F_i(y)‖² in three pieces, one split again
-    drift = (lr**2 * noise * (tau - 1) + 2 * x / L**2 * inner) / (1 - 2 * x)
-    whole = sp.expand(2 * L**2 * E1 + 4 * L**2 * E2 + 4 * L**2 * drift)
-    found = constants(lr, L, tau, 1, 0, EXACT)
-    value = {x: found.x}
-    checks = [
-        (noise, found.A), (kappa, found.B), (E2, 4 * L**2 * found.U3), (E1, 2 * L**2 * found.U4), (G, 1 - found.U1),
-    ]  # fmt: skip
-    for symbol, expected in checks:
-        assert sp.simplify(whole.coeff(symbol).subs(value) - expected) == 0, symbol
-
-
-def test_the_printed_b_and_c_have_the_wrong_power_of_the_step_count() -> None:
-    """E-13: noise-free terms must not change when steps are a tenth as long and ten times as many."""
-    c, lr, L, tau = sp.symbols("c eta L tau", positive=True)
-    for variant, exponents in (("derived", (0, 0)), ("printed", (-1, -1))):
-        terms = []
-        for sums, delta in ((MixingSums(0, 1, 0), 0), (EXACT, 1)):  # the consensus and the delay part of B
-
-            def b(step, count, sums=sums, delta=delta, variant=variant):
-                found = constants(step, L, count, 1, delta, sums, 1, variant=variant)
-                u = found.U3 if delta == 0 else found.U4
-                return sp.simplify((found.B - 24 * found.x / (1 - 2 * found.x)) / u)
-
-            terms.append(sp.simplify(b(lr / c, c * tau) / b(lr, tau)))
-        assert terms == [c**exponent for exponent in exponents], variant
-
-
-def test_the_error_of_the_gradients_has_three_sources() -> None:
-    """Eq. 14 with one delay for each cluster (E-21), on random log-cosh problems."""
-    worst = 0.0
-    for seed in range(500):
-        rng = np.random.default_rng(seed)
-        m, shares = rng.dirichlet(np.ones(6)), rng.dirichlet(np.ones(5), size=6)
-        scale, centre = rng.uniform(0.2, 1, (6, 5)), rng.normal(size=(6, 5))  # F'' <= scale, so L = 1
-        steps, lr, now = rng.integers(1, 9, (6, 5)), rng.uniform(0.01, 0.1), rng.normal()
-        delayed = now + rng.normal(size=6) * rng.uniform(0, 1)  # the mean when each cluster's clients were sent ...
-        sent = delayed + rng.normal(size=6) * rng.uniform(0, 1)  # ... their model
-        w = np.repeat(sent[:, None], 5, axis=1)
-        gradient, drift = np.zeros((6, 5)), np.zeros((6, 5))
-        for step in range(steps.max()):
-            active = (step < steps) / steps
-            slope = scale * np.tanh(w - centre)
-            gradient, drift = gradient + active * slope, drift + active * (w - sent[:, None]) ** 2
-            w = w - lr * slope
-        weights = m[:, None] * shares
-        error = (weights * (scale * np.tanh(now - centre) - gradient)).sum() ** 2
-        parts = m @ (now - delayed) ** 2, m @ (delayed - sent) ** 2, (weights * drift).sum()
-        worst = max(worst, error / np.dot((2, 4, 4), parts))
-    assert 0.1 < worst < 1
 
 
 def test_the_printed_b_is_exceeded_where_clusters_pull_in_different_directions() -> None:
@@ -345,49 +229,6 @@ def test_the_flow_of_a_round_is_that_of_its_steps() -> None:
 
 
 # Theorem 1
-
-
-def test_theorem_one_follows_from_the_two_lemmas() -> None:
-    """D8: the summed Eq. 12 with Eq. 13 and its missing term, solved for the mean squared gradient."""
-    g, dF, J, lr, L, K, sq, noise, kappa, A, B, C, U1 = sp.symbols(
-        "g dF J eta L K sq sigma2 kappa2 A B C U1", positive=True
-    )
-    t_max, t_min = sp.symbols("tau_max tau_min", positive=True)
-    H = t_max / t_min
-    error = A * noise + B * kappa + C * J + (1 - U1) * g
-    summed = (
-        -lr * t_min * g / 2
-        - lr / 2 * (t_min - lr * L * t_max**2) * J
-        + lr**2 * L * t_max * H * sq * noise / 2
-        + lr * t_min * error / 2
-    )
-    assert sp.simplify(
-        printed_lemma2_bound(
-            lr=lr, smoothness=L, tau_max=t_max, tau_min=t_min, gradient=g, delayed=J, error=error,
-            noise=noise, square_weights=sq,
-        ) - summed
-    ) == 0  # fmt: skip
-    (solved,) = sp.solve(sp.Eq(-dF / K, summed), g)
-    found = constants(sp.Rational(1, 100), 1, 5, 2, 0, EXACT)._replace(A=A, B=B, C=C, U1=U1)
-    bound = theorem1_bound(
-        found, lr=lr, smoothness=L, tau_max=t_max, tau_min=t_min, num_iterations=K, decrease=dF, noise=noise,
-        dissimilarity=kappa, square_weights=sq,
-    ).total  # fmt: skip
-    dropped = (1 - lr * L * H * t_max - C) * J / U1
-    assert sp.simplify(solved + dropped - bound) == 0
-    step = conditions(lr, L, t_max, H, found).step
-    assert sp.simplify(step * J / U1 - dropped) == 0
-
-
-def test_limits_of_the_bound() -> None:
-    """D9: no local steps, no delay, exact averaging leave the bound of mini-batch SGD."""
-    found = constants(0.1, 2.0, 1, 1, 0, EXACT)
-    assert (found.A, found.B, found.C, found.U1, found.U3, found.U4) == (0, 0, 0, 1, 1, 1)
-    bound = theorem1_bound(
-        found, lr=0.1, smoothness=2.0, tau_max=1, tau_min=1, num_iterations=50, decrease=3.0, noise=0.4,
-        dissimilarity=0.2, square_weights=0.25,
-    )  # fmt: skip
-    assert bound.total == close(2 * 3 / (0.1 * 50) + 0.1 * 2 * 0.25 * 0.4)
 
 
 def test_the_bound_has_the_values_of_the_specification() -> None:
@@ -433,6 +274,22 @@ def test_conditions_that_do_not_hold_are_seen() -> None:
     assert large.x == close(0.05)
     assert not conditions(0.05, 1, 5, 2, large).hold  # 50 x = 2.5: U_1 < 0 (E-16)
     assert conditions(0.05, 1, 5, 2, large).drift > 0
+
+
+def test_the_printed_evolution_of_the_mean_is_that_of_synchronous_rounds() -> None:
+    """E-07: in a round all clusters move the data-weighted mean; in an event the trigger alone, the uniform one."""
+    rng = np.random.default_rng(5)
+    m, taus = np.array([0.10, 0.12, 0.15, 0.18, 0.20, 0.25]), rng.uniform(1, 9, 6)
+    models, gradients = rng.normal(size=(2, 6, 3))
+    matrix = synchronous_mixing_matrix(RING, m)
+    after = matrix.T @ (models - 0.1 * taus[:, None] * gradients)
+    assert m @ after - m @ models == pytest.approx(round_step(0.1, m, taus, gradients), abs=1e-15)
+    alone = models.copy()
+    alone[2] -= 0.1 * taus[2] * gradients[2]
+    after = staleness_aware_mixing_matrix(RING, 2, (4, 0, 2, 7, 1, 5)).T @ alone
+    moved = event_step(0.1, 6, taus[2], gradients[2])
+    assert after.mean(0) - models.mean(0) == pytest.approx(moved, abs=1e-15)
+    assert m @ after - m @ models != pytest.approx(m[2] * 6 * moved, abs=1e-3)  # E-05: nor the weighted mean's share
 
 
 @pytest.mark.parametrize(
