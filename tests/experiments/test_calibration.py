@@ -8,10 +8,19 @@ from dataclasses import replace
 import pytest
 
 from fl_core.datasets import all_surrogates, data_folder, sizes
-from fl_core.datasets.surrogates.calibration import REFERENCES
+from fl_core.datasets.surrogates.calibration import REAL, REFERENCES
 from fl_core.errors import SpecError
 from fl_core.experiments import calibration as module
-from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE, calibration, entries, table
+from fl_core.experiments.calibration import (
+    LESS,
+    LINEAR,
+    NOISY,
+    REFERENCE,
+    calibration,
+    calibration_on_real_data,
+    entries,
+    table,
+)
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
 from fl_core.models import MODELS
@@ -127,3 +136,12 @@ def test_all_published_networks_end_within_three_points_of_what_is_known_and_all
     assert (linear["linear"] < linear["measured"] - 0.05).all()
     assert (rows["less data"] < 0).all()
     assert (rows["wrong labels"] < 0).all()
+
+
+def test_published_networks_reach_what_is_known_on_real_data_but_for_plain_training_on_colours():
+    published = data_folder() / "results"
+    rows = table(calibration_on_real_data(Store(published, published)), REAL)
+    training = [reference.training for reference in REAL]
+    short = [(row["data set"], how) for (_, row), how in zip(rows.iterrows(), training, strict=True)
+             if row["calibrated"] is not None and not row["calibrated"]]  # fmt: skip
+    assert short == [("cifar10", "15 passes"), ("cifar100-jpeg90", "12 passes")]
