@@ -39,6 +39,8 @@ class Algorithm(Config):
 
     name: ClassVar[str] = ""
     """Registered name: the class name in lower case, unless the class sets it."""
+    at_once: ClassVar[str] = ""
+    """Name of the field that says how many devices it needs at once, if there is one."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger devices, one turn of it; by default nobody (the updater may do it)."""
@@ -59,7 +61,7 @@ class Algorithm(Config):
 
     def most_in_flight(self) -> int | None:
         """Return how many devices the algorithm needs at once, so that a world that is too small is refused."""
-        return None
+        return getattr(self, self.at_once) if self.at_once else None
 
     def mini_batches(self, devices: Devices, seconds: float) -> float | None:
         """Return about how many are trained on in `seconds` of virtual time, for estimates of cost; None: unknown."""
@@ -72,16 +74,13 @@ class Algorithm(Config):
 class ContinuousAlgorithm(Algorithm):
     """Base of those that keep so many devices at work, whatever arrives when."""
 
+    at_once: ClassVar[str] = "concurrency"
     concurrency: int = Field(10, ge=1)
     """Devices in flight."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger idle devices so that `concurrency` of them work."""
         await server.keep_busy(self.concurrency)
-
-    def most_in_flight(self) -> int:
-        """Return the concurrency."""
-        return self.concurrency
 
 
 class Step(NamedTuple):

@@ -20,16 +20,13 @@ if TYPE_CHECKING:
 class SynchronousRounds(Algorithm):
     """Base of those in which each round waits for all of its devices."""
 
+    at_once: ClassVar[str] = "clients_per_round"
     clients_per_round: int = Field(10, ge=1)
     """Devices per round, drawn uniformly without replacement."""
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Begin a round whenever there is a new version."""
         await Rounds(devices=self.clients_per_round).turn(server)
-
-    def most_in_flight(self) -> int:
-        """Return the size of a round."""
-        return self.clients_per_round
 
 
 @register

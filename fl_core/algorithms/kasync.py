@@ -31,6 +31,7 @@ class KAsynchronous(Algorithm):
     Their devices get the new model and go on; the others go on with what they have, however old it is.
     """
 
+    at_once: ClassVar[str] = "num_aggregated"
     num_aggregated: int = Field(10, ge=1)
     """Gradients K that make a version; those beyond wait for the next one."""
     lr: float = Field(0.005, gt=0, allow_inf_nan=False)
@@ -50,10 +51,6 @@ class KAsynchronous(Algorithm):
         shared = self.client_snapshot == "aliased" and device.trigger > 0
         found = await device.gradient(None if shared else snapshot.model)
         await device.upload(gradient=found.gradient, batch_size=found.samples, based_on=snapshot)
-
-    def most_in_flight(self) -> int:
-        """Return K."""
-        return self.num_aggregated
 
 
 class WeightedKAsynchronous(KAsynchronous):

@@ -30,6 +30,7 @@ class PORT(Algorithm):
     """
 
     name: ClassVar[str] = "port"
+    at_once: ClassVar[str] = "concurrency"
     min_uploads: int = Field(5, ge=1)
     """Uploads K_min that are waited for."""
     staleness_bound: int = Field(10, ge=1)
@@ -107,10 +108,6 @@ class PORT(Algorithm):
         """Return the step along the mean of `deltas`, weighted by the gamma_k (BL-3.5)."""
         total = sum(weights)
         return Step(mean_step(model, torch.stack(list(deltas)), 1.0, weights), [weight / total for weight in weights])
-
-    def most_in_flight(self) -> int:
-        """Return the concurrency."""
-        return self.concurrency
 
 
 def _missed(server: ServerHandle) -> dict[int, int]:

@@ -232,10 +232,7 @@ class Kernel:
         except StopRun:
             return
         finally:
-            self._close()
+            for process in self._alive:
+                process.coroutine.close()
+            self._alive.clear()
         raise RunError(f"nothing is left to happen at t = {self.now:g} s, but the run has not reached its budget")
-
-    def _close(self) -> None:
-        for process in self._alive:
-            process.coroutine.close()
-        self._alive.clear()

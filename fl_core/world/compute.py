@@ -109,22 +109,14 @@ class GapCompute(Compute):
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
         u = rng.random(devices)
         v = (u - u.min()) / (np.ptp(u) or 1.0)
-        match self.distribution:
-            case "uniform":
-                speeds = 1 + (self.ratio - 1) * v
-            case "loguniform":
-                speeds = self.ratio**v
-            case "two_class":
-                fast = ((u >= 0.5) & (v > 0)) | (v == 1)
-                speeds = np.where(fast, self.ratio, 1.0)
-        match self.fixed:
-            case "mean_speed":
-                scale = speeds.mean()
-            case "mean_time":
-                scale = 1 / np.mean(1 / speeds)
-            case "fastest":
-                scale = speeds.max()
-        return np.asarray(self.seconds_per_step * scale / speeds)
+        fast = ((u >= 0.5) & (v > 0)) | (v == 1)
+        speeds = {
+            "uniform": 1 + (self.ratio - 1) * v,
+            "loguniform": self.ratio**v,
+            "two_class": np.where(fast, self.ratio, 1.0),
+        }[self.distribution]
+        scales = {"mean_speed": speeds.mean(), "mean_time": 1 / np.mean(1 / speeds), "fastest": speeds.max()}
+        return np.asarray(self.seconds_per_step * scales[self.fixed] / speeds)
 
 
 class LogNormalCompute(Compute):

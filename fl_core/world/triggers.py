@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -35,13 +35,16 @@ class Trigger(Family):
                     server.dispatch([device])
     """
 
+    at_once: ClassVar[str] = ""
+    """Name of the field that says how many devices it wants at once, if there is one."""
+
     async def turn(self, server: ServerHandle) -> None:
         """Wait for the next occasion, then trigger devices."""
         raise NotImplementedError
 
     def most_in_flight(self) -> int | None:
         """Return how many devices it wants at once, so that a world that is too small is refused; None: any."""
-        return None
+        return getattr(self, self.at_once) if self.at_once else None
 
 
 TRIGGERS: dict[str, type[Trigger]] = Trigger.kinds
@@ -53,6 +56,7 @@ class Continuous(Trigger):
     With as many tasks as devices this is the same device again, at once.
     """
 
+    at_once: ClassVar[str] = "concurrency"
     kind: Literal["continuous"] = "continuous"
     concurrency: int = Field(10, ge=1)
     """Tasks in flight."""
@@ -66,9 +70,6 @@ class Continuous(Trigger):
             for _ in range(free):
                 server.dispatch((server.idle.draw(server.rng),))
 
-    def most_in_flight(self) -> int:
-        return self.concurrency
-
 
 class Hold(Trigger):
     """An upload keeps its place until it has been used; then an idle device, drawn uniformly, takes that (PORT).
@@ -77,6 +78,7 @@ class Hold(Trigger):
     gives its place up at once.
     """
 
+    at_once: ClassVar[str] = "concurrency"
     kind: Literal["hold"] = "hold"
     concurrency: int = Field(10, ge=1)
     """Tasks in flight and uploads that wait, together."""
@@ -96,9 +98,6 @@ class Hold(Trigger):
                     device = server.idle.draw(server.rng)
                 server.dispatch((device,))
 
-    def most_in_flight(self) -> int:
-        return self.concurrency
-
 
 class Timed(Trigger):
     """At times 0, T, 2T, ... trigger idle devices, drawn uniformly, under a cap (FedASMU, Algorithm 1).
@@ -107,6 +106,7 @@ class Timed(Trigger):
     first. With fewer than `per_tick` free places, or idle devices, a tick triggers as many as there are.
     """
 
+    at_once: ClassVar[str] = "concurrency"
     kind: Literal["timed"] = "timed"
     period_seconds: Seconds = 10.0
     """Time T between ticks."""
@@ -119,9 +119,6 @@ class Timed(Trigger):
         await server.every(self.period_seconds)
         for _ in range(min(self.per_tick, self.concurrency - server.in_flight, len(server.idle))):
             server.dispatch((server.idle.draw(server.rng),))
-
-    def most_in_flight(self) -> int:
-        return self.concurrency
 
 
 class Contributors(Trigger):
@@ -167,6 +164,7 @@ class Rounds(Trigger):
     If fewer are free, because some crashed or are away, those; if none is, the round waits for the first.
     """
 
+    at_once: ClassVar[str] = "devices"
     kind: Literal["rounds"] = "rounds"
     devices: int = Field(10, ge=1)
     """Devices per round."""
@@ -185,9 +183,6 @@ class Rounds(Trigger):
             shares /= shares.sum()
         drawn = server.rng.choice(pool, min(self.devices, len(server.idle)), replace=False, p=shares)
         server.dispatch(sorted(server.devices[int(i)] if all_free else int(i) for i in drawn))
-
-    def most_in_flight(self) -> int:
-        return self.devices
 
 
 class Sampled(Trigger):

@@ -47,7 +47,7 @@ BITS_PER_MIB = 8 * 2**20
 
 
 class FedLuckWorld(NamedWorld):
-    """FedLuck: few devices, always training, slow to compute and slow to send; downloads are free (6.2, A10 to A12)."""
+    """FedLuck: few devices, always training, slow to compute and to send; downloads are free (6.2, A10 to A12)."""
 
     name: ClassVar[str] = "fedluck"
     devices: int = Field(10, ge=2)
