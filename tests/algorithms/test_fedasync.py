@@ -289,47 +289,6 @@ def test_the_anchor_is_the_received_model_even_if_the_server_has_moved_on():
     assert float(history.model) == pytest.approx(x[-1], rel=1e-12)
 
 
-def test_the_papers_periodic_scheduler_by_hand():
-    """Every 4 s two of three idle workers are triggered; the tasks take 3 s (A), 5 s (B) and 6 s (C).
-
-    Whom a tick draws is read off the run; all that follows from it is computed here.
-    """
-    trigger = {"kind": "timed", "period_seconds": 4, "per_tick": 2, "concurrency": 3}
-    durations = (3.0, 5.0, 6.0)
-    _, history = simulate(
-        FedAsync(alpha=0.6, weight="polynomial(a=0.5)"), fixed(*durations, trigger=trigger), updates=30, steps=1,
-        trace=True,
-    )  # fmt: skip
-    drawn: dict[float, list[int]] = {}
-    for start, device in zip(history.spans["start"], history.spans["device"], strict=True):
-        drawn.setdefault(start, []).append(device)
-    flying: list[tuple[float, int, int, float, int]] = []
-    expected, x, order, now = [], 5.0, 0, 0.0
-    while len(expected) < 30:
-        flying.sort()
-        while flying and flying[0][0] <= now and len(expected) < 30:  # an arrival at a tick comes first
-            finish, _, device, base, version = flying.pop(0)
-            a, c = float(SCATTERED.curvature[device]), float(SCATTERED.centre[device])
-            staleness = len(expected) - version
-            alpha = 0.6 / np.sqrt(staleness + 1)
-            x = (1 - alpha) * x + alpha * local_solution(base, c, a, 0.1, 1)
-            expected.append((finish, device, len(expected) + 1, staleness))
-        if len(expected) < 30:
-            idle = {0, 1, 2} - {device for _, _, device, _, _ in flying}
-            assert len(drawn.get(now, [])) == min(2, len(idle))
-            assert set(drawn.get(now, [])) <= idle
-            for device in drawn.get(now, []):
-                flying.append((now + durations[device], order, device, x, len(expected)))
-                order += 1
-        now += 4.0
-    assert rows(history) == expected
-    assert float(history.model) == pytest.approx(x, rel=1e-12)
-    assert set(drawn) <= {4.0 * tick for tick in range(40)}
-    assert {frozenset(pair) for pair in drawn.values() if len(pair) == 2} == {
-        frozenset(pair) for pair in ((0, 1), (0, 2), (1, 2))
-    }
-
-
 # Counters and the references
 
 
@@ -342,17 +301,6 @@ def test_counters_of_o15():
     _, averaged = simulate(FedAvg(), world, task, 200, steps=10, evaluation=last)
     found = [h.evaluation_frame().iloc[-1] for h in (mixed, averaged)]
     assert [(row["gradients"], row["communications"]) for row in found] == [(20_000, 4_000), (20_000, 4_000)]
-
-
-def test_fedavg_is_algorithm_2():
-    _, history = simulate(FedAvg(clients_per_round=2), World(devices=3, compute=ConstantCompute()), updates=8)
-    x, chosen = 5.0, np.array(history.updates["device"]).reshape(8, 2)
-    for pair in chosen:
-        assert pair[0] != pair[1]
-        curvature, centre = SCATTERED.curvature[pair, 0].numpy(), SCATTERED.centre[pair, 0].numpy()
-        x = local_solution(x, centre, curvature, 0.1, 2).mean()
-    assert float(history.model) == pytest.approx(x, rel=1e-12)
-    assert set(history.updates["staleness"]) == {0}
 
 
 def test_sgd_is_algorithm_3():

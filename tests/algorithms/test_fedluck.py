@@ -223,22 +223,6 @@ def test_the_eighteen_numbers_of_table_1_for_fedavg_topk_come_from_the_simulated
     assert {n: (round(s, 2), round(float(gb), 2)) for n, (s, gb) in found.items()} == numbers
 
 
-def test_table_1_with_a_model_of_the_papers_size_in_its_own_world():
-    task = Quadratic(np.ones((10, 1)), np.ones((10, 1)), np.zeros(CELLS["cnn"] // 2))  # float64
-    table = simulate(FedAvgTopK(), World.named("fedluck"), task, 4, learn=False, steps=20).history.evaluations
-    assert round(table["seconds"][4] - table["seconds"][1], 2) == 66.65
-    assert table["bytes_up"][4] == 40 * 936_360 / 2
-
-
-def test_in_fedlucks_world_fedasync_mixes_with_one_weight_and_every_device_restarts_at_once():
-    run = simulate(FedAsync(alpha=0.4, rho=0.001), fedluck_world(), small(), seconds=200.0, learn=False, steps=13)
-    table = run.history.updates
-    assert set(table["weight"]) == {0.4}
-    for device, (alpha, beta) in enumerate(zip(*times("cnn"), strict=True)):
-        arrived = [s for s, d in zip(table["seconds"], table["device"], strict=True) if d == device]
-        np.testing.assert_allclose(arrived, (13 * alpha + beta) * np.arange(1, 1 + len(arrived)), rtol=1e-9)
-
-
 # FedBuff
 
 
@@ -310,11 +294,10 @@ ALL = {
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("feedback", [False, True])
-def test_where_devices_agree_on_the_optimum_it_is_found(name, feedback):
+def test_where_devices_agree_on_the_optimum_it_is_found(name):
     curvature = np.random.default_rng(0).uniform(0.5, 2, (10, 2))
     task = Quadratic(curvature, np.tile([3.0, -1.0], (10, 1)), [0.0, 0.0])
-    algorithm = ALL[name].model_copy(update={"error_feedback": feedback})
+    algorithm = ALL[name].model_copy(update={"error_feedback": True})
     updates, lr = (50, 0.4) if name == "fedavg_topk" else (100, 0.2)
     run = simulate(algorithm, fedluck_world(), task, updates, lr=lr)
     assert task.loss(run.server.model) < 1e-6 * task.loss(task.start)
@@ -348,17 +331,6 @@ def test_what_was_sent_and_what_is_kept_is_all_that_was_learned(name):
     kept = torch.stack([run.device_state.get(d, {}).get("residual", torch.zeros(2)) for d in range(10)])
     assert learned.abs().sum() > 0
     torch.testing.assert_close(sent + kept, learned)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_an_update_that_is_not_finite_is_rejected_and_the_run_goes_on(name):
-    centre = np.zeros((10, 2))
-    centre[3] = np.inf
-    task = Quadratic(np.ones((10, 2)), centre, [1.0, 1.0])
-    run = simulate(ALL[name], fedluck_world(), task, 20)
-    assert run.outcomes()["rejected"] > 0
-    assert bool(torch.isfinite(run.server.model).all())
-    assert set(run.history.faults["device"]) == {3}
 
 
 def test_each_tensor_is_compressed_on_its_own():

@@ -176,19 +176,6 @@ def test_with_equal_speeds_and_deadlines_asynchronous_is_synchronous_exactly(gra
     assert max(in_order.history.updates["staleness"]) == count - 1
 
 
-def test_on_real_data_too_asynchronous_is_synchronous_exactly():
-    spec = RunSpec(
-        algorithm=AsyncSDFeel(min_batches=2, simultaneous="together"), model="linear",
-        world={"devices": 6, "compute": {"kind": "constant"}, "clusters": {"servers": 3}},
-        partition={"kind": "dirichlet", "alpha": 0.5}, training={"lr": 0.05, "batch_size": 10},
-        budget={"updates": 9}, evaluation={"every_updates": 9, "train_samples": 200},
-    )  # fmt: skip
-    one = spec.simulation().run()
-    other = spec.changed(algorithm={"name": "sync_sdfeel", "local_steps": 2, "mixing": "uniform"}).simulation()
-    assert one == other.run("threads", 2)
-    assert one.evaluations["test_accuracy"][-1] > 0.3
-
-
 def test_where_iteration_times_differ_together_has_nothing_to_do():
     runs = [simulate(AsyncSDFeel(min_batches=2, simultaneous=s), updates=40) for s in ("in_order", "together")]
     assert runs[0].history == runs[1].history

@@ -433,15 +433,6 @@ def test_byzantine_uploads_ruin_the_mean_hold_wkafl_up_and_leave_zeno_alone():
     assert clean["zeno"].outcomes()["discarded"] < struck["zeno"].outcomes()["discarded"]
 
 
-def test_wkafl_learns_fashion_mnist_from_devices_of_one_class():
-    spec = RunSpec(
-        algorithm={"name": "wkafl", "lr": 0.1, "num_aggregated": 10, "sim_beta": 2}, model="linear",
-        world="wkafl(devices=50)", partition="wkafl", training={"batch_size": 4}, budget={"updates": 150},
-        evaluation={"every_updates": None},
-    )  # fmt: skip
-    assert spec.simulation().run().evaluations["test_accuracy"][-1] > 0.5
-
-
 @pytest.mark.parametrize(
     ("cls", "wrong"),
     [

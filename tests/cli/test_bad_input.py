@@ -62,6 +62,12 @@ COMMANDS: list[tuple[list[str], str]] = [
         for odd in ("3", "[]", "[0,0]", "['a']", "[true]", "x")),
     *((["regenerate", "fedasync-fig2", "-p", odd], "")
         for odd in ("=1", "x", "dataset=mnist", "dataset=3", "profile=big")),
+    (["regenerate", "start_here", "-p", "ALPA=1"], "unknown parameter 'ALPA'; did you mean 'ALPHA'?"),
+    (["regenerate", "fedasync-fig2", "-P", "smoke", "-p", "profile=laptop"], "the profile is given twice"),
+    (["regenerate", "fedasync-fig2", "-p", "seeds=[1]", "-p", "SEEDS=[2]"], "parameter 'SEEDS' is given twice"),
+    (["regenerate", "fedasync-fig2", "-p", "alphas"], "'alphas' is no parameter; write NAME=VALUE"),
+    (["bench", "--pairs", "0"], "pairs = 0 must be at least 1"),
+    (["book", "--jobs", "0"], "jobs = 0 must be between 1 and 1024"),
     (["book", "-P", "big"], "unknown profile 'big'"),
     (["bench", "nothing"], "nothing"),
 ]  # fmt: skip

@@ -464,15 +464,3 @@ def test_an_empty_device_counts_as_device_but_has_no_skew():
     assert found.shares[1].tolist() == [0, 0, 0]
     assert found.skew == pytest.approx(0)
     assert math.isnan(partition_statistics(LABELS, lists_of([], [])).skew)
-
-
-@given(st.integers(1, 50), st.integers(0, 99))
-def test_iid_is_less_skewed_than_shards_and_both_use_all_samples(devices, seed):
-    labels = np.arange(2000) % 10
-    iid, shards = (
-        partition_statistics(labels, kind.split(labels, devices, stream(seed, "p"))) for kind in (IID(), Shards())
-    )
-    assert iid.used_share == shards.used_share == 1
-    assert iid.shared == shards.shared == 0
-    assert iid.sizes.sum() == 2000
-    assert 0 <= iid.skew <= shards.skew < 1

@@ -93,45 +93,6 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def flip_a_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(bytes(content))
-
-
-def improve_the_result(path: Path) -> None:
-    record = json.loads(gzip.decompress(path.read_bytes()))
-    record["content"]["history"]["evaluations"]["test_accuracy"] = [0.99]
-    change(path, content=record["content"])
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        truncate,
-        flip_a_bit,
-        improve_the_result,
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_text("not gzip"),
-        lambda path: path.write_bytes(gzip.compress(b"[1, 2]")),
-        lambda path: path.write_bytes(gzip.compress(b"{}")),
-        lambda path: change(path, format=99),
-        lambda path: change(path, content={}),
-    ],
-    ids=["truncated", "bit", "edited", "empty", "text", "list", "keys", "format", "content"],
-)
-def test_damage_is_reported_by_name_and_never_used(store: Store, damage) -> None:
-    saved = result_of()
-    path = store.save(saved)
-    damage(path)
-    with pytest.warns(UserWarning, match=path.name):
-        assert store.get(saved.spec) is None
-    with pytest.raises(DataError, match=path.name):
-        read(path)
-    with pytest.warns(UserWarning, match=path.name):
-        assert list(store) == []
-
-
 def test_a_damaged_published_run_falls_back_to_the_cache(store: Store) -> None:
     truncate(store.save(result_of(), published=True))
     store.save(result_of(accuracy=0.7))
@@ -276,22 +237,6 @@ def test_damage_to_a_packed_file_is_reported_by_name_and_never_used(packed: Stor
     with pytest.raises(DataError, match=f"{path.name}.*nothing is packed"):
         pack(packed.published, {})
     assert {file.name: file.read_bytes() for file in packed.published.glob("[!.]*")} == before
-
-
-def test_a_record_that_contradicts_itself_is_not_used(store: Store) -> None:
-    longer, impossible, lost = result_of(), result_of(accuracy=1.2), result_of()
-    longer.history.updates["weight"].append(0.5)
-    ends = {"applied": 3, "discarded": 0, "rejected": 0, "lost": 1, "in_flight": 1, "duplicates": 2}
-    lost.history.outcomes = {"dispatched": 6, **ends}
-    words = {
-        "columns of updates have between 1 and 2 rows": longer,
-        "test_accuracy of the evaluations is 1.2 in row 0": impossible,
-        "6 tasks were dispatched, but 5 have ended": lost,
-    }
-    for text, result in words.items():
-        path = store.save(result)
-        with pytest.raises(DataError, match=f"{path.name} holds what no run gives: {text}"):
-            read(path)
 
 
 def test_every_published_record_is_packed_and_readable() -> None:

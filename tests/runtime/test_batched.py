@@ -193,15 +193,6 @@ def test_every_network_trains_under_every_executor_and_all_agree(model, float64)
         assert name == "gradient" or not torch.equal(one.model, job.start)
 
 
-@pytest.mark.parametrize("model", [model for model in SHAPES if not model.startswith(("resnet", "fedasync"))])
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_networks_without_batch_normalisation_agree_to_a_hundred_thousandth_in_single_precision(model):
-    task = classification(model, shape=SHAPES[model])
-    jobs = [training(task, i, lr=0.01, steps=2, size=6) for i in range(3)]
-    for one, other in zip(results("sequential", task, jobs), results("batched", task, jobs), strict=True):
-        assert float((one.model - other.model).norm() / one.model.norm()) < 1e-5
-
-
 def test_augmentation_and_dropout_belong_to_the_job_and_not_to_who_computes_it():
     data = dataset((3, 24, 24))
     splits = [replace(s, inputs=(s.inputs * 60 + 128).clamp(0, 255).byte()) for s in (data.train, data.test)]
@@ -239,11 +230,6 @@ def test_quadratics_agree_to_the_last_digits(objective):
     assert_agree(task, [gradient(task, i, **s) for i, s in enumerate(settings)], **FLOAT64)
     pooled = [training(task, device, steps=2, size=1, **settings[0]) for device in (POOLED, 0, POOLED)]
     assert_agree(task, pooled, **FLOAT64)
-
-
-def test_images_with_three_channels_agree():
-    task = classification("lenet5", shape=(3, 16, 16))
-    assert_agree(task, [training(task, i, lr=0.01) for i in range(3)], **FLOAT32)
 
 
 def test_batch_normalisation_statistics_are_trained_together(monkeypatch):

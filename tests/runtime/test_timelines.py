@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_core.algorithms import SGD, Algorithm, FedAsync, FedAvg
+from fl_core.algorithms import FedAsync, FedAvg
 from fl_core.errors import RunError
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.runtime.idle import IdleSet
 from fl_core.tasks import Quadratic
-from fl_core.world import ConstantCompute, Network, TraceCompute, UniformCompute, World
-from fl_papers.fedasync.theory import total_staleness
+from fl_core.world import ConstantCompute, Network, TraceCompute, World
 
 
 def quadratic(devices: int = 1, curvature: float = 1.0, centre: float = 0.0, start: float = 1.0) -> Quadratic:
@@ -147,61 +145,6 @@ def test_fedavg_counts_twenty_transfers_a_round_and_takes_the_plain_mean():
     assert all(len(set(history.updates["device"][10 * r : 10 * r + 10])) == 10 for r in range(7))
 
 
-def test_a_synchronous_round_lasts_as_long_as_its_slowest_device():
-    world = World(devices=3, compute=TraceCompute(seconds_per_step=(3.0, 5.0, 7.0)))
-    _, history = simulate(quadratic(3), world, FedAvg(clients_per_round=3), 4)
-    assert history.evaluations["seconds"][-1] == 28
-
-
-def test_fedavg_with_one_client_is_fedasync_with_alpha_one_and_no_staleness():
-    """Limits (i) and (iii) of the derivation: plain SGD that visits one device after the other."""
-    task = Quadratic([[1.0], [2.0]], [[1.0], [-1.0]], [5.0])
-    settings_ = {"training": LocalTraining(lr=0.1, steps=2), "seed": 3}
-    world = World(devices=2, compute=ConstantCompute())
-    _, averaged = simulate(task, world, FedAvg(clients_per_round=1), 6, **settings_)
-    order = averaged.updates["device"]
-    x = 5.0
-    for device in order:
-        a, c = [(1.0, 1.0), (2.0, -1.0)][device]
-        x = c + (x - c) * (1 - 0.1 * a) ** 2
-    assert float(averaged.model) == pytest.approx(x, rel=1e-12)
-    _, mixed = simulate(task, world, FedAsync(alpha=1.0, concurrency=1), 6, **settings_)
-    assert set(mixed.updates["staleness"]) == {0}
-    x = 5.0
-    for device in mixed.updates["device"]:
-        a, c = [(1.0, 1.0), (2.0, -1.0)][device]
-        x = c + (x - c) * (1 - 0.1 * a) ** 2
-    assert float(mixed.model) == pytest.approx(x, rel=1e-12)
-
-
-def test_sgd_descends_the_mean_function_to_its_minimiser():
-    task = Quadratic([[1.0, 2.0], [3.0, 1.0]], [[0.0, 1.0], [2.0, -1.0]], [5.0, 5.0])
-    _, history = simulate(task, World(devices=2), SGD(block=5), 60, training=LocalTraining(lr=0.2))
-    assert history.updates["steps"] == [5] * 60
-    assert history.evaluations["gradients"][-1] == 300
-    torch.testing.assert_close(history.model, task.minimiser(), rtol=1e-10, atol=1e-10)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**6), st.integers(1, 60))
-def test_conservation_of_staleness_on_random_worlds(devices, concurrency, seed, updates):
-    """D11: completed plus in-flight staleness is (M - 1) N, whatever the latencies."""
-    concurrency = min(devices, concurrency)
-    world = World(devices=devices, compute=UniformCompute(fastest=0.5, slowest=5.0), jitter=0.5)
-    in_flight = {}
-
-    class Watched(FedAsync):
-        async def device(self, device):
-            in_flight[device.id] = device._trigger_snapshot.version
-            await super().device(device)
-            del in_flight[device.id]
-
-    run, history = simulate(quadratic(devices), world, Watched(concurrency=concurrency), updates, seed=seed)
-    missed = sum(run.server.version - base for base in in_flight.values())
-    assert len(in_flight) == concurrency - 1
-    assert sum(history.updates["staleness"]) + missed == total_staleness(concurrency, updates)
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_every_trigger_ends_as_one_arrival_or_in_flight_and_time_never_decreases(data):
@@ -263,51 +206,6 @@ def test_bytes_that_are_no_size_are_refused(size):
         simulate(quadratic(), world, Fractional(concurrency=1, size=size), 1)
 
 
-class Periodic(Algorithm):
-    """Keep all devices busy and take what has arrived every two seconds."""
-
-    async def scheduler(self, server):
-        await server.keep_busy(3)
-
-    async def updater(self, server):
-        uploads = await server.receive(until=2.0 * (server.version + 1))
-        server.state.setdefault("arrived", []).append([upload.device for upload in uploads])
-        server.commit(server.model + 0)
-
-
-def test_a_period_includes_the_arrivals_at_its_very_end_and_may_be_empty():
-    world = World(devices=3, compute=TraceCompute(seconds_per_step=(2.0, 3.0, 5.0)))
-    run, _ = simulate(quadratic(3), world, Periodic(), 5)
-    # at 6 s device 1 (triggered at 3 s) comes before device 0 (triggered at 4 s)
-    assert run.server.state["arrived"] == [[0], [1, 0], [2, 1, 0], [0], [1, 2, 0]]
-
-
-class FreshModel(Algorithm):
-    """A device that asks for the newest model in mid-training, at the very instant of an arrival."""
-
-    async def scheduler(self, server):
-        server.dispatch([0, 1])
-
-    async def updater(self, server):
-        await server.receive()
-        server.commit(server.model + 1)
-
-    async def device(self, device):
-        first = await device.download()
-        await device.train(first.model, steps=1)
-        if device.id == 0:
-            fresh = await device.download()
-            device.state["versions"] = (first.version, fresh.version)
-            await device.train(fresh.model, steps=1)
-        await device.upload(model=first.model, based_on=first)
-
-
-def test_a_request_for_a_fresh_model_comes_after_the_arrivals_of_that_instant():
-    world = World(devices=2, compute=ConstantCompute(seconds_per_step=1.0))
-    run, _ = simulate(quadratic(2), world, FreshModel(), 2)
-    assert run.device_state[0]["versions"] == (0, 1)
-
-
 def test_evaluation_by_virtual_time_sees_all_that_happened_until_then():
     world = World(devices=1, compute=ConstantCompute(seconds_per_step=1.0))
     run = Simulation(
@@ -317,15 +215,6 @@ def test_evaluation_by_virtual_time_sees_all_that_happened_until_then():
     history = run.run()
     assert history.evaluations["seconds"] == [0.0, 1.0, 2.0, 3.0]  # the last one once, although the run ends with it
     assert history.evaluations["version"] == [0, 1, 2, 3]
-
-
-def test_no_device_in_flight_is_reported_instead_of_hanging():
-    class Nobody(Algorithm):
-        async def updater(self, server):
-            await server.receive()
-
-    with pytest.raises(RunError, match=r"nothing is left to happen at t = 0 s"):
-        simulate(quadratic(), World(devices=1), Nobody(), 1)
 
 
 @given(st.integers(1, 30), st.lists(st.integers(0, 29), max_size=60), st.integers(0, 99))

@@ -20,7 +20,7 @@ from fl_core.runtime.history import History
 from fl_core.streams import stream
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, TraceCompute, UniformCompute, World, triggers
-from fl_core.world.triggers import BlockedRounds, Contributors, Rounds, Sampled, Timed
+from fl_core.world.triggers import Contributors, Rounds, Sampled, Timed
 
 TOY = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=(10, 20, 30))
 """Toy B of the baselines' specification; its tasks take 2, 3 and 5 seconds."""
@@ -108,43 +108,6 @@ class HoldOneByOne(Hold):
         self.step(server, uploads)
 
 
-class Periodic(Hold):
-    """Use what has arrived at the end of every period; only contributors get the new model."""
-
-    order: str = "id"
-    period: float = 1.0
-
-    async def updater(self, server):
-        self.step(server, await server.receive(until=(server.version + 1) * self.period))
-
-
-class GSGM(Algorithm):
-    """Blocked rounds with momentum (BL-3.17, BL-3.18)."""
-
-    momentum: float = 0.9
-
-    async def scheduler(self, server):
-        await BlockedRounds().turn(server)
-
-    async def updater(self, server):
-        left = server.state.get("left", 3)
-        uploads = await server.receive(min(2, left))
-        moved = server.state.get("momentum", torch.zeros_like(server.model))
-        step = torch.stack([upload.gradient for upload in uploads]).mean(0) + self.momentum * moved
-        total = server.state.get("total", torch.zeros_like(step)) + len(uploads) * step
-        left -= len(uploads)
-        if not left:
-            server.state["momentum"] = total / 3
-        server.state["left"] = left or 3
-        server.state["total"] = total if left else torch.zeros_like(step)
-        server.commit(server.model - 0.1 * step)
-
-    async def device(self, device):
-        snapshot = await device.download()
-        found = await device.gradient(snapshot.model)
-        await device.upload(gradient=found.gradient, based_on=snapshot)
-
-
 def close(model: torch.Tensor, expected: tuple[float, ...]) -> None:
     np.testing.assert_allclose(model.numpy(), expected, rtol=1e-9)
 
@@ -156,15 +119,6 @@ def test_per_arrival_is_trace_i():
         (8, [(1, 0)]), (9, [(2, 2)]), (10, [(3, 4)]), (10, [(1, 2)]), (12, [(2, 2)]), (12, [(1, 1)]),
     ])  # fmt: skip
     close(toy(FedAsync(concurrency=3, alpha=0.6), updates=6)[1].model, (0.35677778, 0.401222624))
-
-
-def test_every_two_arrivals_with_nobody_held_is_trace_f():
-    _, history = toy(Buffered(server_lr=0.7), updates=6)
-    assert rows(history) == numbered([
-        (3, [(1, 0), (2, 0)]), (5, [(1, 1), (3, 1)]), (6, [(2, 1), (1, 1)]),
-        (9, [(1, 0), (2, 1)]), (10, [(3, 2), (1, 1)]), (12, [(2, 1), (1, 0)]),
-    ])  # fmt: skip
-    close(history.model, (0.068703123617, 0.323125297507))
 
 
 def test_the_first_two_with_contributors_held_is_trace_h():
@@ -225,37 +179,6 @@ def test_all_arrivals_held_are_synchronous_rounds():
     torch.testing.assert_close(
         history.model, toy(FedAvg(clients_per_round=3), updates=3)[1].model, rtol=1e-12, atol=0
     )
-
-
-def test_a_period_of_two_and_a_half_seconds_is_trace_p():
-    _, history = toy(Periodic(period=2.5), updates=4)
-    long = [(2, 1), (1, 0), (3, 1)]
-    assert rows(history) == numbered([(2.5, [(1, 0)]), (5, long), (7.5, [(1, 0)]), (10, long)])
-
-
-def test_a_period_of_one_second_with_an_empty_one_is_trace_p1():
-    _, history = toy(Periodic(period=1.0), updates=5)
-    assert rows(history) == numbered(
-        [(1, []), (2, [(1, 1)]), (3, [(2, 2)]), (4, [(1, 1)]), (5, [(3, 4)])]
-    )  # fmt: skip
-    assert history.evaluations["version"][-1] == 5
-
-
-def test_a_period_as_long_as_the_slowest_task_is_a_synchronous_round():
-    _, history = toy(Periodic(period=5.0), updates=2)
-    assert rows(history) == numbered([(5, [(1, 0), (2, 0), (3, 0)]), (10, [(1, 0), (2, 0), (3, 0)])])
-    close(toy(Periodic(period=5.0), updates=1)[1].model, UNIFORM_MEAN)
-
-
-@pytest.mark.parametrize(("momentum", "expected"), [(0.9, (0.065, 0.055)), (0.0, (0.23, 0.16))])
-def test_blocked_rounds_are_trace_g(momentum, expected):
-    world = fixed(2, 3, 5)
-    run = Simulation(TOY, world, GSGM(momentum=momentum), budget=Budget(updates=4))
-    history = run.run("sequential")
-    assert rows(history) == numbered(
-        [(3, [(1, 0), (2, 0)]), (5, [(3, 1)]), (8, [(1, 0), (2, 0)]), (10, [(3, 1)])]
-    )  # fmt: skip
-    close(history.model, expected)
 
 
 def test_the_first_two_of_four_are_the_trace_of_wkafl():

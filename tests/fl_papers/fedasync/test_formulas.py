@@ -10,8 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.formulas.fedasync import alpha_t
-from fl_core.formulas.staleness import Polynomial
 from fl_papers.fedasync.theory import (
     iterate,
     local_factor,
@@ -23,9 +21,6 @@ from fl_papers.fedasync.theory import (
     sampled_versions,
     unrolled_weights,
 )
-
-poly = Polynomial(a=0.5)
-
 
 close = partial(pytest.approx, rel=1e-10)
 
@@ -86,72 +81,6 @@ def test_curvature_may_be_one_number_per_coordinate() -> None:
 def test_local_formulas_name_what_is_wrong(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_o5_option_two_trajectory() -> None:
-    local = partial(local_solution, centre=1.0, curvature=2.0, lr=0.1, steps=3, rho=0.5)
-    run = iterate(3.0, [0.6] * 6, oldest_versions(6, 4), local)
-    assert run[1:] == close([2.445, 2.223, 2.1342, 2.09868, 1.9054845, 1.7566113])
-
-
-def test_o6_staleness_slows_but_does_not_break() -> None:
-    def half(x: float) -> float:
-        return x / 2
-
-    assert iterate(1.0, [0.9] * 10, oldest_versions(10, 1), half) == close([0.55**t for t in range(11)])
-    assert iterate(1.0, [0.9] * 10, oldest_versions(10, 4), half)[1:] == close(
-        [
-            0.55,
-            0.505,
-            0.5005,
-            0.50005,
-            0.297505,
-            0.2570005,
-            0.25092505,
-            0.250115005,
-            0.1588887505,
-            0.13153910005,
-        ]
-    )
-    assert iterate(1.0, [0.9] * 50, oldest_versions(50, 16), half)[50] == close(0.06759125)
-
-
-@pytest.mark.parametrize(
-    ("convention", "alphas", "models"),
-    [
-        (
-            "missed_updates",
-            [0.9, 0.6363961030678928, 0.5196152422706631, 0.45, 0.45, 0.45],
-            [
-                0.55,
-                0.5181801948466054,
-                0.5087334884968586,
-                0.5048034186732723,
-                0.4013918802702998,
-                0.3373560779891511,
-            ],
-        ),
-        (
-            "paper",
-            [0.6363961030678928, 0.5196152422706631, 0.45] + [0.40249223594996214] * 3,
-            [
-                0.6818019484660536,
-                0.5873348849685865,
-                0.5480341867327226,
-                0.5287007995126312,
-                0.453112827924831,
-                0.3889372982269655,
-            ],
-        ),
-    ],
-)
-def test_o7_adaptive_weights(convention, alphas, models) -> None:
-    versions = oldest_versions(6, 4)
-    weights = [
-        alpha_t(0.9, t, delta, poly, convention=convention) for t, delta in enumerate(staleness_of(versions), start=1)
-    ]
-    assert weights == close(alphas)
-    assert iterate(1.0, weights, versions, lambda x: x / 2)[1:] == close(models)
 
 
 def test_iterate_works_on_models() -> None:
