@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 
 from fl_core.benchmarks.harness import (
-    FORMAT,
     Effort,
     Part,
     Report,
     circumstances,
-    compare,
     load_average,
-    machine,
+    new_report,
     part_text,
     published,
-    read_report,
-)  # fmt: skip
+)
 from fl_core.benchmarks.runtime import clusters, data, formulas, kasync, kernel, memory
 from fl_core.benchmarks.throughput import batched, limit, overhead, reference, scaling, small, synchronous
 from fl_core.errors import unknown
-from fl_core.experiments.run import commit
 
-__all__ = [
-    "PARTS", "Effort", "Part", "circumstances", "compare", "find_parts", "measure", "part_text", "published",
-    "read_report",
-]  # fmt: skip
+__all__ = ["PARTS", "Effort", "Part", "circumstances", "find_parts", "measure", "part_text", "published"]
 
 PARTS: dict[str, Part] = {
     part.name: part
@@ -55,14 +47,8 @@ def measure(
     `echo` receives the table of each part when it is done.
     """
     effort, parts = effort or Effort(), find_parts(names)
-    report: Report = {
-        "format": FORMAT,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
-        "machine": machine(),
-        "effort": {"quick": effort.quick, "repetitions": effort.repetitions, "threads": effort.threads},
-        "parts": {},
-    }
+    report = new_report()
+    report["effort"] = {"quick": effort.quick, "repetitions": effort.repetitions, "threads": effort.threads}
     for part in parts:
         load, started = load_average(), time.perf_counter()
         outcome = part.measure(effort)

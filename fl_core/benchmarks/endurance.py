@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -20,8 +21,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ import pandas as pd
 import torch
 
 from fl_core.algorithms import ALGORITHMS
-from fl_core.benchmarks.harness import FORMAT, machine, read_report
+from fl_core.benchmarks.harness import new_report, read_report
 from fl_core.errors import DataError, RunError
 from fl_core.experiments.run import commit, run
 from fl_core.experiments.spec import RunSpec
@@ -39,18 +38,24 @@ from fl_core.runtime.checkpoint import CURRENT
 KILLS, COMMANDS = 50, 3
 """Kills of each algorithm, and how many of them hit the command line."""
 
-WORLD = {
-    "devices": 12,
-    "jitter": 0.3,
-    "network": {"latency_seconds": 0.2},
-    "faults": [
-        {"kind": "crash", "down_seconds": 2},
-        {"kind": "lost"},
-        {"kind": "duplicated"},
-        {"kind": "unavailable"},
-        {"kind": "server_restart", "at_seconds": [6, 14], "down_seconds": 1},
-    ],
+SPEC = {
+    "model": "linear",
+    "world": {
+        "devices": 12,
+        "jitter": 0.3,
+        "network": {"latency_seconds": 0.2},
+        "faults": [
+            {"kind": "crash", "down_seconds": 2},
+            *({"kind": kind} for kind in ("lost", "duplicated", "unavailable")),
+            {"kind": "server_restart", "at_seconds": [6, 14], "down_seconds": 1},
+        ],
+    },
+    "partition": {"kind": "iid", "samples_per_device": 50},
+    "training": {"epochs": 3, "batch_size": 50},
+    "budget": {"updates": 12},
+    "evaluation": {"every_updates": 4},
 }
+"""A short run in a world in which much goes wrong."""
 
 
 @dataclass
@@ -66,19 +71,6 @@ class Verdict:
     seconds: float = 0.0  # wall time
 
 
-def specification(algorithm: str) -> RunSpec:
-    """Return a short run of `algorithm` in a world in which much goes wrong."""
-    return RunSpec(
-        algorithm=algorithm,
-        model="linear",
-        world=WORLD,
-        partition={"kind": "iid", "samples_per_device": 50},
-        training={"epochs": 3, "batch_size": 50},
-        budget={"updates": 12},
-        evaluation={"every_updates": 4},
-    )
-
-
 def endure(algorithm: str, kills: int = KILLS, commands: int = COMMANDS, seed: int = 0) -> Verdict:
     """Kill runs of `algorithm` so often, `commands` times through the command line, and compare how they end.
 
@@ -86,82 +78,66 @@ def endure(algorithm: str, kills: int = KILLS, commands: int = COMMANDS, seed: i
     """
     torch.set_num_threads(1)
     commit()  # of the code that runs, not of what the checkout holds when it has finished
-    spec, rng, verdict = specification(algorithm), random.Random(f"{algorithm} {seed}"), Verdict(algorithm)
-    started = time.perf_counter()
+    verdict, rng = Verdict(algorithm), random.Random(f"{algorithm} {seed}")
+    spec, started = RunSpec(algorithm=algorithm, **SPEC), time.perf_counter()
     spec.task()  # the data is loaded once, before the forks
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        _wait(_forked(spec, folder / "alone", stored=False), None)
+        _live(_alone, spec, folder / "alone")
         expected = _ending(spec, folder / "alone")
-        for start, limit in ((_forked, kills - commands), (_called, commands)):
-            life = _wait(start(spec, folder / start.__name__), None) if limit else 0.0
+        for work, limit in ((_resumed, kills - commands), (_called, commands)):
+            life = _live(work, spec, folder / work.__name__) if limit else 0.0
             limit += verdict.kills
             while verdict.kills < limit:
-                place = folder / str(verdict.runs)
+                place, torn = folder / str(verdict.runs), set()
                 verdict.runs += 1
-                _until_the_end(start, spec, place, verdict, partial(rng.uniform, 0, life), limit)
+                while not _result(spec, place).exists():
+                    moment = rng.uniform(0, life) if verdict.kills < limit else None
+                    if _live(work, spec, place, moment) < 0:
+                        verdict.kills += 1
+                        torn |= {path.stat().st_mtime_ns for path in place.rglob(f"{CURRENT}.new")}
+                verdict.writing += len(torn)
                 verdict.identical += _ending(spec, place) == expected
     verdict.commands, verdict.seconds = commands, round(time.perf_counter() - started, 1)
     return verdict
 
 
-def _until_the_end(
-    start: Callable[[RunSpec, Path], int],
-    spec: RunSpec,
-    place: Path,
-    verdict: Verdict,
-    moment: Callable[[], float],
-    limit: int,
-) -> None:
-    """Start a process again and again, killed at a new moment of its life each time, until the run has ended."""
-    torn = set()
-    while not _result(spec, place).exists():
-        if _wait(start(spec, place), moment() if verdict.kills < limit else None) < 0:
-            verdict.kills += 1
-            torn |= {path.stat().st_mtime_ns for path in place.rglob(f"{CURRENT}.new")}
-    verdict.writing += len(torn)
+def _live(work: Callable[[RunSpec, Path], None], spec: RunSpec, place: Path, moment: float | None = None) -> float:
+    """Do the work in a fork of this process, for `moment` seconds or until it ends.
 
-
-def _wait(process: int, moment: float | None) -> float:
-    """Let `process` live for `moment` seconds, or until it ends; return how long it lived, or -1 if it was killed."""
+    Returns how long it lived, or -1 if it was killed.
+    """
+    process = multiprocessing.get_context("fork").Process(target=work, args=(spec, place))
     started = time.monotonic()
-    while True:
-        found, status = os.waitpid(process, os.WNOHANG)
-        age = time.monotonic() - started
-        if found:
-            if status:
-                raise RunError(f"a process ended with status {os.waitstatus_to_exitcode(status)}; it was not killed")
-            return age
-        if moment is not None and age >= moment:
-            os.kill(process, signal.SIGKILL)
-            _, status = os.waitpid(process, 0)
-            return -1.0 if os.WIFSIGNALED(status) else age
+    process.start()
+    # Not join(moment): what has become another program counts as ended there, and is waited for without end.
+    while process.exitcode is None and (moment is None or time.monotonic() < started + moment):
         time.sleep(0.001)
+    age = time.monotonic() - started
+    process.kill()
+    process.join()
+    if process.exitcode and process.exitcode != -signal.SIGKILL:
+        raise RunError(f"a process ended with status {process.exitcode}; it was not killed")
+    return -1.0 if process.exitcode else age
 
 
-def _forked(spec: RunSpec, place: Path, stored: bool = True) -> int:
-    """Start a copy of this process that runs `spec`, resuming what it finds in `place`; return its number."""
-    process = os.fork()
-    if not process:
-        try:
-            store = Store(place, place)
-            checkpoints = store.checkpoints(spec, every_seconds=0.0) if stored else None
-            store.save(run(spec, executor="threads", threads=2, checkpoints=checkpoints))
-            os._exit(0)
-        except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            os._exit(1)
-    return process
+def _alone(spec: RunSpec, place: Path) -> None:
+    Store(place, place).save(run(spec, executor="threads", threads=2))
 
 
-def _called(spec: RunSpec, place: Path) -> int:
-    """Start ``fl-core run`` in the same way."""
+def _resumed(spec: RunSpec, place: Path) -> None:
+    store = Store(place, place)
+    store.save(run(spec, executor="threads", threads=2, checkpoints=store.checkpoints(spec, every_seconds=0.0)))
+
+
+def _called(spec: RunSpec, place: Path) -> None:
+    """Become ``fl-core run``, which does the same."""
     place.mkdir(exist_ok=True)
     (place / "spec.json").write_text(spec.to_json())
     options = ["--checkpoint-every", "0s", "--resume", "--out", str(place / "out.json"), "--force"]
     command = [sys.executable, "-m", "fl_core.cli", "run", str(place / "spec.json"), *options]
-    silent = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-    return os.posix_spawn(sys.executable, command, {**os.environ, ENVIRONMENT: str(place)}, file_actions=silent)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.execve(sys.executable, command, {**os.environ, ENVIRONMENT: str(place)})
 
 
 def _result(spec: RunSpec, place: Path) -> Path:
@@ -174,16 +150,8 @@ def _ending(spec: RunSpec, place: Path) -> tuple[dict[str, Any], str]:
     return result.history.to_dict(), result.provenance["model_sha256"]
 
 
-def record(verdicts: list[Verdict], path: Path) -> None:
-    """Write `verdicts` to `path`, as a report of :mod:`fl_core.benchmarks.harness` that has no measurements."""
-    head = {"format": FORMAT, "date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit()}
-    report = {**head, "machine": machine(), "parts": {}, "verdicts": [vars(verdict) for verdict in verdicts]}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-
-
 def verdict_frame(path: Path) -> pd.DataFrame:
-    """Return the verdicts that :func:`record` wrote: one row for each algorithm, columns as in :class:`Verdict`."""
+    """Return the verdicts that ``--out`` keeps: a row for each algorithm, columns as in :class:`Verdict`."""
     verdicts = read_report(path).get("verdicts")
     if not verdicts:
         raise DataError(f"{path} holds no verdicts")
@@ -204,7 +172,9 @@ def main(words: Iterable[str] | None = None) -> int:
         verdicts.append(endure(algorithm, chosen.kills, min(chosen.commands, chosen.kills), chosen.seed))
         print(json.dumps(vars(verdicts[-1])), flush=True)
         if chosen.out is not None:
-            record(verdicts, chosen.out)
+            report = {**new_report(), "verdicts": [vars(verdict) for verdict in verdicts]}
+            chosen.out.parent.mkdir(parents=True, exist_ok=True)
+            chosen.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0 if all(verdict.identical == verdict.runs for verdict in verdicts) else 1
 
 

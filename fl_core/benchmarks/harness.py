@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from matplotlib.ticker import FuncFormatter
 
 from fl_core.datasets import data_folder
 from fl_core.errors import DataError, SpecError
+from fl_core.experiments.run import commit
 from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, style
 from fl_core.report.tables import Table
 from fl_core.runtime.executors import usable_cores
@@ -108,27 +110,22 @@ class Part:
         for row in outcome.rows:
             median = statistics.median(row.values)
             target = next((t for t in self.targets if (t.quantity, t.size) == (row.quantity, row.size)), None)
+            found = {"median": median, "low": min(row.values), "high": max(row.values)}
             rows.append(
-                {
-                    "quantity": row.quantity,
-                    "size": row.size,
-                    "unit": row.unit,
-                    "median": _rounded(median),
-                    "low": _rounded(min(row.values)),
-                    "high": _rounded(max(row.values)),
-                    "values": [_rounded(value) for value in row.values],
-                    "target": str(target) if target else None,
-                    "reached": target.met(median) if target else None,
-                }
+                {"quantity": row.quantity, "size": row.size, "unit": row.unit}
+                | {name: _rounded(value) for name, value in found.items()}
+                | {"values": list(map(_rounded, row.values)), "target": str(target) if target else None}
+                | {"reached": target.met(median) if target else None}
             )
         head = {"name": self.name, "sentence": self.sentence, "sizes": self.sizes}
         return {**head, **circumstances, "note": outcome.note, "rows": rows}
 
 
-def part(sentence: str, *targets: Target, sizes: str = "") -> Callable[[Callable[[Effort], Outcome]], Part]:
-    """Decorator: make a function the part of its name."""
+def part(*targets: Target, sizes: str = "") -> Callable[[Callable[[Effort], Outcome]], Part]:
+    """Decorator: make a function the part of its name, which measures what its docstring says."""
 
     def make(measure: Callable[[Effort], Outcome]) -> Part:
+        sentence = " ".join((measure.__doc__ or "").split()).removesuffix(".")
         return Part(measure.__name__, sentence, measure, targets, sizes)
 
     return make
@@ -141,14 +138,12 @@ def _rounded(value: float) -> float:
 
 K = TypeVar("K")
 T = TypeVar("T")
-MEBI = 2**20
 
 
 class Stopwatch:
-    """Times in seconds since it was made.
+    """Wall time and processor time of all threads in seconds, from when it was made to :meth:`stop`.
 
-    `wall` and `cpu` are wall time and processor time of all threads, known after :meth:`stop`; `laps` is processor
-    time of the calling thread by what it was spent on.
+    `laps` is processor time of the calling thread by what it was spent on.
     """
 
     def __init__(self) -> None:
@@ -228,7 +223,9 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": usable_cores(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "accelerator": None if accelerator is None else _accelerator(accelerator),
+        "accelerator": torch.cuda.get_device_name()
+        if torch.cuda.is_available()
+        else accelerator and accelerator.type,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {name: metadata.version(name) for name in ("fl-core", "torch", "numpy")},
@@ -242,14 +239,16 @@ def _processor() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
-def _accelerator(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
 FORMAT = 1
 """Of a report; a file with another number is not read."""
 
 Report = dict[str, Any]
+
+
+def new_report() -> Report:
+    """Return a report without measurements."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"format": FORMAT, "date": now, "commit": commit(), "machine": machine(), "parts": {}}
 
 
 def read_report(path: Path) -> Report:
@@ -288,17 +287,16 @@ def compare(name: str, reports: Mapping[str, Report]) -> pd.DataFrame:
 
 def part_text(part: Mapping[str, Any]) -> str:
     """Return the table of one part as text."""
-    cells = [("", "median", "range", "unit", "target", "")]
+    cells = []
     for row in part["rows"]:
         spread = f"{number(row['low'])} to {number(row['high'])}" if len(row["values"]) > 1 else ""
         verdict = "" if row["reached"] is None else "reached" if row["reached"] else "missed"
         label = _label(row, part["sizes"])
         cells.append((label, number(row["median"]), spread, row["unit"], row["target"] or "", verdict))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [f"{part['name']}: {part['sentence']}"]
-    for first, *middle, last in cells if part["rows"] else ():
-        padded = [f"{text:>{width}}" for text, width in zip(middle, widths[1:], strict=False)]
-        lines.append("  ".join(["", f"{first:<{widths[0]}}", *padded, last]).rstrip())
+    if cells:
+        table = Table(pd.DataFrame(cells, columns=["", "median", "range", "unit", "target", " "]))
+        lines += [f"  {line}" for line in table.to_text().splitlines()]
     if part["note"]:
         lines.append(f"  {part['note']}")
     load = "" if part["load"] is None else f", load average {part['load']} when it began"
@@ -336,14 +334,7 @@ def _median_and_range(row: Mapping[str, Any]) -> str:
     return f"{text} ({number(row['low'])} to {number(row['high'])})" if len(row["values"]) > 1 else text
 
 
-SHARES = {
-    "forward": BLUE,
-    "backward": SKY,
-    "step": GREEN,
-    "gather": ORANGE,
-    "evaluation": GREY,
-    "runtime": VERMILION,
-}
+SHARES = {"forward": BLUE, "backward": SKY, "step": GREEN, "gather": ORANGE, "evaluation": GREY, "runtime": VERMILION}
 """What a thread's time goes to, in the order of the bars."""
 
 

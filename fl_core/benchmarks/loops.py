@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fl_core.benchmarks.harness import Stopwatch, intraop_threads
+from fl_core.benchmarks.harness import K, Stopwatch, alternate, intraop_threads
 from fl_core.datasets import Samples
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
@@ -56,38 +58,43 @@ class Floor(Plain):
         self.flat = FlatModel(self.network)
 
     def gather(self, split: Samples, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mini-batch, channels last."""
         return split.select(index)
 
     def slice(self, split: Samples, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return the samples, channels last."""
         return split.slice(start, stop)
 
     def clear(self) -> None:
-        """Set the flat gradient to zero."""
         self.flat.gradient.zero_()
 
     def step(self) -> None:
-        """Descend along the flat gradient."""
         self.flat.parameters.add_(self.flat.gradient, alpha=-self.lr)
 
 
+class Gradients(Plain):
+    """Gradients and nothing else: what a device computes, at a model that is copied in each time."""
+
+    def __init__(self, task: Classification, lr: float) -> None:
+        super().__init__(task, lr)
+        self.models = [[each.detach().clone() for each in self.network.parameters()] for _ in range(2)]
+
+    def clear(self) -> None:
+        """Forget the last gradient, and take another model than before."""
+        super().clear()
+        self.models.reverse()
+        with torch.no_grad():
+            for parameter, given in zip(self.network.parameters(), self.models[0], strict=True):
+                parameter.copy_(given)
+
+    def step(self) -> None:
+        """Keep the gradient: one vector, as it would be sent."""
+        torch.cat([p.grad.view(-1) for p in self.network.parameters() if p.grad is not None])
+
+
 class Workload:
-    """A run specification with everything that both sides need.
+    """A run specification with everything that both sides need; `test_samples`: of so many test images, None: of all.
 
-    Parameters
-    ----------
-    spec : RunSpec
-    test_samples : int, optional
-        Measure the global model on only so many test images; on all by default.
-
-    Attributes
-    ----------
-    task : Classification
-    batches : list of Tensor
-        Indices ``[b]`` of every mini-batch that the run trains on, in the order in which its results are used.
-    evaluations, samples : int
-        How often the run measures the global model, and how many samples it trains on.
+    `batches` are the indices ``[b]`` of every mini-batch that the run trains on, `samples` in all, in the order in
+    which its results are used; `evaluations` is how often it measures the global model.
     """
 
     def __init__(self, spec: RunSpec, test_samples: int | None = None) -> None:
@@ -106,6 +113,26 @@ class Workload:
         watch = Stopwatch()
         history = simulation.run(executor, threads)
         return watch.stop(), history
+
+    def race(self, sides: Mapping[K, tuple[str, int | None] | type[Plain]], times: int) -> dict[K, list[Stopwatch]]:
+        """Return times of simulations (executor, threads) and loops, in alternation.
+
+        All histories have to be the same, bit for bit: a fast wrong answer is no answer.
+        """
+        histories: list[History] = []
+
+        def once(side: tuple[str, int | None] | type[Plain]) -> Stopwatch:
+            if isinstance(side, type):
+                return self.loop(side)
+            watch, history = self.simulate(*side)
+            histories.append(history)
+            return watch
+
+        found = alternate({name: partial(once, side) for name, side in sides.items()}, times)
+        if any(history != histories[0] for history in histories):
+            raise RunError("runs of one specification gave different histories; their times cannot be compared")
+        self.history = histories[0]
+        return found
 
     def simulate_steadily(self) -> Stopwatch:
         """Return the time of the simulation on one thread; laps: ``set-up``, to the first event, and ``run``."""
@@ -156,21 +183,8 @@ class Workload:
 
     def _simulation(self, task: Task) -> Simulation:
         spec = self.spec
-        return Simulation(
-            task,
-            spec.world,
-            spec.algorithm,
-            training=spec.training,
-            budget=spec.budget,
-            evaluation=spec.evaluation,
-            seed=spec.seed,
-        )
-
-
-def same(histories: list[History]) -> None:
-    """Check that all runs gave the same history, bit for bit: a fast wrong answer is no answer."""
-    if any(history != histories[0] for history in histories):
-        raise RunError("runs of one specification gave different histories; their times cannot be compared")
+        chosen = {name: getattr(spec, name) for name in ("training", "budget", "evaluation", "seed")}
+        return Simulation(task, spec.world, spec.algorithm, **chosen)
 
 
 def evaluate(loop: Plain, split: Samples) -> tuple[float, float]:
@@ -188,7 +202,8 @@ def evaluate(loop: Plain, split: Samples) -> tuple[float, float]:
 class Recorder:
     """A task that writes down the mini-batches it is asked to train on, and its own workspace.
 
-    Training takes no part in the timeline, so the run visits the same mini-batches as one that trains.
+    Training takes no part in the timeline, so the run visits the same mini-batches as one that trains. Nothing is
+    computed: there is one vector of zeros.
     """
 
     noisy = False
@@ -199,33 +214,27 @@ class Recorder:
         self.vector = self.parameters = self.gradient = torch.zeros(1)
 
     def initial_model(self, seed: int) -> Tensor:
-        """Return a vector of one zero."""
-        return torch.zeros(1)
+        return torch.zeros(self.dimension)
 
     def num_samples(self, device: int) -> int:
-        """Return how many samples `device` really has."""
         return self.task.num_samples(device)
 
     def workspace(self) -> Recorder:
-        """Return the task itself."""
         return self
 
     def load(self, model: Tensor) -> None:
-        """Do nothing."""
+        pass
 
     def snapshot(self) -> Tensor:
-        """Return the one vector there is."""
         return self.vector
 
     def backward(self, device: int, batch: np.ndarray, noise: torch.Generator | None = None) -> Tensor:
-        """Write down the mini-batch; return a loss of zero."""
+        """Write down the mini-batch."""
         self.batches.append(self.task.indices(device)[torch.from_numpy(batch)])
         return torch.zeros(())
 
     def loss(self, model: Tensor, device: int, samples: int | np.ndarray) -> float:
-        """Return zero."""
         return 0.0
 
     def evaluate(self, model: Tensor, train_samples: int, test_samples: int = 0) -> dict[str, float]:
-        """Measure nothing."""
         return {}

@@ -15,11 +15,9 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fl_core.algorithms import Algorithm, AsyncSDFeel, FedAsync
 from fl_core.benchmarks.harness import (
-    MEBI,
     Effort,
     Outcome,
     Row,
@@ -30,31 +28,21 @@ from fl_core.benchmarks.harness import (
     peak_bytes,
     seconds_of,
 )
-from fl_core.benchmarks.loops import Plain, Recorder, Workload, same
-from fl_core.datasets import (
-    IID,
-    Dataset,
-    Dirichlet,
-    DirichletPerDevice,
-    Natural,
-    Preprocessing,
-    Shards,
-    Surrogate,
-    WKAFLPartition,
-    prepared,
-)
+from fl_core.benchmarks.loops import Gradients, Recorder, Workload
+from fl_core.benchmarks.throughput import gains, rates
+from fl_core.datasets import Dataset, Partition, Preprocessing, prepared
 from fl_core.datasets.registry import all_sources, all_surrogates, source_folder
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.compression import TopK
 from fl_core.formulas.fedluck import plan_devices
-from fl_core.runtime import Budget, DeviceHandle, Evaluation, History, ServerHandle, Simulation, Trained
+from fl_core.runtime import Budget, DeviceHandle, Evaluation, ServerHandle, Simulation, Trained
 from fl_core.runtime.local import TrainJob
 from fl_core.streams import stream
-from fl_core.tasks import Classification
 from fl_core.world import Network, World
 from fl_core.world.triggers import Contributors
 
+MEBI = 2**20
 LENET5 = 61_706
 """Length of LeNet-5's vector."""
 
@@ -70,12 +58,7 @@ class Free(Recorder):
         self.batches = []
         self.vector = self.parameters = self.gradient = torch.zeros(dimension)
 
-    def initial_model(self, seed: int) -> Tensor:
-        """Return zeros ``[d]``."""
-        return torch.zeros(self.dimension)
-
     def num_samples(self, device: int) -> int:
-        """Return 1."""
         return 1
 
 
@@ -88,39 +71,24 @@ def free_training(task: Free) -> Iterator[None]:
 
 
 class Minimal(Algorithm):
-    """The least that an asynchronous server can do: every upload becomes the next version.
-
-    Attributes
-    ----------
-    concurrency : int
-        Devices in flight.
-    """
+    """The least that an asynchronous server can do: every upload becomes the next version."""
 
     concurrency: int = 100
 
     async def scheduler(self, server: ServerHandle) -> None:
-        """Keep devices busy."""
         await server.keep_busy(self.concurrency)
 
     async def updater(self, server: ServerHandle) -> None:
-        """Commit what arrives."""
         [upload] = await server.receive()
         server.commit(upload.model)
 
 
 class Walking(Minimal):
-    """Devices that do many jobs, one after the other, before they upload: nearly all events are theirs.
-
-    Attributes
-    ----------
-    jobs : int
-        Local jobs of one task.
-    """
+    """Devices that do many jobs, one after the other, before they upload: nearly all events are theirs."""
 
     jobs: int = 100
 
     async def device(self, device: DeviceHandle) -> None:
-        """Train again and again."""
         snapshot = await device.download()
         for _ in range(self.jobs):
             trained = await device.train(snapshot.model)
@@ -128,34 +96,24 @@ class Walking(Minimal):
 
 
 class FirstArrivals(Algorithm):
-    """K-asynchronous rounds: the mean of the first models to arrive, whose senders start again at once.
-
-    Attributes
-    ----------
-    count : int
-        Models per version.
-    """
+    """K-asynchronous rounds: the mean of the first `count` models to arrive, whose senders start again at once."""
 
     count: int = 10
 
     async def scheduler(self, server: ServerHandle) -> None:
-        """Start everybody, and then the contributors again."""
         await Contributors().turn(server)
 
     async def updater(self, server: ServerHandle) -> None:
-        """Commit the mean."""
         uploads = await server.receive(count=self.count)
         server.commit(torch.stack([upload.model for upload in uploads]).mean(0))
 
 
-@part(
-    "Events per second when training is free: 1,000 devices, 100 in flight. Device programs: a hundred jobs in each "
-    "task, so nearly all events are the end of a job. Updates: three events for each (download done, training done, "
-    "upload arrived), with all that the server does for one",
-    Target("events, device programs", ">=", 200_000),
-)
+@part(Target("events, device programs", ">=", 200_000))
 def kernel(effort: Effort) -> Outcome:
-    """Measure the virtual clock."""
+    """Events per second when training is free: 1,000 devices, 100 in flight. Device programs: a hundred jobs in
+    each task, so nearly all events are the end of a job. Updates: three events for each (download done, training
+    done, upload arrived), with all that the server does for one.
+    """
     updates = effort.pick(20_000, 1000)
     task = Free()
 
@@ -183,16 +141,16 @@ def kernel(effort: Effort) -> Outcome:
 
 
 @part(
-    "Peak memory of a whole process and time until the first update. Idle: that many devices, 1,000 of them in "
-    "flight with vectors as long as LeNet-5's, training free. Busy: LeNet-5 on Fashion-MNIST, all devices in flight, "
-    "a new version from every 10 uploads",
     Target("idle: peak memory", "<=", 1536, size=1_000_000),
     Target("idle: set-up", "<=", 20, size=1_000_000),
     Target("busy: peak memory", "<=", 1229, size=3000),
     sizes="devices",
 )
 def memory(effort: Effort) -> Outcome:
-    """Measure memory, each point in a fresh process."""
+    """Peak memory of a whole process and time until the first update. Idle: that many devices, 1,000 of them in
+    flight with vectors as long as LeNet-5's, training free. Busy: LeNet-5 on Fashion-MNIST, all devices in
+    flight, a new version from every 10 uploads.
+    """
     rows = []
     counts = (10**3, 10**5) if effort.quick else (10**3, 10**4, 10**5, 10**6)
     peaks = []
@@ -213,18 +171,15 @@ def memory(effort: Effort) -> Outcome:
 
 def probe(kind: str, devices: int, updates: int) -> dict[str, float]:
     """Run :func:`idle`, :func:`busy` or :func:`gradients` in a process of its own and return what it found."""
-    code = f"from fl_core.benchmarks import runtime as r; r.answer(r.{kind}({devices}, {updates}))"
+    code = (
+        f"import json\nfrom fl_core.benchmarks import runtime as r\nprint(json.dumps(r.{kind}({devices}, {updates})))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise RunError(f"the memory measurement with {devices:,} devices failed: {last}")
     found: dict[str, float] = json.loads(done.stdout)
     return found
-
-
-def answer(found: dict[str, float]) -> None:
-    """Print what a probe found, for the process that asked."""
-    print(json.dumps(found))
 
 
 def idle(devices: int, updates: int) -> dict[str, float]:
@@ -283,61 +238,24 @@ def _unmeasured(task: Free, world: World, algorithm: Algorithm, updates: int) ->
     return Simulation(task, world, algorithm, budget=Budget(updates=updates), evaluation=evaluation)
 
 
-class Gradients(Plain):
-    """Gradients and nothing else: what a device computes, at a model that is copied in each time."""
-
-    def __init__(self, task: Classification, lr: float) -> None:
-        super().__init__(task, lr)
-        self.models = [self._parameters(), self._parameters()]
-
-    def clear(self) -> None:
-        """Forget the last gradient, and take another model than before."""
-        super().clear()
-        self.models.reverse()
-        with torch.no_grad():
-            for parameter, given in zip(self.network.parameters(), self.models[0], strict=True):
-                parameter.copy_(given)
-
-    def step(self) -> None:
-        """Keep the gradient: one vector, as it would be sent."""
-        torch.cat([p.grad.view(-1) for p in self.network.parameters() if p.grad is not None])
-
-    def _parameters(self) -> list[Tensor]:
-        return [parameter.detach().clone() for parameter in self.network.parameters()]
-
-
-@part(
-    "WKAFL, LeNet-5, Fashion-MNIST, 3,000 devices in flight, 10 gradients of 4 images a version: against a bare loop "
-    "on one thread that computes the same gradients and nothing else; peak memory of a whole process after 1,500 "
-    "versions",
-    Target("ratio", ">=", 0.9, size=3000),
-    Target("peak memory", "<=", 1536, size=3000),
-    sizes="devices",
-)
+@part(Target("ratio", ">=", 0.9, size=3000), Target("peak memory", "<=", 1536, size=3000), sizes="devices")
 def kasync(effort: Effort) -> Outcome:
-    """Measure the K-asynchronous server."""
+    """WKAFL, LeNet-5, Fashion-MNIST, 3,000 devices in flight, 10 gradients of 4 images a version: against a bare
+    loop on one thread that computes the same gradients and nothing else; peak memory of a whole process after
+    1,500 versions.
+    """
     devices = effort.pick(3000, 300)
     work = Workload(kasync_spec(devices, effort.pick(300, 5)), test_samples=50)
     work.warm_up(effort.threads)
-    histories: list[History] = []
-
-    def ours(executor: str) -> Stopwatch:
-        watch, history = work.simulate(executor, effort.threads if executor == "threads" else None)
-        histories.append(history)
-        return watch
-
-    bare = partial(work.loop, Gradients)
-    sides = alternate({"threads": partial(ours, "threads"), "bare": bare, "one": partial(ours, "sequential")},
-                      effort.repetitions)  # fmt: skip
-    same(histories)
-    names = {"threads": f"simulator, {effort.threads} threads", "one": "simulator, 1 thread", "bare": "bare loop"}
-    rows = []
-    for side, name in names.items():
-        rate = [len(work.batches) / watch.wall for watch in sides[side]]
-        rows.append(Row(name, "gradients/s", rate, devices))
-    for side, name in (("threads", "ratio"), ("one", "ratio on one thread")):
-        values = [b.wall / a.wall for a, b in zip(sides[side], sides["bare"], strict=True)]
-        rows.append(Row(name, "×", values, devices))
+    ours, one = f"simulator, {effort.threads} threads", "simulator, 1 thread"
+    sides = work.race(
+        {ours: ("threads", effort.threads), "bare loop": Gradients, one: ("sequential", None)}, effort.repetitions
+    )
+    rows = [
+        Row(name, "gradients/s", rates(len(work.batches), sides[name]), devices) for name in (ours, one, "bare loop")
+    ]
+    for side, name in ((ours, "ratio"), (one, "ratio on one thread")):
+        rows.append(Row(name, "×", gains(sides[side], sides["bare loop"]), devices))
     found = probe("gradients", devices, effort.pick(1500, 5))
     rows.append(Row("peak memory", "MiB", [found["peak"] / MEBI], devices))
     rows.append(Row("of which libraries and data", "MiB", [found["before"] / MEBI], devices))
@@ -362,15 +280,12 @@ def cluster_spec(devices: int, updates: int) -> RunSpec:
     )
 
 
-@part(
-    "Asynchronous SD-FEEL, LeNet-5 on Fashion-MNIST, 60 edge servers with ten devices each against six with five: "
-    "the thread's processor time for one mini-batch of 10, executor sequential; and for one task of a device when "
-    "training is free",
-    Target("600 devices against 30: mini-batch", "<=", 1.1),
-    sizes="devices",
-)
+@part(Target("600 devices against 30: mini-batch", "<=", 1.1), sizes="devices")
 def clusters(effort: Effort) -> Outcome:
-    """Measure whether clusters cost more when there are many, in alternating runs with about as many tasks."""
+    """Asynchronous SD-FEEL, LeNet-5 on Fashion-MNIST, 60 edge servers with ten devices each against six with
+    five: the thread's processor time for one mini-batch of 10, executor sequential; and for one task of a device
+    when training is free.
+    """
     works = {
         devices: Workload(cluster_spec(devices, updates), test_samples=50)
         for devices, updates in ((30, effort.pick(120, 6)), (600, effort.pick(60, 3)))
@@ -385,10 +300,7 @@ def clusters(effort: Effort) -> Outcome:
     def free(devices: int) -> float:
         spec = cluster_spec(devices, effort.pick(1200, 60) // (1 if devices == 30 else 2))
         task = Free(LENET5)
-        simulation = Simulation(
-            task, spec.world, spec.algorithm, budget=Budget(updates=spec.budget.updates),
-            evaluation=Evaluation(every_updates=None),
-        )  # fmt: skip
+        simulation = Simulation(task, spec.world, spec.algorithm, budget=spec.budget, evaluation=spec.evaluation)
         with free_training(task):
             watch = Stopwatch()
             simulation.run("sequential")
@@ -405,19 +317,18 @@ def clusters(effort: Effort) -> Outcome:
 
 
 SAMPLES, DEVICES = 60_000, 3000
-PARTITIONS = (
-    IID(),
-    Dirichlet(alpha=0.5, min_samples=10),
-    DirichletPerDevice(alpha=0.5),
-    Shards(),
-    WKAFLPartition(labels_per_device=10),
-    Natural(),
-)
+PARTITIONS: list[Partition] = list(
+    map(
+        Partition.model_validate,
+        (
+            "iid()", "dirichlet(alpha=0.5, min_samples=10)", "dirichlet_per_device(alpha=0.5)", "shards()",
+            "wkafl(labels_per_device=10)", "natural()",
+        ),
+    )
+)  # fmt: skip
 
 
 @part(
-    "Fashion-MNIST from its files to tensors ready for training; 60,000 samples divided among devices by each "
-    "kind of partition; every surrogate generated, and read back from its file",
     Target("fashion-mnist: ready", "<=", 1.5),
     *(Target(f"partition {each.kind}", "<=", 1.0, DEVICES) for each in PARTITIONS),
     *(Target(f"{name}: generated", "<=", 60.0) for name in all_surrogates()),
@@ -425,7 +336,9 @@ PARTITIONS = (
     sizes="devices",
 )
 def data(effort: Effort) -> Outcome:
-    """Measure data."""
+    """Fashion-MNIST from its files to tensors ready for training; 60,000 samples divided among devices by each
+    kind of partition; every surrogate generated, and read back from its file.
+    """
     rows = [Row("fashion-mnist: ready", "s", [seconds_of(_load) for _ in range(effort.repetitions)])]
     labels = np.arange(SAMPLES) % 10
     owners = np.arange(SAMPLES) % DEVICES
@@ -435,19 +348,15 @@ def data(effort: Effort) -> Outcome:
             for seed in range(effort.repetitions)
         ]
         rows.append(Row(f"partition {partition.kind}", "s", seconds, DEVICES))
-    for surrogate in all_surrogates().values():
-        rows += _surrogate(surrogate, effort)
-    return Outcome(rows, "quick runs generate the first 64 samples of each surrogate" if effort.quick else "")
-
-
-def _surrogate(surrogate: Surrogate, effort: Effort) -> list[Row]:
     count = effort.pick(0, 64) or None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "samples.safetensors"
-        made = seconds_of(lambda: prepared.write(path, *surrogate.generate(count, count)))
-        arguments = (path, surrogate.name, "surrogate", surrogate.classes)
-        read = [seconds_of(lambda: prepared.read(*arguments)) for _ in range(effort.repetitions)]
-    return [Row(f"{surrogate.name}: generated", "s", [made]), Row(f"{surrogate.name}: read", "s", read)]
+    for name, surrogate in all_surrogates().items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "samples.safetensors"
+            made = seconds_of(lambda: prepared.write(path, *surrogate.generate(count, count)))  # noqa: B023
+            read = partial(prepared.read, path, name, "surrogate", surrogate.classes)
+            times = [seconds_of(read) for _ in range(effort.repetitions)]
+        rows += [Row(f"{name}: generated", "s", [made]), Row(f"{name}: read", "s", times)]
+    return Outcome(rows, "quick runs generate the first 64 samples of each surrogate" if effort.quick else "")
 
 
 def _load() -> None:
@@ -462,15 +371,11 @@ PLANNED, ENTRIES, RATE = 100_000, 11_000_000, 0.01
 """To plan for; of a vector as large as the parameters of a ResNet-18, and the fraction of it that is kept."""
 
 
-@part(
-    "FedLuck's exact plan for devices of all speeds, each with every whole k from 2 to 60; top-k of one vector, of "
-    "which one entry in a hundred is kept",
-    Target("exact plan", "<=", 5.0, PLANNED),
-    Target("top-k", "<=", 0.5, ENTRIES),
-    sizes="devices, entries",
-)
+@part(Target("exact plan", "<=", 5.0, PLANNED), Target("top-k", "<=", 0.5, ENTRIES), sizes="devices, entries")
 def formulas(effort: Effort) -> Outcome:
-    """Measure formulas."""
+    """FedLuck's exact plan for devices of all speeds, each with every whole k from 2 to 60; top-k of one vector,
+    of which one entry in a hundred is kept.
+    """
     rng = np.random.default_rng(0)
     alpha, beta = (low * (high / low) ** rng.random(PLANNED) for low, high in ((0.005, 2), (0.05, 200)))
     vector, compressor = torch.from_numpy(rng.standard_normal(ENTRIES, dtype=np.float32)), TopK(delta=RATE)
