@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,12 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @staticmethod
+    def of(inputs: np.ndarray, labels: np.ndarray, owners: np.ndarray | None = None) -> Split:
+        """Return a split of arrays; labels and owners may be of any integer type."""
+        whose = None if owners is None else torch.from_numpy(owners.astype(np.int64))
+        return Split(torch.from_numpy(inputs), torch.from_numpy(labels.astype(np.int64)), whose)
 
     def take(self, index: Tensor) -> Split:
         """Return the samples `index` ``[m]``."""

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from fl_core.datasets.archives import decoding, tar_members
@@ -46,9 +45,8 @@ def read(
 
 
 def _split(parts: list[tuple[np.ndarray, np.ndarray]]) -> Split:
-    images = np.concatenate([pixels for _, pixels in parts])
-    labels = np.concatenate([labels for labels, _ in parts]).astype(np.int64)
-    return Split(torch.from_numpy(images).view(-1, 3, 32, 32), torch.from_numpy(labels))
+    labels, images = map(np.concatenate, zip(*parts, strict=True))
+    return Split.of(images.reshape(-1, 3, 32, 32), labels)
 
 
 def _binary(folder: Path, names: Sequence[str], archive: str, labels: int) -> Chunks:
@@ -165,9 +163,7 @@ BATCHES = {
 }  # fmt: skip
 """The files of CIFAR-10 and the MD5 sums of their pickles, as torchvision lists them."""
 JPEG = Archive(
-    "cifar100-jpeg90.tar",
-    37_068_800,
-    "sha256:7658c944ee7a2540609fa3236ddb74c62260f1ba6df97683506132561abbd285",
+    "cifar100-jpeg90.tar", 37_068_800, "sha256:7658c944ee7a2540609fa3236ddb74c62260f1ba6df97683506132561abbd285"
 )
 COLUMNS, JPEG_COLUMNS = (
     _form([archive], ("train", "test"), classes, partial(_pictures, archive=archive.file, form=form))

@@ -19,11 +19,10 @@ from pathlib import Path
 
 import numpy as np
 import scipy.io
-import torch
 
 from fl_core.datasets.archives import decoding, open_zip, read_member
 from fl_core.datasets.base import Archive, Source, Split, Splits
-from fl_core.datasets.fashion_mnist import read_idx
+from fl_core.datasets.mnist import read_idx
 from fl_core.errors import DataError
 
 DIGITS = tuple(string.digits)
@@ -85,11 +84,7 @@ def _split(images: np.ndarray, labels: np.ndarray, classes: int, owners: np.ndar
     if images.dtype != np.uint8 or len(images) != len(labels) or labels.max() >= classes:
         raise ValueError(f"{len(images)} images ({images.dtype}), {len(labels)} labels up to {labels.max()}")
     upright = np.ascontiguousarray(images.reshape(-1, 28, 28).transpose(0, 2, 1))
-    return Split(
-        torch.from_numpy(upright).unsqueeze_(1),
-        torch.from_numpy(labels.astype(np.int64)),
-        None if owners is None else torch.from_numpy(owners.astype(np.int64)),
-    )
+    return Split.of(upright.reshape(-1, 1, 28, 28), labels, owners)
 
 
 def _decompressed(content: bytes) -> bytes:
@@ -128,11 +123,7 @@ def _leaf_split(folder: Path, writers: dict[str, int]) -> Split:
                 owners.append(np.full(len(classes), writers.setdefault(user, len(writers))))
     if not images:
         raise DataError(f"no data in {folder}; {LEAF}")
-    return Split(
-        torch.from_numpy(np.concatenate(images)).view(-1, 1, 28, 28),
-        torch.from_numpy(np.concatenate(labels)),
-        torch.from_numpy(np.concatenate(owners)),
-    )
+    return Split.of(np.concatenate(images).reshape(-1, 1, 28, 28), np.concatenate(labels), np.concatenate(owners))
 
 
 def _leaf_present(folder: Path) -> bool:

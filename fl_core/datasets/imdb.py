@@ -132,10 +132,7 @@ def _source(
 
 SOURCES = (
     _source(
-        "imdb",
-        (25_000, 25_000),
-        (ARCHIVE,),
-        (Form((UNPACKED,), partial(read, texts=_unpacked, file=UNPACKED.file)),),
+        "imdb", (25_000, 25_000), (ARCHIVE,), (Form((UNPACKED,), partial(read, texts=_unpacked, file=UNPACKED.file)),)
     ),
     _source(
         "imdb-49996",

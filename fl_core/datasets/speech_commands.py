@@ -76,28 +76,13 @@ def read_three_words(folder: Path) -> Splits:
     """Read the features of three words; validation clips of the publisher's division stay unused."""
     path = folder / THREE.file
     with decoding(path, "speech-commands-3words"):
-        forms = {
-            "x": ("f2", (None, 1, 32, 32)),
-            "y": ("u1", (None,)),
-            "speaker": ("i4", (None,)),
-            "split": ("u1", (None,)),
-        }
+        bytes_ = ("u1", (None,))
+        forms = {"x": ("f2", (None, 1, 32, 32)), "y": bytes_, "speaker": ("i4", (None,)), "split": bytes_}
         x, y, speaker, split = read_arrays(path, **forms)
-        if (
-            len({len(x), len(y), len(speaker), len(split)}) > 1
-            or y.min() < 0
-            or y.max() > 2
-            or not np.isfinite(x).all()
-        ):
+        if len({len(x), len(y), len(speaker), len(split)}) > 1 or y.max() > 2 or not np.isfinite(x).all():
             raise ValueError("its features, words and speakers do not belong together")
         first, second = (
-            Split(
-                *(
-                    torch.from_numpy(each[split == part].astype(kind))
-                    for each, kind in ((x, "f4"), (y, "i8"), (speaker, "i8"))
-                )
-            )
-            for part in (0, 2)
+            Split.of(x[split == part].astype("f4"), y[split == part], speaker[split == part]) for part in (0, 2)
         )
         return first, second
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fl_core.cli.data import obtain
-from fl_core.datasets import data_folder, fashion_mnist, load_dataset
+from fl_core.datasets import data_folder, load_dataset, mnist
 from fl_core.errors import DataError, SpecError
 
 FOLDER = data_folder() / "fashion-mnist"
@@ -33,11 +33,11 @@ def test_files_are_byte_for_byte_those_that_torchvision_expects():
     from plain_torchvision import import_torchvision
 
     resources = dict(import_torchvision().datasets.FashionMNIST.resources)
-    assert sorted(resources) == sorted(fashion_mnist.ARCHIVES)
+    assert sorted(resources) == sorted(archive.file for archive in mnist.CLOTHES)
     for name, md5 in resources.items():
         content = (FOLDER / name).read_bytes()
         assert hashlib.md5(content).hexdigest() == md5
-        assert len(content) == fashion_mnist.ARCHIVES[name].bytes
+        assert len(content) == next(archive.bytes for archive in mnist.CLOTHES if archive.file == name)
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "missing", "foreign"])
@@ -68,10 +68,10 @@ def test_a_damaged_file_gives_one_clear_error_and_nothing_of_it_is_used(tmp_path
 def test_idx_arrays_of_any_rank_are_read_and_anything_else_is_refused():
     body = np.arange(24, dtype=np.uint8)
     good = b"\0\0\x08\x03" + struct.pack(">III", 2, 3, 4) + body.tobytes()
-    np.testing.assert_array_equal(fashion_mnist.read_idx(good), body.reshape(2, 3, 4))
+    np.testing.assert_array_equal(mnist.read_idx(good), body.reshape(2, 3, 4))
     for bad in (good[:-1], good + b"\0", b"\0\0\x0d\x01" + good[4:], b"abcd"):
         with pytest.raises(DataError, match="not an IDX array"):
-            fashion_mnist.read_idx(bad)
+            mnist.read_idx(bad)
 
 
 def test_an_unknown_data_set_is_named_with_the_valid_ones():
