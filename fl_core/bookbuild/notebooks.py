@@ -40,7 +40,7 @@ def normalise(nb: Any) -> Any:
             continue
         count += 1
         keep = KEPT in cell.metadata.get("tags", [])
-        cell.outputs = _joined(_text(out, count) for out in cell.outputs if keep and _is_text(out))
+        cell.outputs = joined(_text(out, count) for out in cell.outputs if keep and _is_text(out))
         cell.execution_count = count if keep else None
     return nb
 
@@ -98,15 +98,15 @@ def _is_text(out: Any) -> bool:
     )
 
 
-def _joined(outputs: Iterable[Any]) -> list[Any]:
+def joined(outputs: Iterable[Any]) -> list[Any]:
     """Join neighbouring streams: whether one print arrives in two pieces is a matter of timing."""
-    joined: list[Any] = []
+    found: list[Any] = []
     for out in outputs:
-        if joined and out.output_type == joined[-1].output_type == "stream":
-            joined[-1].text += out.text
+        if found and out.output_type == found[-1].output_type == "stream" and out.name == found[-1].name:
+            found[-1].text += out.text
         else:
-            joined.append(out)
-    return joined
+            found.append(out)
+    return found
 
 
 def _text(out: Any, count: int) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 
 from fl_core.bookbuild import equations
 from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
+from fl_core.bookbuild.notebooks import joined
 from fl_core.experiments.experiment import PROFILES
 
 SHOWN = ("torch", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
@@ -33,10 +34,11 @@ def dress(nb: Any, name: str, parameters: Mapping[str, Parameter], given: Mappin
         cell.metadata.pop("execution", None)
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.metadata["tags"] = ["injected-parameters", "remove-cell"]
-        if cell.get("outputs"):
-            cell.outputs = _joined(cell.outputs)
+        if cell.get("outputs"):  # a piece of nothing but blanks would be an empty block on the page
+            cell.outputs = [out for out in joined(cell.outputs) if out.output_type != "stream" or out.text.strip()]
     nb.cells = [part for cell in nb.cells for part in _only_the_figure(cell)]
-    nb.cells.insert(_behind_title(nb, name), _cell(run_box(name, parameters, given)))
+    box = tool("nbformat").v4.new_markdown_cell(run_box(name, parameters, given), id="run-this-page")
+    nb.cells.insert(_behind_title(nb, name), box)
 
 
 def run_box(name: str, parameters: Mapping[str, Parameter], given: Mapping[str, Any]) -> str:
@@ -72,9 +74,8 @@ def run_box(name: str, parameters: Mapping[str, Parameter], given: Mapping[str, 
 
 def _option(name: str, value: object) -> str:
     """Write one papermill option; containers go through YAML, which ``-p`` does not read."""
-    if isinstance(value, list | tuple | dict | set):
-        listed = sorted(value) if isinstance(value, set) else value
-        text = tool("yaml").safe_dump(_plain(listed), default_flow_style=True, width=10_000).strip()
+    if isinstance(value, list | tuple | dict):
+        text = tool("yaml").safe_dump(_plain(value), default_flow_style=True, width=10_000).strip()
         return f"-y {shlex.quote(f'{name}: {text}')}"
     return f"-p {name} {shlex.quote(str(value))}"
 
@@ -91,18 +92,6 @@ def _escape(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _joined(outputs: list[Any]) -> list[Any]:
-    """Join what a cell printed in several goes; a piece of nothing but blanks would be an empty block on the page."""
-    found: list[Any] = []
-    for out in outputs:
-        before = found[-1] if found else None
-        if before is not None and out.output_type == before.output_type == "stream" and out.name == before.name:
-            before.text += out.text
-        else:
-            found.append(out)
-    return [out for out in found if out.output_type != "stream" or out.text.strip()]
-
-
 def _only_the_figure(cell: Any) -> list[Any]:
     """Move what a figure's cell shows besides its picture, such as a line on its data, below the figure.
 
@@ -117,13 +106,6 @@ def _only_the_figure(cell: Any) -> list[Any]:
     rest.outputs = [out for out in outputs if out is not pictures[0]]
     cell.outputs = pictures
     return [cell, rest]
-
-
-def _cell(source: str) -> Any:
-    nbformat = tool("nbformat")
-    cell = nbformat.v4.new_markdown_cell(source)
-    cell["id"] = "run-this-page"
-    return cell
 
 
 def _behind_title(nb: Any, name: str) -> int:
@@ -167,11 +149,8 @@ def api(package: Path) -> dict[str, str]:
     for room, inside in modules(package).items():
         name = f"{package.name}.{room}".rstrip(".")
         offered = bool(room) and hasattr(importlib.import_module(name), "__all__")
-        options = [
-            "   :members:",
-            "   :exclude-members: model_config",
-            *(() if offered else ["   :ignore-module-all:"]),
-        ]
+        options = ["   :members:", "   :exclude-members: model_config"]
+        options += [] if offered else ["   :ignore-module-all:"]
         text = [f"# {name}", ""]
         for module in [name] if offered else inside:
             text += [f"## {module}", ""] if module != name else []
@@ -252,21 +231,11 @@ def figure(root: Path, place: str) -> str:
 def build_record(profile: str, seconds: Mapping[str, float]) -> str:
     """Return the Markdown that says at which profile, with what and how long the pages were executed."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in SHOWN)
-    rows = [f"| {name} | {value:.1f} |" for name, value in seconds.items()]
-    return "\n".join(
-        [
-            f"Profile **{profile}**: {PROFILES[profile]}.",
-            "",
-            f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores.",
-            f"Python {platform.python_version()}, {versions}.",
-            "",
-            "| notebook | seconds |",
-            "| --- | ---: |",
-            *rows,
-            f"| **all** | {sum(seconds.values()):.1f} |",
-            "",
-        ]
-    )
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores."
+    python = f"Python {platform.python_version()}, {versions}."
+    rows = [f"| {name} | {value:.1f} |" for name, value in {**seconds, "**all**": sum(seconds.values())}.items()]
+    head = [f"Profile **{profile}**: {PROFILES[profile]}.", "", machine, python, ""]
+    return "\n".join([*head, "| notebook | seconds |", "| --- | ---: |", *rows, ""])
 
 
 def _help(command: Any, path: list[str], parent: Any) -> Iterator[tuple[str, str]]:

@@ -16,18 +16,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fl_core.bookbuild.chapters import (
-    ROOT,
-    BookError,
-    chapter_name,
-    chapters,
-    check_parameters,
-    file_name,
-    find_notebook,
-    parameters_of,
-    tool,
-    written_pages,
-)
+from fl_core.bookbuild import chapters as book
+from fl_core.bookbuild.chapters import ROOT, BookError, chapter_name, tool
 from fl_core.bookbuild.execute import Job, kernel_environment, run_all, run_notebook
 from fl_core.bookbuild.pages import dress, write_reference
 from fl_core.experiments.experiment import known_profile
@@ -60,7 +50,7 @@ def build_book(
     known_profile(profile)
     if jobs is not None and not 1 <= jobs <= MOST_THREADS:
         raise BookError(f"jobs = {jobs} must be between 1 and {MOST_THREADS}")
-    names = chapters(root)
+    names = book.chapters(root)
     final = (build or root / "_build") / profile
     final.parent.mkdir(parents=True, exist_ok=True)
     check_writable(final.parent, "the book")
@@ -71,7 +61,7 @@ def build_book(
         with kernel_environment():
             os.environ["TMPDIR"] = folder  # what a kernel leaves that is killed goes with it
             seconds = _execute(names, src, profile, root, jobs, echo)
-        for page in written_pages(root):
+        for page in book.written_pages(root):
             (src / page).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / page, src / page)
         write_reference(src / "book", root / "fl_core", profile, seconds)
@@ -117,11 +107,11 @@ def regenerate(
 
     The result is written in one step: after a failure the previous one is still there.
     """
-    source = find_notebook(notebook, root)
+    source = book.find_notebook(notebook, root)
     values = dict(parameters or {})
-    check_parameters(source, values)
+    book.check_parameters(source, values)
     page = chapter_name(source.relative_to(root).as_posix()) if source.is_relative_to(root) else source.stem
-    target = (output or root / "_build" / "pages" / f"{file_name(page, values)}.ipynb").absolute()
+    target = (output or root / "_build" / "pages" / f"{book.file_name(page, values)}.ipynb").absolute()
     if target.suffix != ".ipynb":
         raise BookError(f"the output must be a notebook (.ipynb), got {str(output)!r}")
     if target.resolve() == source:
@@ -139,7 +129,7 @@ def _execute(
     names: list[str], src: Path, profile: str, root: Path, jobs: int | None, echo: Callable[[str], object]
 ) -> dict[str, float]:
     nbformat = tool("nbformat")
-    offered = {name: parameters_of(root / name) for name in names}
+    offered = {name: book.parameters_of(root / name) for name in names}
     given = {name: {"PROFILE": profile} if "PROFILE" in offered[name] else {} for name in names}
     work = [Job(name, root / name, src / name, given[name]) for name in longest_first(names, root, profile)]
     seconds = run_all(work, root, jobs, echo)
@@ -162,16 +152,11 @@ def _sphinx(work: Path, src: Path, root: Path, jobs: int) -> None:
 
     Its command line knows no number of processes; the function behind it does.
     """
+    toc = str(src / "book/_toc.yml")
     options = {
-        "sourcedir": str(src),
-        "outputdir": str(work / "html"),
-        "doctreedir": str(work / "doctrees"),
+        **{"sourcedir": str(src), "outputdir": str(work / "html"), "doctreedir": str(work / "doctrees")},
         "path_config": str(src / "book/_config.yml"),
-        "confoverrides": {
-            "external_toc_path": str(src / "book/_toc.yml"),
-            "nitpicky": True,
-            "latex_individualpages": False,
-        },
+        "confoverrides": {"external_toc_path": toc, "nitpicky": True, "latex_individualpages": False},
         **{"noconfig": True, "warningiserror": True, "keep_going": True, "jobs": jobs},
     }
     command = [sys.executable, "-c", SPHINX, json.dumps(options)]

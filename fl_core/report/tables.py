@@ -103,27 +103,19 @@ def with_spread(frame: pd.DataFrame, columns: Iterable[str], digits: int = 3) ->
     return joined
 
 
-def claims_table(judgements: Iterable[Judgement], beside: Iterable[Judgement] = ()) -> Table:
-    """Return the judged claims, one row each; `beside`: the same claims on another data set, as two more columns."""
-    judged, others = list(judgements), list(beside)
+def claims_table(judgements: Iterable[Judgement]) -> Table:
+    """Return the judged claims, one row each."""
+    judged = list(judgements)
     frame = in_words(judged)
     papers = {judgement.claim.paper for judgement in judged}
     names = {"statement": "the paper says", "measured": "effect [interval]", "part": "at"}
-    columns = ["claim", "kind", "statement", "label", "measured", "claimed", "part", "reason"]
+    columns = ["claim", "kind", "statement", "label", "measured", "claimed", "part", "reason", "endpoint"]
     wrap = {"statement": 12.0, "label": 6.0, "measured": 7.0, "part": 7.0, "reason": 9.0, "endpoint": 14.0}
-    if others:
-        second = in_words(others).set_index("claim").reindex(frame["claim"]).reset_index()
-        for column in ("label", "measured"):
-            frame[f"second {column}"] = second[column]
-            columns.append(f"second {column}")
-        where = f"{others[0].dataset} ({others[0].data_kind})"
-        names |= {"second label": f"label on {where}", "second measured": "effect there"}
-        wrap |= {"second label": 8.0, "second measured": 7.0}
     if len(papers) == 1:
         names["claim"] = papers.pop()
         frame["claim"] = [name.partition("-")[2] for name in frame["claim"]]
     anchors = [anchor(judgement.claim.id) for judgement in judged]
-    return Table(frame[[*columns, "endpoint"]], names, wrap=wrap, anchors=anchors)
+    return Table(frame[columns], names, wrap=wrap, anchors=anchors)
 
 
 def anchor(name: str) -> str:
