@@ -59,20 +59,8 @@ def _listed(root: Path) -> list[str]:
     toc = root / "book" / "_toc.yml"
     if not toc.is_file():
         raise BookError(f"{toc} does not exist: the book is built from a checkout, installed with `pip install -e`")
-    found: list[str] = []
-
-    def walk(node: object) -> None:
-        if isinstance(node, dict):
-            name = str(node.get("file", node.get("root", "")))
-            if name.startswith("notebooks/"):
-                found.append(f"{name}.md" if (root / f"{name}.md").is_file() else f"{name}.ipynb")
-            for value in node.values():
-                walk(value)
-        elif isinstance(node, list):
-            for item in node:
-                walk(item)
-
-    walk(tool("yaml").safe_load(toc.read_text(encoding="utf-8")))
+    named = re.findall(r"^[\s-]*(?:file|root): (notebooks/\S+)$", toc.read_text(encoding="utf-8"), re.MULTILINE)
+    found = [f"{name}.md" if (root / f"{name}.md").is_file() else f"{name}.ipynb" for name in named]
     for name in found:
         if not (root / name).is_file():
             raise BookError(f"book/_toc.yml names {name}, which does not exist")
