@@ -68,24 +68,6 @@ def test_folders_of_other_workers_are_merged_and_contradictions_refused(store: S
     assert "0 records copied" in failed("results", "merge", str(tmp_path / "other")).output
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["work", "--jobs", "0"], "jobs = 0 must be between 1 and 1024"),
-        (["work", "--minutes", "-1"], "minutes = -1 must be positive"),
-        (["work", "fedasink-fig5"], "unknown artifact 'fedasink-fig5'"),
-        (["verify", "--sample", "0"], "sample = 0 must be at least 1"),
-        (["verify", "--prefix", "2"], "prefix = 2 must be above 0 and at most 1"),
-        (["verify", "0123456789ab"], "no stored record is meant by 0123456789ab"),
-        (["results", "merge", "nowhere"], "nowhere is not a folder of results"),
-    ],
-)
-def test_bad_input_is_one_line(store: Store, words: list[str], says: str):
-    done = failed(*words)
-    [line] = done.stderr.splitlines()
-    assert says in line
-
-
 def test_a_run_is_stopped_before_an_event_with_its_state_at_hand(store: Store, monkeypatch: pytest.MonkeyPatch):
     call("work", "fedasync-fig5", "--profile", "smoke")
     name = next(iter(store)).spec.hash

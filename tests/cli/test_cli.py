@@ -7,14 +7,11 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -253,38 +250,6 @@ def test_missing_and_damaged_data_are_named(damage: str, monkeypatch: pytest.Mon
     assert "git checkout" in line
     assert not Path("out.json").exists()
     shutil.rmtree(tmp_path / "data")
-
-
-def test_an_interruption_is_exit_code_130_and_leaves_nothing(results: Path):
-    words = [
-        "run",
-        "--algorithm",
-        "fedasync",
-        "--set",
-        "budget.updates=100000",
-        "--threads",
-        "9",
-        "--out",
-        "out.json",
-    ]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "fl_core.cli", *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        # Whoever starts the tests in the background of a script makes them, and their children, ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        while running.poll() is None and psutil.Process(running.pid).num_threads() < 10:  # workers to come
-            time.sleep(0.1)
-        running.send_signal(signal.SIGINT)
-        _, complaint = running.communicate(timeout=60)
-    finally:
-        running.kill()
-    assert running.returncode == 130
-    assert complaint.strip() == "fl-core: interrupted; nothing was written"
-    assert not results.exists()
-    assert list(Path().iterdir()) == []
 
 
 def test_the_real_process_exits_with_2_without_a_traceback():

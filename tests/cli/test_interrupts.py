@@ -115,13 +115,15 @@ def test_a_command_ends_soon_with_one_line_and_leaves_nobody_behind(started, tmp
     assert not list((tmp_path / "runtime").glob("*"))
 
 
-def test_a_long_local_job_is_not_waited_for(started):
+def test_a_long_local_job_is_not_waited_for_and_nothing_is_written(started, tmp_path: Path):
     """The short form of the above, for every change."""
     process = started("run")
     process.send_signal(signal.SIGINT)
     began = time.monotonic()
     assert process.wait(timeout=30) == 130
     assert time.monotonic() - began < SECONDS
+    assert process.stderr.read().strip() == "fl-core: interrupted; nothing was written"
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.thorough
