@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from typing import Any
 
 import matplotlib.pyplot as plt
+from IPython.display import HTML
+from matplotlib.figure import Figure
 
 # Okabe and Ito's palette: told apart with every kind of colour vision, and dark enough on white.
 BLACK, BLUE, VERMILION, GREEN = "#222222", "#0072B2", "#D55E00", "#009E73"
@@ -94,3 +98,19 @@ def line_of(method: str, position: int = 0, shown: Sequence[str] = ()) -> dict[s
         "marker": "",
     }
     return {**known, "linestyle": DASHES[position % len(DASHES)]}
+
+
+def themed(figure: Figure, said: str) -> HTML:
+    """Return a figure as vectors that take the page's colours: what is black or grey in it has that of the text.
+
+    `said` is read out in its place.
+    """
+    drawn = io.StringIO()
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fl_core"}):
+        figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
+    plt.close(figure)
+    svg = drawn.getvalue()[drawn.getvalue().index("<svg") :]
+    for grey in ("#000000", BLACK, "#262626", "#333333", "#555555"):
+        svg = svg.replace(grey, "currentColor")
+    label = f'class="themed" fill="currentColor" role="img" aria-label="{escape(said, quote=True)}"'
+    return HTML(svg.replace("<svg ", f"<svg {label} ", 1))

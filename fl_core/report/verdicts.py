@@ -206,6 +206,17 @@ def front(paper: str, name: str) -> None:
     display(Markdown(sentence(found, name)), HTML(matrix(found, "..", {paper: name})))
 
 
+def lesson(paper: str, name: str) -> Markdown:
+    """Return what the ledger says of a paper, for the end of its lecture: the first headline, and the sentence."""
+    found = judged(paper=paper)
+    text = sentence(found, name)
+    for first in headlines(found, each=1):
+        link = f"replication.html#{anchor(first.claim.id)}"
+        said = f"{first.claim.statement.rstrip('.')}: **{first.label}** ({_measured(first)})"
+        text = f"The headline claim ([{first.claim.id}]({link})). {said}.\n\n{text}"
+    return Markdown(text)
+
+
 def sentence(judgements: Iterable[Judgement], name: str) -> str:
     """Return in Markdown what was found of a paper: claims by label, and the clearest effect each way."""
     found = [j for j in judgements if j.counted]

@@ -1,0 +1,47 @@
+"""A lecture is short: words, code cells, equations and exercises within limits, and in a browser its height."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fl_core.bookbuild.chapters import ROOT
+
+LECTURES = sorted((ROOT / "notebooks/fl_papers").glob("*/lecture.ipynb"))
+SCREEN, SCREENS = 900, 8
+READY = "const done = arguments[0]; MathJax.startup.promise.then(() => setTimeout(done, 500))"
+
+
+@pytest.mark.parametrize("path", LECTURES, ids=lambda path: path.parent.name)
+def test_a_lecture_is_short_and_has_its_parts(path: Path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    figures = [cell["metadata"]["mystnb"]["figure"] for cell in code if "mystnb" in cell["metadata"]]
+    assert "parameters" in code[1]["metadata"]["tags"]
+    assert 500 <= len(re.findall(r"[A-Za-z]{2,}", re.sub(r"\$\$?.*?\$\$?", "", text, flags=re.S))) <= 1400
+    assert len(code) <= 16
+    assert 3 <= len(re.findall(r"^\*\*\d\. ", text, re.M)) <= 5, "equations, each with its proof and its code"
+    assert text.count("· proof:") == len(re.findall(r"^\*\*\d\. ", text, re.M))
+    assert len(figures) == 2
+    assert all(figure["caption"] for figure in figures)
+    exercises = re.findall(r"^:label: (ex-\S+)$", text, re.M)
+    assert 3 <= len(exercises) <= 4
+    assert re.findall(r"\{solution-start\} (\S+)\n:class: dropdown", text) == exercises
+    assert any("lesson(" in "".join(cell["source"]) for cell in code), "the verdict is computed"
+
+
+@pytest.mark.thorough
+def test_it_fits_eight_screens(html, start_chrome):
+    chrome = start_chrome(1280)
+    try:
+        for path in LECTURES:
+            chrome.get((html / path.relative_to(ROOT).with_suffix(".html")).as_uri())
+            chrome.execute_async_script(READY)
+            height = chrome.execute_script("return document.querySelector('article.bd-article').offsetHeight")
+            assert height <= SCREENS * SCREEN, f"{path.parent.name}: {height / SCREEN:.1f} screens"
+    finally:
+        chrome.quit()
