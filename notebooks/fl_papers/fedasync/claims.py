@@ -23,14 +23,7 @@ from fl_core.experiments.study import Study
 from fl_core.formulas.staleness import Hinge
 from fl_papers.fedasync import exact
 from fl_papers.fedasync.experiment import ADAPTIVE, SLOWER, options_of
-from fl_papers.fedasync.figures import (
-    alphas,
-    area,
-    event_curves,
-    final_accuracy,
-    oscillation,
-    sweep_values,
-)
+from fl_papers.fedasync.figures import alphas, area, event_curves, final_accuracy, oscillation, sweep_values
 
 PLAIN, POLY, HINGE = ADAPTIVE
 SMALL, LARGE = 0, 1

@@ -409,11 +409,7 @@ class ToyQ:
         return float((bias**2).sum(axis=1).max() + len(self.curvatures) * self.noise_variance)
 
     def run(
-        self,
-        alpha: float,
-        base_versions: Sequence[int],
-        steps: int,
-        weight: Callable[[float], float] = constant,
+        self, alpha: float, base_versions: Sequence[int], steps: int, weight: Callable[[float], float] = constant
     ) -> ToyRun:
         """Return the exact course of FedAsync with weights alpha s(t - 1 - tau_t) and H = `steps` local steps."""
         alphas = [alpha_t(alpha, t, t - 1 - tau, weight) for t, tau in enumerate(base_versions, start=1)]
@@ -511,12 +507,7 @@ def _require_schedule(num_updates: int, max_staleness: int) -> None:
 
 def require_run(alphas: Sequence[float], base_versions: Sequence[int]) -> None:
     """Refuse alphas and base versions that belong to no run."""
-    require(
-        len(alphas) == len(base_versions),
-        "len(alphas)",
-        len(alphas),
-        f"{len(base_versions)}, one per version",
-    )
+    require(len(alphas) == len(base_versions), "len(alphas)", len(alphas), f"{len(base_versions)}, one per version")
     for t, tau in enumerate(base_versions, start=1):
         require(0 <= tau < t, f"base_versions[{t - 1}]", tau, f"in 0..{t - 1}")
 

@@ -18,16 +18,7 @@ from fl_core.experiments.evidence import POINTS, Censored, Effect, untrained
 from fl_core.experiments.measures import BySeed, passage
 from fl_core.experiments.study import Study
 from fl_papers.sdfeel import exact, theory
-from fl_papers.sdfeel.experiment import (
-    ASYNC,
-    LONG_GAP,
-    SYNC,
-    gaps,
-    horizon,
-    runs,
-    value_at,
-    values_at,
-)
+from fl_papers.sdfeel.experiment import ASYNC, LONG_GAP, SYNC, gaps, horizon, runs, value_at, values_at
 
 PARTS = (0.25, 0.5)
 """Of the horizon, at which synchronous training sets the loss to be reached (C01, C06)."""

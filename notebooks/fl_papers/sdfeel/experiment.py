@@ -162,11 +162,7 @@ class SDFeel(experiment.Experiment):
         "laptop": Scale(10, 50, 30, 5_000, (0, 1, 2)),
         "paper": Scale(100, 50, 60, 10_000, (0, 1, 2)),
     }
-    SETUPS = {
-        "fashion-mnist": Setup("lenet5", "lenet5", (1, 28, 28)),
-        "cifar10": RESNET,
-        "cifar10-surrogate": RESNET,
-    }
+    SETUPS = {"fashion-mnist": Setup("lenet5", "lenet5", (1, 28, 28)), "cifar10": RESNET, "cifar10-surrogate": RESNET}
 
     def __init__(self, profile: str, dataset: str, seeds: Sequence[int] | None = None, **overrides: Any) -> None:
         super().__init__(profile, dataset, seeds, **overrides)

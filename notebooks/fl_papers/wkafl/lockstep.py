@@ -33,7 +33,7 @@ PROGRAMS: dict[str, tuple[str, str, int, Mapping[str, Any]]] = {
 }
 """By name in the record: method, title, labels per client, and what differs from :data:`RELEASED`."""
 AS_WRITTEN: Mapping[str, Mapping[str, Any]] = {
-    "wkafl_1": {"momentum_source": "estimated", "selection_score": "similarity", "staleness_offset": 0},
+    "wkafl_1": {"momentum_source": "estimated", "selection_score": "similarity", "staleness_offset": 0}
 }
 """The paper's values of what was released otherwise, on shared memory as before."""
 WRITTEN = "as written, on shared memory"
