@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from functools import cache
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -23,6 +25,23 @@ def require(ok: object, name: str, value: object, valid: str) -> None:
         ok = bool(ok.all())
     if ok == False:  # noqa: E712 -- "not ok" would ask an undecided relation for its truth value
         raise ValueError(f"{name} = {value!r}; {name} must be {valid}")
+
+
+def require_range(valid: str, **values: Any) -> None:
+    """Raise ValueError unless all `values`, also in sequences, are `valid`: "> 0", ">= 1", "in [0, 1)" or so."""
+    for name, value in values.items():
+        tried = np.asarray(value) if isinstance(value, Sequence) else value
+        for compare, end in _ends(valid):
+            require(compare(tried, end), name, value, valid)
+
+
+@cache
+def _ends(valid: str) -> list[tuple[Any, int]]:
+    sign, low, *high = valid.split()
+    if sign != "in":  # what follows the number is an explanation
+        return [({">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}[sign], int(low))]
+    above, below = operator.gt if low[0] == "(" else operator.ge, operator.lt if high[0][-1] == ")" else operator.le
+    return [(above, int(low[1:-1])), (below, int(high[0][:-1]))]
 
 
 def violations(chains: Chains, tolerance: float = 1e-12) -> int:

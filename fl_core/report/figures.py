@@ -63,7 +63,6 @@ def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
         axes[-1, 0].set_xlabel(view.x_label)
         handles = _handles(frame, view, values)
         figure.legend(handles=handles, loc="outside lower center", ncols=2, handlelength=3.2)
-    plt.close(figure)  # the caller shows it: an open one would be shown a second time in a notebook
     return figure
 
 

@@ -186,7 +186,6 @@ def plot_calibration(study: Study) -> Figure:
         handles: list[Artist] = [Line2D([], [], label=name, **look) for name, look in LINES.items()]
         handles.append(Patch(color=ORANGE, alpha=0.4, label="known ± 3 points"))
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
-    plt.close(figure)  # the caller shows it: an open one would be shown a second time in a notebook
     return figure
 
 

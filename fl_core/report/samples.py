@@ -105,7 +105,6 @@ def plot_words(clips: Mapping[str, Tensor]) -> Figure:
                 axis.grid(visible=False)
         for axis, what in zip(axes[:, 0], ("sound", "13 MFCC", "32 × 32"), strict=True):
             axis.set_ylabel(what)
-    plt.close(figure)  # the caller shows it: an open one would be shown a second time in a notebook
     return figure
 
 
@@ -127,7 +126,6 @@ def plot_stages(images: Mapping[str, Tensor], columns: int = 4) -> Figure:
             axis.spines[:].set_visible(False)
         for axis in axes.flat[len(images) :]:
             axis.axis("off")
-    plt.close(figure)
     return figure
 
 
@@ -155,7 +153,6 @@ def _sheet(rows: Sequence[Tensor], names: Sequence[str], columns: int) -> Figure
         axis.tick_params(length=0)
         axis.grid(visible=False)
         axis.spines[:].set_visible(False)
-    plt.close(figure)
     return figure
 
 
@@ -199,7 +196,6 @@ def plot_partition(statistics: PartitionStatistics, classes: Sequence[str] = (),
             _histogram(below, statistics.sizes)
         _name_classes(axis, list(classes) or [str(c) for c in range(number)], number)
         axis.set_title(title)
-    plt.close(figure)  # the caller shows it: an open one would be shown a second time in a notebook
     return figure
 
 

@@ -82,9 +82,12 @@ RC: Any = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the style of the book."""
+    """Draw in the style of the book; a figure is closed then, as a notebook would show an open one a second time."""
+    before = plt.get_fignums()
     with plt.rc_context(RC):
         yield
+    for number in set(plt.get_fignums()).difference(before):
+        plt.close(number)
 
 
 def line_of(method: str, position: int = 0, shown: Sequence[str] = ()) -> dict[str, Any]:

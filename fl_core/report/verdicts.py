@@ -81,7 +81,6 @@ def forest(judgements: Sequence[Judgement], names: Mapping[str, str] | None = No
             for label in shown
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=3, handlelength=1.6)
-    plt.close(figure)
     return figure
 
 

@@ -298,7 +298,6 @@ def timeline(spans: pd.DataFrame) -> Figure:
         axis.grid(visible=False)
         patches = [Patch(color=colour, label=activity) for activity, colour in ACTIVITIES.items()]
         figure.legend(handles=patches, loc="outside lower center", ncols=4, columnspacing=1.0, handlelength=1.2)
-    plt.close(figure)
     return figure
 
 
@@ -328,7 +327,6 @@ def accuracy(curves: pd.DataFrame) -> Figure:
                 axis.set_xlim(-0.02 * longest, 1.02 * longest)
         axes[-1, 0].set_xlabel("virtual time (1000 s)")
         _legend(figure, methods)
-    plt.close(figure)
     return figure
 
 
@@ -363,7 +361,6 @@ def conditions(points: pd.DataFrame) -> Figure:
                     axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
                     axis.yaxis.set_minor_formatter(NullFormatter())
         _legend(figure, methods)
-    plt.close(figure)
     return figure
 
 
@@ -386,7 +383,6 @@ def staleness(uploads: pd.DataFrame) -> Figure:
         below.set(xlabel="version", ylabel="mixing weight α")
         below.set_title("(b) weights")
         _legend(figure, methods)
-    plt.close(figure)
     return figure
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_core.algorithms import FedASMU, FedASMU0, FedAsync
-from fl_core.formulas.checks import require
+from fl_core.formulas.checks import require, require_range
 from fl_core.formulas.fedasmu import (
     Controls,
     Form,
@@ -67,8 +67,7 @@ def grad_estimate(start: Any, uploaded: Any, lr: float, divisor: float, jump: An
     The paper prints the opposite sign, which turns the descent of (3) into an ascent (E01). `divisor` is the local
     steps K, local epochs as printed (E08); `jump` is w^a - w^b, what the merge with a fresh model added (E09).
     """
-    require(lr > 0, "lr", lr, "> 0")
-    require(divisor > 0, "divisor", divisor, "> 0")
+    require_range("> 0", lr=lr, divisor=divisor)
     return (start - uploaded + jump) / (lr * divisor)
 
 
@@ -112,9 +111,8 @@ class Problem:
     """It contains how much the devices' data differ."""
 
     def __post_init__(self) -> None:
-        require(self.smoothness > 0, "smoothness", self.smoothness, "> 0")
-        require(self.gradient >= 0, "gradient", self.gradient, ">= 0")
-        require(self.deviation >= 0, "deviation", self.deviation, ">= 0")
+        require_range("> 0", smoothness=self.smoothness)
+        require_range(">= 0", gradient=self.gradient, deviation=self.deviation)
 
 
 def printed_bound(
@@ -131,8 +129,8 @@ def printed_bound(
 
     `initial_gap` is F(w_0) - F(w_T), `alpha_min` the smallest mixing weight.
     """
-    require(0 < alpha_min <= 1, "alpha_min", alpha_min, "in (0, 1]")
-    require(staleness_bound >= 1, "staleness_bound", staleness_bound, ">= 1")
+    require_range("in (0, 1]", alpha_min=alpha_min)
+    require_range(">= 1", staleness_bound=staleness_bound)
     require(1 <= epochs_min <= epochs_max, "epochs_min", epochs_min, f"in 1..{epochs_max}")
     smoothness, square = problem.smoothness, problem.gradient**2
     cube, seventh = epochs_min**3, epochs_min**7
@@ -163,12 +161,12 @@ def corrected_bound(
     0 <= alpha <= 1, 0 <= beta <= beta_max. `weights` and `epochs` are alpha_t and the local steps of each round,
     `drift` is D_tau, the largest distance between two global models that are less than tau versions apart.
     """
-    require(lr > 0, "lr", lr, "> 0")
-    require(0 <= beta_max <= 1, "beta_max", beta_max, "in [0, 1]")
+    require_range("> 0", lr=lr)
+    require_range("in [0, 1]", beta_max=beta_max)
     require(len(weights) > 0 and all(0 <= a <= 1 for a in weights), "weights", weights, "not empty, each in [0, 1]")
     require(sum(weights) > 0, "weights", weights, "not all 0")
     require(all(count >= 1 for count in epochs), "epochs", epochs, "each >= 1")
-    require(drift >= 0, "drift", drift, ">= 0")
+    require_range(">= 0", drift=drift)
     mass = sum(alpha * count for alpha, count in zip(weights, epochs, strict=True))
     smoothness, g = problem.smoothness, problem.gradient
     moved = 2 * (1 + beta_max) / (lr * min(epochs)) * (g * drift + smoothness / 2 * drift**2)
@@ -183,11 +181,9 @@ def drift_bound(
 
     Derived. Infinite where kappa >= 1.
     """
-    require(lr > 0, "lr", lr, "> 0")
-    require(0 <= alpha_max <= 1, "alpha_max", alpha_max, "in [0, 1]")
-    require(0 <= beta_max <= 1, "beta_max", beta_max, "in [0, 1]")
-    require(staleness_bound >= 1, "staleness_bound", staleness_bound, ">= 1")
-    require(epochs_max >= 1, "epochs_max", epochs_max, ">= 1")
+    require_range("> 0", lr=lr)
+    require_range("in [0, 1]", alpha_max=alpha_max, beta_max=beta_max)
+    require_range(">= 1", staleness_bound=staleness_bound, epochs_max=epochs_max)
     reach = alpha_max * (staleness_bound - 1)
     kappa = reach * (1 + beta_max)
     return reach * lr * epochs_max * problem.gradient / (1 - kappa) if kappa < 1 else math.inf
@@ -195,10 +191,10 @@ def drift_bound(
 
 def printed_drift(problem: Problem, *, lr: float, alpha: float, staleness: int, epochs: int) -> float:
     """Return s eta alpha l G, the printed bound on |w_o - w_t|: as if no upload were stale or held a merge (E13)."""
-    require(lr > 0, "lr", lr, "> 0")
-    require(0 <= alpha <= 1, "alpha", alpha, "in [0, 1]")
-    require(staleness >= 1, "staleness", staleness, ">= 1 (a fresh upload has 1)")
-    require(epochs >= 1, "epochs", epochs, ">= 1")
+    require_range("> 0", lr=lr)
+    require_range("in [0, 1]", alpha=alpha)
+    require_range(">= 1 (a fresh upload has 1)", staleness=staleness)
+    require_range(">= 1", epochs=epochs)
     return staleness * lr * alpha * epochs * problem.gradient
 
 

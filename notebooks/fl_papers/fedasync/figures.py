@@ -483,7 +483,6 @@ def system(timeline: pd.DataFrame) -> Figure:
         figure, (above, below) = plt.subplots(2, 1, figsize=(5.8, 6.4), height_ratios=(1.75, 1))
         _roles(above)
         _workers(below, timeline)
-    plt.close(figure)
     return figure
 
 

@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from fl_core.formulas.checks import inequalities, require, violations
+from fl_core.formulas.checks import inequalities, require, require_range, violations
 from fl_core.formulas.fedasync import M, R, alpha_t, mix
 from fl_core.formulas.staleness import Constant, Exponential, Hinge, Linear, Polynomial, StalenessWeight, constant
 
@@ -37,21 +37,20 @@ def unrolled_weights(alphas: Sequence[float]) -> list[float]:
     """
     weights: list[float] = [1]
     for alpha in alphas:
-        require(alpha >= 0, "alpha", alpha, "in [0, 1]")
-        require(alpha <= 1, "alpha", alpha, "in [0, 1]")
+        require_range("in [0, 1]", alpha=alpha)
         weights = [(1 - alpha) * w for w in weights] + [alpha]
     return weights
 
 
 def prox_gradient(grad: M, x: M, anchor: M, rho: float) -> M:
     """Return grad f(x; z) + rho (x - x_tau): the gradient of the regularised local loss, FA-5."""
-    require(rho >= 0, "rho", rho, ">= 0")
+    require_range(">= 0", rho=rho)
     return grad + rho * (x - anchor)
 
 
 def proximal_step(x: M, grad: M, anchor: M, lr: float, rho: float = 0.0) -> M:
     """Return x - gamma [grad f(x; z) + rho (x - x_tau)]: one step of a device, FA-4 and FA-5."""
-    require(lr > 0, "lr", lr, "> 0")
+    require_range("> 0", lr=lr)
     return x - lr * prox_gradient(grad, x, anchor, rho)
 
 
@@ -61,10 +60,8 @@ def local_factor(curvature: R, lr: float, steps: int, rho: float = 0.0) -> R:
     The closed form of H steps FA-5, [rho + a (1 - gamma (a + rho))^H] / (a + rho), derived in this book. For
     gamma < 2 / (a + rho) it tends to the proximal point's rho / (a + rho); otherwise it does not settle.
     """
-    require(np.greater(curvature, 0), "curvature", curvature, "> 0")
-    require(lr > 0, "lr", lr, "> 0")
-    require(steps >= 0, "steps", steps, ">= 0")
-    require(rho >= 0, "rho", rho, ">= 0")
+    require_range("> 0", curvature=curvature, lr=lr)
+    require_range(">= 0", steps=steps, rho=rho)
     return (rho + curvature * (1 - lr * (curvature + rho)) ** steps) / (curvature + rho)
 
 
@@ -78,8 +75,8 @@ def max_stable_lr(smoothness: float, rho: float = 0.0) -> float:
 
     The paper's Theorem 2 allows larger ones (erratum E8).
     """
-    require(smoothness > 0, "smoothness", smoothness, "> 0")
-    require(rho >= 0, "rho", rho, ">= 0")
+    require_range("> 0", smoothness=smoothness)
+    require_range(">= 0", rho=rho)
     return 2 / (smoothness + rho)
 
 
@@ -109,7 +106,7 @@ def spectral_radius(coefficients: list[float]) -> float:
 
 def delta_stability_threshold(age: int) -> float:
     """Return 2 sin(pi / (2 (2 K - 1))): the delta form is stable iff 0 < alpha (1 - q) is below it. Derived."""
-    require(age >= 1, "age", age, ">= 1 (staleness + 1)")
+    require_range(">= 1 (staleness + 1)", age=age)
     return 2 * math.sin(math.pi / (2 * (2 * age - 1)))
 
 
@@ -119,11 +116,11 @@ def stationary_error(alpha: float, curvature: float, p: float, variance: float, 
     For fresh models (K = 1) this is a/2 alpha^2 (1 - p)^2 Var(c) / (1 - (1 - alpha (1 - p))^2), for small alpha about
     a/4 alpha (1 - p) Var(c): it falls with alpha, which is what a decaying alpha is good for.
     """
-    require(0 < alpha <= 1, "alpha", alpha, "in (0, 1]")
-    require(curvature > 0, "curvature", curvature, "> 0")
-    require(-1 < p < 1, "p", p, "in (-1, 1)")
-    require(variance >= 0, "variance", variance, ">= 0")
-    require(max_staleness >= 1, "max_staleness", max_staleness, ">= 1")
+    require_range("in (0, 1]", alpha=alpha)
+    require_range("> 0", curvature=curvature)
+    require_range("in (-1, 1)", p=p)
+    require_range(">= 0", variance=variance)
+    require_range(">= 1", max_staleness=max_staleness)
     pull = alpha * (1 - p)
     if max_staleness == 1:
         return curvature / 2 * pull**2 * variance / (1 - (1 - pull) ** 2)
@@ -136,15 +133,15 @@ def total_staleness(concurrency: int, num_updates: int) -> int:
     Holds after N updates whatever the devices' speeds when M tasks are always in flight, because every
     update makes each of the other M - 1 tasks older by one. So the mean staleness tends to M - 1.
     """
-    require(concurrency >= 1, "concurrency", concurrency, ">= 1")
-    require(num_updates >= 0, "num_updates", num_updates, ">= 0")
+    require_range(">= 1", concurrency=concurrency)
+    require_range(">= 0", num_updates=num_updates)
     return (concurrency - 1) * num_updates
 
 
 def _characteristic(alpha: float, q: float, age: int, *, previous: float, stale: float) -> list[float]:
-    require(alpha > 0, "alpha", alpha, "> 0")
-    require(abs(q) <= 1, "q", q, "in [-1, 1]")
-    require(age >= 1, "age", age, ">= 1 (staleness + 1)")
+    require_range("> 0", alpha=alpha)
+    require_range("in [-1, 1]", q=q)
+    require_range(">= 1 (staleness + 1)", age=age)
     coefficients = [1.0] + [0.0] * age
     coefficients[1] -= previous
     coefficients[age] -= stale
@@ -178,10 +175,9 @@ Number = TypeVar("Number", float, NDArray[Any])
 
 def q_option1(lr: Number, strong_convexity: Number | float, min_local_steps: Number | int) -> Number:
     """Return q = (1 - gamma mu)^H_min, what one plain local task leaves of the error (in FA-8)."""
-    require(lr > 0, "lr", lr, "> 0")
-    require(strong_convexity > 0, "strong_convexity", strong_convexity, "> 0")
+    require_range("> 0", lr=lr, strong_convexity=strong_convexity)
     require(lr * strong_convexity < 1, "lr * strong_convexity", lr * strong_convexity, "< 1")
-    require(min_local_steps >= 1, "min_local_steps", min_local_steps, ">= 1")
+    require_range(">= 1", min_local_steps=min_local_steps)
     return (1 - lr * strong_convexity) ** min_local_steps
 
 
@@ -193,13 +189,14 @@ def q_option2(
     Not a rate at which anything converges: it falls with rho where the true factor rises (erratum E7).
     """
     r = _prox_modulus(lr, prox_rho, weak_convexity)
-    require(min_local_steps >= 1, "min_local_steps", min_local_steps, ">= 1")
+    require_range(">= 1", min_local_steps=min_local_steps)
     return (1 - lr * r / 2) ** min_local_steps
 
 
 def beta(alpha: Number, q: Number | float) -> Number:
     """Return beta = 1 - alpha + alpha q: FA-8 with `q_option1`, FA-11 with `q_option2`."""
-    _require_alpha_q(alpha, q)
+    require_range("in (0, 1]", alpha=alpha)
+    require_range("in [0, 1)", q=q)
     return 1 - alpha + alpha * q
 
 
@@ -210,7 +207,7 @@ def residual(
     grad_second_moment_bound: Number | float,
 ) -> Number:
     """Return R = (V1 + V2) / (2 gamma mu^2), the constant that Theorem 1 hides in O(V1 + V2) (FA-9)."""
-    require(lr > 0, "lr", lr, "> 0")
+    require_range("> 0", lr=lr)
     _require_mu_v(strong_convexity, grad_deviation_bound, grad_second_moment_bound)
     return (grad_deviation_bound + grad_second_moment_bound) / (2 * lr * strong_convexity**2)
 
@@ -222,7 +219,7 @@ def residual_tight(
 
     Valid when every task makes H_min steps, q = (1 - gamma mu)^H_min. Derived.
     """
-    _require_q(q)
+    require_range("in [0, 1)", q=q)
     _require_mu_v(strong_convexity, grad_deviation_bound, grad_second_moment_bound)
     noise = (1 - q) * grad_deviation_bound + q * grad_second_moment_bound
     return noise / (2 * strong_convexity * (1 - q))
@@ -235,7 +232,7 @@ def printed_bound(
 
     It never falls below Delta_0 when R >= Delta_0, which the theorems' own assumptions force (erratum E4).
     """
-    _require_gap(num_updates, initial_gap)
+    require_range(">= 0", num_updates=num_updates, initial_gap=initial_gap)
     return beta**num_updates * initial_gap + (1 - beta**num_updates) * residual
 
 
@@ -246,7 +243,7 @@ def contraction_root(alpha: float, q: float, age: int) -> float:
     beta and beta^(1/kappa), with equality at kappa = 1. Part of FA-10, derived.
     """
     low = beta(alpha, q)
-    require(age >= 1, "age", age, ">= 1 (staleness + 1)")
+    require_range(">= 1 (staleness + 1)", age=age)
     high = low ** (1 / age)
     if age == 1 or low == high:
         return low
@@ -261,7 +258,7 @@ def contraction_root(alpha: float, q: float, age: int) -> float:
 
 def adaptive_rate(alpha: float, q: float, max_staleness: int, weight: Callable[[float], float] = constant) -> float:
     """Return lambda_* = max over staleness d < K of lambda(alpha s(d), q, d + 1), the rate in FA-10. Derived."""
-    require(max_staleness >= 1, "max_staleness", max_staleness, ">= 1")
+    require_range(">= 1", max_staleness=max_staleness)
     return max(contraction_root(alpha * weight(d), q, d + 1) for d in range(max_staleness))
 
 
@@ -272,8 +269,8 @@ def derived_bound(
 
     Needs no V2 and no constant alpha; staleness enters through the rate.
     """
-    _require_gap(num_updates, initial_gap)
-    require(0 <= rate < 1, "rate", rate, "in [0, 1)")
+    require_range(">= 0", num_updates=num_updates, initial_gap=initial_gap)
+    require_range("in [0, 1)", rate=rate)
     _require_mu_v(strong_convexity, grad_deviation_bound, 0.0)
     floor = grad_deviation_bound / (2 * strong_convexity)
     return floor + rate**num_updates * max(0.0, initial_gap - floor)
@@ -308,34 +305,17 @@ def theorem2_constants(
 
 def _prox_modulus(lr: Any, prox_rho: Any, weak_convexity: Any) -> Any:
     """Return r = rho - mu, the strong convexity of the regularised loss."""
-    require(lr > 0, "lr", lr, "> 0")
-    require(weak_convexity >= 0, "weak_convexity", weak_convexity, ">= 0")
+    require_range("> 0", lr=lr)
+    require_range(">= 0", weak_convexity=weak_convexity)
     r = prox_rho - weak_convexity
     require(r > 0, "prox_rho", prox_rho, f"> weak_convexity = {weak_convexity}")
     require(lr * r < 2, "lr", lr, "< 2 / (prox_rho - weak_convexity)")
     return r
 
 
-def _require_q(q: Any) -> None:
-    require(q >= 0, "q", q, "in [0, 1)")
-    require(q < 1, "q", q, "in [0, 1)")
-
-
-def _require_alpha_q(alpha: Any, q: Any) -> None:
-    require(alpha > 0, "alpha", alpha, "in (0, 1]")
-    require(alpha <= 1, "alpha", alpha, "in (0, 1]")
-    _require_q(q)
-
-
 def _require_mu_v(mu: Any, v1: Any, v2: Any) -> None:
-    require(mu > 0, "strong_convexity", mu, "> 0")
-    require(v1 >= 0, "grad_deviation_bound", v1, ">= 0")
-    require(v2 >= 0, "grad_second_moment_bound", v2, ">= 0")
-
-
-def _require_gap(num_updates: Any, initial_gap: Any) -> None:
-    require(np.greater_equal(num_updates, 0), "num_updates", num_updates, ">= 0")
-    require(initial_gap >= 0, "initial_gap", initial_gap, ">= 0")
+    require_range("> 0", strong_convexity=mu)
+    require_range(">= 0", grad_deviation_bound=v1, grad_second_moment_bound=v2)
 
 
 # Problems whose constants are known: a strongly convex quadratic (Theorem 1), a weakly convex function (Theorem 2)
@@ -343,13 +323,15 @@ def _require_gap(num_updates: Any, initial_gap: Any) -> None:
 
 def oldest_versions(num_updates: int, max_staleness: int) -> list[int]:
     """Return tau_t = max(0, t - K) for t = 1..T: every arrival as stale as allowed."""
-    _require_schedule(num_updates, max_staleness)
+    require_range(">= 0", num_updates=num_updates)
+    require_range(">= 1", max_staleness=max_staleness)
     return [max(0, t - max_staleness) for t in range(1, num_updates + 1)]
 
 
 def sampled_versions(num_updates: int, max_staleness: int, rng: np.random.Generator) -> list[int]:
     """Return tau_t uniform on max(0, t - K) .. t - 1 for t = 1..T: the sampled staleness of the experiments."""
-    _require_schedule(num_updates, max_staleness)
+    require_range(">= 0", num_updates=num_updates)
+    require_range(">= 1", max_staleness=max_staleness)
     return [int(rng.integers(max(0, t - max_staleness), t)) for t in range(1, num_updates + 1)]
 
 
@@ -440,7 +422,7 @@ class ToyQ:
         the covariances of all pairs of iterates follow a linear recursion.
         """
         require_run(alphas, base_versions)
-        require(steps >= 1, "steps", steps, ">= 1")
+        require_range(">= 1", steps=steps)
         a = np.asarray(self.curvatures)
         keep, noise = local_factor(a, self.lr, steps), self._scatter(steps)
         size = len(alphas) + 1
@@ -498,11 +480,6 @@ class ToyW:
         for _ in range(steps):
             x = proximal_step(x, self.gradient(x) + offset, anchor, self.lr, self.prox_rho)
         return x
-
-
-def _require_schedule(num_updates: int, max_staleness: int) -> None:
-    require(num_updates >= 0, "num_updates", num_updates, ">= 0")
-    require(max_staleness >= 1, "max_staleness", max_staleness, ">= 1")
 
 
 def require_run(alphas: Sequence[float], base_versions: Sequence[int]) -> None:
@@ -584,8 +561,7 @@ class ToyLogistic:
     ) -> LogisticRuns:
         """Return the mean of `runs` runs of FedAsync, Option I, from x_0 = (2, .., 2)."""
         require_run(alphas, base_versions)
-        require(steps >= 1, "steps", steps, ">= 1")
-        require(runs >= 1, "runs", runs, ">= 1")
+        require_range(">= 1", steps=steps, runs=runs)
         rng = np.random.default_rng(seed)
         models = [np.full((runs, self.dimension), 2.0)]
         bounds = [self._moments(models[0])[:2]]

@@ -297,7 +297,6 @@ def timeline(jobs: pd.DataFrame) -> Figure:
         patches = [Patch(color=SKY, label="k local steps"), Patch(color=ORANGE, label="upload"),
                    Patch(fc="white", ec=GREY, hatch="////", label="idle")]  # fmt: skip
         figure.legend(handles=patches, loc="outside lower center", ncols=3)
-    plt.close(figure)
     return figure
 
 
@@ -309,7 +308,6 @@ def heat(cells: pd.DataFrame) -> Figure:
         _cells(axes[1], cells, "factor")
         axes[0].set_title(f"(a) rounds to {100 * cells['target'].iloc[0]:g} % accuracy")
         axes[1].set_title("(b) φ, averaged over the devices")
-    plt.close(figure)
     return figure
 
 
@@ -339,7 +337,6 @@ def traffic(bars: pd.DataFrame) -> Figure:
         axis.set_xlabel("target accuracy")
         axis.grid(visible=False, axis="x")
         figure.legend(loc="outside lower center", ncols=3)
-    plt.close(figure)
     return figure
 
 
@@ -366,7 +363,6 @@ def surface(frame: pd.DataFrame) -> Figure:
                 way.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.grid(visible=False)
         axes[-1, 0].set_xlabel("local steps k")
-    plt.close(figure)
     return figure
 
 

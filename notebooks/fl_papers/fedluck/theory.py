@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from fl_core.algorithms.base import mean_step
-from fl_core.formulas.checks import Chains, inequalities, require, violations
+from fl_core.formulas.checks import Chains, inequalities, require, require_range, violations
 from fl_core.formulas.compression import top_k
 from fl_core.formulas.fedluck import (
     PRINTED,
@@ -52,9 +52,8 @@ class Totals(NamedTuple):
 
 def upload_bytes(compression_rate: Any, num_parameters: Any) -> Any:
     """Return 4 delta d, the bytes that one upload counts; need not be whole."""
-    require(compression_rate > 0, "compression_rate", compression_rate, "in (0, 1]")
-    require(compression_rate <= 1, "compression_rate", compression_rate, "in (0, 1]")
-    require(num_parameters >= 1, "num_parameters", num_parameters, ">= 1")
+    require_range("in (0, 1]", compression_rate=compression_rate)
+    require_range(">= 1", num_parameters=num_parameters)
     return compression_rate * BYTES_PER_PARAMETER * num_parameters
 
 
@@ -73,28 +72,26 @@ def synchronous_totals(
     num_rounds: Any, round_seconds: float, compression_rate: float, num_parameters: int, num_devices: int
 ) -> Totals:
     """Return time and traffic of FedAvg+Topk after n rounds: (n - 1) `round_seconds`, n `num_devices` uploads."""
-    require(np.greater_equal(num_rounds, 1), "num_rounds", num_rounds, ">= 1")
-    require(round_seconds > 0, "round_seconds", round_seconds, "> 0")
-    require(num_devices >= 1, "num_devices", num_devices, ">= 1")
+    require_range(">= 1", num_rounds=num_rounds, num_devices=num_devices)
+    require_range("> 0", round_seconds=round_seconds)
     sent = num_rounds * num_devices * upload_bytes(compression_rate, num_parameters)
     return Totals((num_rounds - 1) * round_seconds, sent / BYTES_PER_GB)
 
 
 def rounds_at(elapsed_seconds: Any, round_seconds: float) -> Any:
     """Return n for which (n - 1) `round_seconds` is nearest to a published time."""
-    require(np.greater_equal(elapsed_seconds, 0), "elapsed_seconds", elapsed_seconds, ">= 0")
-    require(round_seconds > 0, "round_seconds", round_seconds, "> 0")
+    require_range(">= 0", elapsed_seconds=elapsed_seconds)
+    require_range("> 0", round_seconds=round_seconds)
     n = 1 + np.rint(np.asarray(elapsed_seconds) / round_seconds).astype(np.int64)
     return n if n.ndim else int(n)
 
 
 def uploads_until(seconds: float, rounds_per_job: Any, period_seconds: float) -> NDArray[np.int64]:
     """Return floor(H / (c_i T~)), how often each device takes part in the aggregations up to H, ``[n]``."""
-    require(seconds >= 0, "seconds", seconds, ">= 0")
-    require(period_seconds > 0, "period_seconds", period_seconds, "> 0")
-    c = np.asarray(rounds_per_job)
-    require(c >= 1, "rounds_per_job", rounds_per_job, ">= 1")
-    return np.floor(seconds / period_seconds + TIE).astype(np.int64) // c
+    require_range(">= 0", seconds=seconds)
+    require_range("> 0", period_seconds=period_seconds)
+    require_range(">= 1", rounds_per_job=rounds_per_job)
+    return np.floor(seconds / period_seconds + TIE).astype(np.int64) // np.asarray(rounds_per_job)
 
 
 def periodic_totals(
@@ -104,7 +101,7 @@ def periodic_totals(
 
     The first aggregation with an upload is at min_i c_i T~.
     """
-    require(elapsed_seconds >= 0, "elapsed_seconds", elapsed_seconds, ">= 0")
+    require_range(">= 0", elapsed_seconds=elapsed_seconds)
     start = float(np.min(rounds_per_job)) * period_seconds
     uploads = uploads_until(elapsed_seconds + start, rounds_per_job, period_seconds)
     sent = np.sum(uploads * upload_bytes(np.asarray(compression_rates), num_parameters))
@@ -160,7 +157,7 @@ def factor_gradient(
 
     Takes the same arguments and refuses the same values.
     """
-    require(period_seconds > 0, "period_seconds", period_seconds, "> 0")
+    require_range("> 0", period_seconds=period_seconds)
     k, delta, c, p = local_steps, compression_rate, variant.staleness_coefficient, variant.delta_power
     tau = (
         job_seconds(k, delta, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds) / period_seconds
@@ -196,8 +193,8 @@ def momentum_step(weights: V, grad: V, velocity: V, local_lr: float, momentum: f
 
     Eq. 3 with the momentum of the experiments (A1); ``momentum=0`` is Eq. 3 as printed.
     """
-    require(local_lr > 0, "local_lr", local_lr, "> 0")
-    require(0 <= momentum < 1, "momentum", momentum, "in [0, 1)")
+    require_range("> 0", local_lr=local_lr)
+    require_range("in [0, 1)", momentum=momentum)
     velocity = momentum * velocity + grad
     return weights - local_lr * velocity, velocity
 
@@ -248,7 +245,7 @@ def joint_optimum(comm_ratio: Any, variant: Variant = PRINTED) -> Optimum:
 
 def uncompressed_minimum(comm_ratio: Any, variant: Variant = PRINTED) -> Optimum:
     """Return the minimum of phi on the edge delta = 1: kappa = sqrt(r^2 + 1/c), printed and tight alike."""
-    require(np.greater(comm_ratio, 0), "comm_ratio", comm_ratio, "> 0")
+    require_range("> 0", comm_ratio=comm_ratio)
     r = np.asarray(comm_ratio, dtype=np.float64)
     return _optimum(r, best_steps(1.0, 1.0, r, 1.0, variant=variant), np.ones_like(r), variant)
 
@@ -305,10 +302,8 @@ def best_steps(
     `fedluck.key_convergence_factor` after k (numbers, arrays or SymPy symbols).
     """
     delta = compression_rate
-    require(delta > 0, "compression_rate", delta, "in (0, 1]")
-    require(delta <= 1, "compression_rate", delta, "in (0, 1]")
-    require(seconds_per_step > 0, "seconds_per_step", seconds_per_step, "> 0")
-    require(period_seconds > 0, "period_seconds", period_seconds, "> 0")
+    require_range("in (0, 1]", compression_rate=delta)
+    require_range("> 0", seconds_per_step=seconds_per_step, period_seconds=period_seconds)
     excess = 2 - delta if variant.contraction == "printed" else 1
     squared = (delta * full_upload_seconds + latency_seconds) ** 2
     return (squared + period_seconds**2 / (variant.staleness_coefficient * excess)) ** 0.5 / seconds_per_step
@@ -316,7 +311,7 @@ def best_steps(
 
 def _stationary(comm_ratio: Any, variant: Variant, low: float, high: float) -> Optimum:
     """Return the root of (L-h) between `low`, where its left side is 0, and `high`, where it is largest."""
-    require(np.greater(comm_ratio, 0), "comm_ratio", comm_ratio, "> 0")
+    require_range("> 0", comm_ratio=comm_ratio)
     require(variant.delta_power == 0.5, "delta_power", variant.delta_power, "1/2 for the closed form")
     r = np.asarray(comm_ratio, dtype=np.float64)
     below, above = np.full_like(r, low), np.full_like(r, high)
@@ -345,25 +340,17 @@ Q_WINDOW = (1 - 6**-0.5, 1 + 6**-0.5)
 
 @dataclass(frozen=True)
 class Moments:
-    """What Eqs. 8, 9 and 11 bound.
-
-    Attributes
-    ----------
-    noise : float
-        sigma^2 >= 0, bound of E ‖stochastic gradient - gradient‖²; Eq. 8 prints the first moment (E3).
-    heterogeneity : float
-        zeta^2 >= 0, bound of ‖grad F_i - grad F‖²: the largest zeta_i^2 is safe, the mean assumes a uniform sample.
-    gradient : float
-        G^2 >= 0, bound of ‖grad F_i‖².
-    """
+    """What Eqs. 8, 9 and 11 bound."""
 
     noise: Any
+    """sigma^2, bound of E ‖stochastic gradient - gradient‖²; Eq. 8 prints the first moment (E3)."""
     heterogeneity: Any
+    """zeta^2, bound of ‖grad F_i - grad F‖²: the largest zeta_i^2 is safe, the mean assumes a uniform sample."""
     gradient: Any
+    """G^2, bound of ‖grad F_i‖²."""
 
     def __post_init__(self) -> None:
-        for name in ("noise", "heterogeneity", "gradient"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), ">= 0")
+        require_range(">= 0", **vars(self))
 
     @property
     def second_moment(self) -> Any:
@@ -410,10 +397,10 @@ def theorem1_bound(
     contraction: Literal["printed", "tight"] = "printed",
 ) -> BoundTerms:
     """Return the three terms of Theorem 1, Eq. 12, for eta_l and eta_g up to 1 / L."""
-    require(initial_gap >= 0, "initial_gap", initial_gap, ">= 0")
+    require_range(">= 0", initial_gap=initial_gap)
     _require_plan(local_steps, num_rounds, compression_rate)
-    require(global_lr > 0, "global_lr", global_lr, "> 0")
-    require(max_staleness >= 0, "max_staleness", max_staleness, ">= 0")
+    require_range("> 0", global_lr=global_lr)
+    require_range(">= 0", max_staleness=max_staleness)
     require(contraction in ("printed", "tight"), "contraction", contraction, "'printed' or 'tight'")
     q, k, delta, b1 = q_local(local_lr, local_steps), local_steps, compression_rate, moments.bias_1
     require(q > 0, "q_local", q, f"> 0: local_lr * local_steps between {Q_WINDOW[0]:.4f} and {Q_WINDOW[1]:.4f}")
@@ -427,8 +414,8 @@ def theorem1_bound(
 
 def q_local(local_lr: Any, local_steps: Any) -> Any:
     """Return Q_l = 1 - 6 (1 - eta_l k)^2, by which Eq. 12 divides; positive inside `Q_WINDOW` only."""
-    require(local_lr > 0, "local_lr", local_lr, "> 0")
-    require(local_steps >= 1, "local_steps", local_steps, ">= 1")
+    require_range("> 0", local_lr=local_lr)
+    require_range(">= 1", local_steps=local_steps)
     return 1 - 6 * (1 - local_lr * local_steps) ** 2
 
 
@@ -455,7 +442,7 @@ def corollary1_rates(
     not apply to the rates that the corollary gives it (E5).
     """
     _require_plan(local_steps, num_rounds, compression_rate)
-    require(delta_power > 0, "delta_power", delta_power, "> 0")
+    require_range("> 0", delta_power=delta_power)
     k, T, delta = local_steps, num_rounds, compression_rate
     return LearningRates((k / T) ** 0.5, T**-0.25 * k**-2.5 * delta ** (-delta_power / 2))
 
@@ -475,7 +462,7 @@ def printed_corollary1_terms(
     Not a bound: Q_l is negative there (E5). The last term is B_1 / sqrt(T) times `fedluck.staleness_factor`, so
     that minimising phi minimises this term alone. The variant c = 2 does not lose the theorem's factor 2 (E8).
     """
-    require(initial_gap >= 0, "initial_gap", initial_gap, ">= 0")
+    require_range(">= 0", initial_gap=initial_gap)
     _require_plan(local_steps, num_rounds, compression_rate)
     k, T, delta = local_steps, num_rounds, compression_rate
     return BoundTerms(
@@ -521,12 +508,10 @@ def rescaled_bound(
     `theorem1_bound` and L > 0, with eta_g eta_l k <= 1 / L. It bounds the mean over rounds with uploads; counting
     empty rounds in T makes it false.
     """
-    require(initial_gap >= 0, "initial_gap", initial_gap, ">= 0")
-    require(local_lr > 0, "local_lr", local_lr, "> 0")
-    require(global_lr > 0, "global_lr", global_lr, "> 0")
-    require(smoothness > 0, "smoothness", smoothness, "> 0")
+    require_range(">= 0", initial_gap=initial_gap)
+    require_range("> 0", local_lr=local_lr, global_lr=global_lr, smoothness=smoothness)
     _require_plan(local_steps, num_rounds, compression_rate)
-    require(max_staleness >= 0, "max_staleness", max_staleness, ">= 0")
+    require_range(">= 0", max_staleness=max_staleness)
     a, L, M = local_lr * local_steps, smoothness, moments.second_moment
     require(global_lr * a * L <= 1, "global_lr", global_lr, "<= 1 / (local_lr * local_steps * smoothness)")
     return RescaledTerms(
@@ -540,7 +525,7 @@ def rescaled_bound(
 
 def lemma1_bound(global_lr: Any, mean_squared_uploads: Any) -> Any:
     """Return eta_g^2 tau sum_h mean ‖upload‖², a bound of ‖w^t - w^(t - tau)‖², corrected Lemma 1."""
-    require(global_lr > 0, "global_lr", global_lr, "> 0")
+    require_range("> 0", global_lr=global_lr)
     return global_lr**2 * printed_lemma1_bound(mean_squared_uploads)
 
 
@@ -573,10 +558,8 @@ def printed_supplement_stationarity(
 
 
 def _require_plan(k: Any, T: Any, delta: Any) -> None:
-    require(k >= 1, "local_steps", k, ">= 1")
-    require(T >= 1, "num_rounds", T, ">= 1")
-    require(delta > 0, "compression_rate", delta, "in (0, 1]")
-    require(delta <= 1, "compression_rate", delta, "in (0, 1]")
+    require_range(">= 1", local_steps=k, num_rounds=T)
+    require_range("in (0, 1]", compression_rate=delta)
 
 
 # Periodic aggregation without a simulator (Algorithm 1, 2.3), written from arrival times and not from ceil(d / T~),
@@ -599,9 +582,8 @@ def timeline(job_seconds: Sequence[float], period_seconds: float, num_rounds: in
     The server aggregates at the ticks (t + 1) T~ what has arrived, ticks included, and hands the new model to those
     devices alone; they start at once. An upload of round t missed t - start_round versions.
     """
-    require(all(d > 0 for d in job_seconds), "job_seconds", job_seconds, "> 0")
-    require(period_seconds > 0, "period_seconds", period_seconds, "> 0")
-    require(num_rounds >= 0, "num_rounds", num_rounds, ">= 0")
+    require_range("> 0", job_seconds=job_seconds, period_seconds=period_seconds)
+    require_range(">= 0", num_rounds=num_rounds)
     started, last = [0] * len(job_seconds), [-1] * len(job_seconds)
     rounds = []
     for t in range(num_rounds):
@@ -632,17 +614,10 @@ def periodic_models(
 
 @dataclass(frozen=True, eq=False)
 class LogCosh:
-    """F_i(w) = L sum_j log cosh(w_j - b_ij) and F their mean: smooth, with bounded gradients, without noise.
-
-    Attributes
-    ----------
-    centres : ndarray
-        b, ``[n, d]``.
-    smoothness : float
-        L > 0, of each F_i and of F.
-    """
+    """F_i(w) = L sum_j log cosh(w_j - b_ij) and F their mean: smooth, with bounded gradients, without noise."""
 
     centres: Array
+    """b, ``[n, d]``; L, of each F_i and of F, is `smoothness`."""
     smoothness: float = 1.0
 
     def loss(self, w: Array) -> float:
@@ -663,10 +638,6 @@ class LogCosh:
             x, velocity = momentum_step(path[-1], grad, velocity, lr, momentum=0.0)
             path.append(x)
         return np.stack(path)
-
-    def local_delta(self, device: int, w: Array, steps: int, lr: float) -> Array:
-        """Return w minus the model after `steps` gradient steps on F_device: Eqs. 3 and 4 without momentum."""
-        return np.asarray(w - self.local_path(device, w, steps, lr)[-1])
 
     @property
     def gradient_bound(self) -> float:
@@ -708,28 +679,16 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A run of Algorithm 1 with exact gradients, no momentum, and the same k and delta on every device.
-
-    Attributes
-    ----------
-    problem : LogCosh
-    start : ndarray
-        w^0, ``[d]``.
-    rounds : sequence
-        What `fedluck_toys.timeline` returns.
-    local_lr, global_lr : float
-        eta_l and eta_g, in (0, 1 / L].
-    local_steps : int
-        k >= 1.
-    compression_rate : float
-        delta in (0, 1] of top-k.
-    """
+    """A run of Algorithm 1 with exact gradients, no momentum, and the same k and delta on every device."""
 
     problem: LogCosh
     start: Array
+    """w^0, ``[d]``."""
     rounds: Sequence[Sequence[Upload]]
+    """As :func:`timeline` returns them."""
     local_lr: float
     global_lr: float
+    """Both in (0, 1 / L]."""
     local_steps: int
     compression_rate: float
 
@@ -920,11 +879,7 @@ INSIDE, SMALL = (0.6, 1.4), (0.005, 0.3)
 def theorem1_trials(count: int = 40, rounds: int = 60) -> pd.DataFrame:
     """Return, for random problems with eta_l k inside Theorem 1's window, what the theorem bounds and its bound.
 
-    Returns
-    -------
-    DataFrame
-        One row per problem: ``a`` (eta_l k), ``k``, ``delta``, ``tau`` (largest, Eq. 7); ``measured`` mean of
-        ‖grad F‖² and its ``bound``; ``limit`` G^2; ``inequalities`` of the proof and how many are ``violated``.
+    ``a`` is eta_l k, ``tau`` the largest (Eq. 7), ``measured`` the mean of ‖grad F‖², ``limit`` G^2.
     """
     return _trials(count, rounds, INSIDE, rescaled=False)
 
@@ -955,16 +910,9 @@ def _trials(count: int, rounds: int, steps: tuple[float, float], rescaled: bool)
         trial = random_trial(rng, steps, rounds)
         chains = rescaled_chains(trial) if rescaled else theorem1_chains(trial)
         rows.append(
-            {
-                "a": trial.local_lr * trial.local_steps,
-                "k": trial.local_steps,
-                "delta": trial.compression_rate,
-                "tau": trial.max_staleness,
-                "measured": trial.measured,
-                "bound": trial.rescaled if rescaled else trial.theorem1,
-                "limit": trial.problem.gradient_bound,
-                "inequalities": inequalities(chains),
-                "violated": violations(chains),
-            }
-        )
+            {"a": trial.local_lr * trial.local_steps, "k": trial.local_steps, "delta": trial.compression_rate,
+             "tau": trial.max_staleness, "measured": trial.measured,
+             "bound": trial.rescaled if rescaled else trial.theorem1, "limit": trial.problem.gradient_bound,
+             "inequalities": inequalities(chains), "violated": violations(chains)}
+        )  # fmt: skip
     return pd.DataFrame(rows)

@@ -344,7 +344,6 @@ def draw_timeline(bars: pd.DataFrame) -> Figure:
         patches = [Patch(fc=colour, ec=GREY, lw=0.5, hatch="" if name != "idle" else "////", label=label)
                    for name, (colour, label) in ACTIVITIES.items()]  # fmt: skip
         figure.legend(handles=patches, loc="outside lower center", ncols=4)
-    plt.close(figure)
     return figure
 
 
@@ -370,7 +369,6 @@ def draw_staleness(found: pd.DataFrame) -> Figure:
             axis.set_ticks(list(ticks), [f"{tick:g}" for tick in ticks])
             axis.set_ticks([], minor=True)
         below.legend()
-    plt.close(figure)
     return figure
 
 
@@ -387,7 +385,6 @@ def draw_bound(terms: pd.DataFrame) -> Figure:
             axis.set_title(f"over {SYMBOLS[str(name)]}")
         handles, labels = axes.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
-    plt.close(figure)
     return figure
 
 
@@ -407,7 +404,6 @@ def draw_idle_time(shares: pd.DataFrame) -> Figure:
         axis.set(xlim=(0, 1), xlabel="part of the time, mean over devices")
         axis.grid(visible=False)
         figure.legend(loc="outside lower center", ncols=3)
-    plt.close(figure)
     return figure
 
 

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fl_core.algorithms import AsyncSDFeel
 from fl_core.experiments.spec import RunSpec
-from fl_core.formulas.checks import require
+from fl_core.formulas.checks import require, require_range
 from fl_core.formulas.sdfeel import (
     ClusterPlan,
     Discount,
@@ -56,7 +56,7 @@ RING = [(5, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 0)]
 
 def transfer_seconds(bits: Any, bits_per_second: Any) -> Any:
     """Return T_comm = M_bit / R."""
-    require(bits_per_second > 0, "bits_per_second", bits_per_second, "> 0")
+    require_range("> 0", bits_per_second=bits_per_second)
     return bits / bits_per_second
 
 
@@ -73,9 +73,7 @@ def synchronous_round_seconds(
 
     tau_1 is `local_steps`, tau_2 `intra_rounds`, alpha `gossip_rounds`.
     """
-    counts = {"local_steps": local_steps, "intra_rounds": intra_rounds, "gossip_rounds": gossip_rounds}
-    for name, count in counts.items():
-        require(count >= 1, name, count, ">= 1")
+    require_range(">= 1", local_steps=local_steps, intra_rounds=intra_rounds, gossip_rounds=gossip_rounds)
     slowest = float(np.max(np.asarray(step_seconds, dtype=float)))
     return intra_rounds * (local_steps * slowest + upload_seconds) + gossip_rounds * exchange_seconds
 
@@ -265,8 +263,7 @@ def perron_vector(matrix: ArrayLike) -> NDArray[np.float64]:
 
 def consensus_rounds(second_eigenvalue: float, factor: float) -> int:
     """Return q, the least number of rounds with zeta^q <= `factor`: 28 for 0.6 and 1e-6."""
-    for name, value in (("second_eigenvalue", second_eigenvalue), ("factor", factor)):
-        require(0 < value < 1, name, value, "in (0, 1)")
+    require_range("in (0, 1)", second_eigenvalue=second_eigenvalue, factor=factor)
     return int(np.ceil(np.log(factor) / np.log(second_eigenvalue)))
 
 
@@ -430,7 +427,7 @@ def event_step(lr: Any, num_clusters: int, effective_steps: Any, gradient: Any) 
 
 def step_ratio(tau_max: Any, tau_min: Any) -> Any:
     """Return tau_max / tau_min, which stands for the gap H (E-09)."""
-    require(tau_min > 0, "tau_min", tau_min, "> 0")
+    require_range("> 0", tau_min=tau_min)
     require(tau_max >= tau_min, "tau_max", tau_max, f">= tau_min = {tau_min}")
     return tau_max / tau_min
 
@@ -561,7 +558,7 @@ def window_contraction(matrices: ArrayLike, window: int) -> float:
 
 def window_sum_bound(window: int, contraction: float) -> float:
     """Return W / (1 - rho_W), a bound on sum_s rho_{s,k-1} for matrices of asynchronous events (D5)."""
-    require(0 <= contraction < 1, "contraction", contraction, "in [0, 1)")
+    require_range("in [0, 1)", contraction=contraction)
     return window / (1 - contraction)
 
 
@@ -606,11 +603,9 @@ def constants(
     The printed ones have other powers of tau_max in B and C, divide C by K (`num_iterations`, E-13), and have a
     smaller factor in U_1 (E-12).
     """
-    require(lr > 0, "lr", lr, "> 0")
-    require(smoothness > 0, "smoothness", smoothness, "> 0")
-    require(tau_max >= 1, "tau_max", tau_max, ">= 1")
-    require(gap >= 1, "gap", gap, ">= 1")
-    require(delta_max >= 0, "delta_max", delta_max, ">= 0")
+    require_range("> 0", lr=lr, smoothness=smoothness)
+    require_range(">= 1", tau_max=tau_max, gap=gap)
+    require_range(">= 0", delta_max=delta_max)
     require(variant in ("derived", "printed"), "variant", variant, "'derived' or 'printed'")
     e, t, U2 = lr**2 * smoothness**2, tau_max, tau_max * (tau_max - 1)
     x = e * U2
@@ -686,8 +681,8 @@ def surrogate_bound(
     eta L tau_max H / tau_eff in the second. `decrease` is that of the surrogate objective.
     """
     gap = step_ratio(tau_max, tau_min)
-    require(num_iterations >= 1, "num_iterations", num_iterations, ">= 1")
-    require(effective_steps > 0, "effective_steps", effective_steps, "> 0")
+    require_range(">= 1", num_iterations=num_iterations)
+    require_range("> 0", effective_steps=effective_steps)
     return BoundTerms(
         2 * decrease / (lr * effective_steps * found.U1 * num_iterations),
         lr * smoothness * tau_max * gap / effective_steps * square_weights * noise / found.U1,

@@ -350,7 +350,6 @@ def _drawing(rows: int = 1, size: tuple[float, float] = (5.6, 3.2), **more: Any)
     with style():
         figure, axes = plt.subplots(rows, 1, figsize=size, **more)
         yield figure, axes
-        plt.close(figure)
 
 
 def draw_panels(frame: pd.DataFrame) -> Figure:

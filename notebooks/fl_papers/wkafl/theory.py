@@ -30,7 +30,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from fl_core.algorithms import KAsync
-from fl_core.formulas.checks import require
+from fl_core.formulas.checks import require, require_range
 from fl_core.formulas.wkafl import (
     DECAY,
     accumulate_momentum,
@@ -92,13 +92,13 @@ def mean_age_of_gaps(gaps: Sequence[float]) -> float:
     """Return sum T (T - 1) / 2 over sum T, the mean age of devices whose uses are T updates apart (D7 ii)."""
     lengths = np.asarray(gaps, float)
     require(lengths.size > 0, "gaps", gaps, "at least one number")
-    require(lengths >= 1, "gaps", gaps, ">= 1")
+    require_range(">= 1", gaps=gaps)
     return float((lengths * (lengths - 1)).sum() / (2 * lengths.sum()))
 
 
 def staleness_probability(staleness: int, num_clients: int, num_aggregated: int) -> float:
     """Return q (1 - q)^n with q = K / P, the chance of staleness n without memory (D7 iii)."""
-    require(staleness >= 0, "staleness", staleness, ">= 0")
+    require_range(">= 0", staleness=staleness)
     q = _share(num_clients, num_aggregated)
     return q * (1 - q) ** staleness
 
@@ -109,7 +109,7 @@ def expected_run_staleness(num_clients: int, num_aggregated: int, num_iterations
     By the identity of D7 it is P / K (1 - A / J) - 1, where the mean age A of the clients after J updates is the sum
     of (1 - q)^n over n = 1 .. J; it rises to P / K - 1 with J.
     """
-    require(num_iterations >= 1, "num_iterations", num_iterations, ">= 1")
+    require_range(">= 1", num_iterations=num_iterations)
     q = _share(num_clients, num_aggregated)
     age = (1 - q) * (1 - (1 - q) ** num_iterations) / q
     return (1 - age / num_iterations) / q - 1
@@ -148,7 +148,7 @@ def conflict_slope(num_clients: int, num_aggregated: int, mu: float) -> float:
     Weights e^(-lambda tau) are meant, as lambda falls; see `average_staleness` and `average_num_gradients`.
     """
     _require_sizes(num_clients, num_aggregated)
-    require(mu > 1, "mu", mu, "> 1")
+    require_range("> 1", mu=mu)
     return float(num_clients / (num_aggregated**2 * np.log(mu)))
 
 
@@ -159,7 +159,7 @@ def average_staleness(weights: Floats, staleness: Floats) -> float:
 
 def average_num_gradients(weights: Floats, mu: float = 10.0) -> float:
     """Return N_ave, the mean number of gradients that weigh at least 1 / mu of the largest, W-g (A13)."""
-    require(mu > 0, "mu", mu, "> 0")
+    require_range("> 0", mu=mu)
     p = np.asarray(weights)
     return float((p >= p.max(axis=1, keepdims=True) / mu).sum(axis=1).mean())
 
@@ -177,7 +177,7 @@ def stability(accuracies: Sequence[float], last: int = 10, log: bool = True, ddo
     require(len(accuracies) >= last >= 2, "len(accuracies)", len(accuracies), f">= last = {last}, which is >= 2")
     values = np.asarray(accuracies[-last:], float)
     if log:
-        require(values > 0, "accuracies", accuracies, "> 0")
+        require_range("> 0", accuracies=values)
         values = np.log(values)
     return float(values.std(ddof=ddof))
 
@@ -263,8 +263,8 @@ def _require_sizes(num_clients: int, num_aggregated: int) -> None:
 
 def momentum_mass(num_iterations: int, momentum_alpha: float) -> Floats:
     """Return s_j = sum_{k <= j} alpha^(j - k) for j = 1 .. J; it tends to 1 / (1 - alpha)."""
-    require(num_iterations >= 1, "num_iterations", num_iterations, ">= 1")
-    require(0 <= momentum_alpha < 1, "momentum_alpha", momentum_alpha, "in [0, 1)")
+    require_range(">= 1", num_iterations=num_iterations)
+    require_range("in [0, 1)", momentum_alpha=momentum_alpha)
     return np.cumsum(float(momentum_alpha) ** np.arange(num_iterations))
 
 
@@ -283,8 +283,8 @@ def noise_constants(
     """
     p2 = np.asarray(sum_sq_weights, float)
     s = momentum_mass(len(p2), momentum_alpha)
-    require(smoothness > 0, "smoothness", smoothness, "> 0")
-    require(noise >= 0, "noise", noise, ">= 0")
+    require_range("> 0", smoothness=smoothness)
+    require_range(">= 0", noise=noise)
     a = smoothness / 2 * noise * s * (_decays(len(p2), momentum_alpha) @ p2)
     return a, 2 * smoothness * a
 
@@ -305,9 +305,7 @@ def theorem51_bound(
     It bounds `weighted_gradient_mean` under (C1), (C2), and weights that do not depend on the noise (E15).
     """
     eta = np.asarray(lrs, float)
-    require(max_staleness >= 0, "max_staleness", max_staleness, ">= 0")
-    require(dissimilarity_sq >= 0, "dissimilarity_sq", dissimilarity_sq, ">= 0")
-    require(gap >= 0, "gap", gap, ">= 0")
+    require_range(">= 0", max_staleness=max_staleness, dissimilarity_sq=dissimilarity_sq, gap=gap)
     a, b = noise_constants(momentum_alpha, smoothness, noise, sum_sq_weights)
     s, count = momentum_mass(len(eta), momentum_alpha), len(eta)
     j, first = np.arange(1, count + 1), np.maximum(1, np.arange(1, count + 1) - max_staleness)
@@ -318,7 +316,8 @@ def theorem51_bound(
 
 def lr_limit_noise(num_iterations: int, momentum_alpha: float, smoothness: float, noise_slope: float = 0.0) -> float:
     """Return the largest constant learning rate with (C1), eta_j <= 1 / (2 L s_j (1 + M_c / m)); print lacks s_j."""
-    _require_condition(smoothness, noise_slope)
+    require_range("> 0", smoothness=smoothness)
+    require_range(">= 0", noise_slope=noise_slope)
     mass = float(momentum_mass(num_iterations, momentum_alpha)[-1])
     return 1 / (2 * smoothness * mass * (1 + noise_slope))
 
@@ -331,8 +330,8 @@ def lr_limit_staleness(
     For all k: L^2 (1 + M_c / m) sum_{j > k} eta_j sum_{l <= j} alpha^(j-l) (j - tau_l)
     sum_{t = max(tau_l, k)}^{j-1} eta_t^2 s_t alpha^(t-k) <= 1/4 sum_{j >= k} eta_j alpha^(j-k).
     """
-    _require_condition(smoothness, noise_slope)
-    require(max_staleness >= 0, "max_staleness", max_staleness, ">= 0")
+    require_range("> 0", smoothness=smoothness)
+    require_range(">= 0", noise_slope=noise_slope, max_staleness=max_staleness)
     s, count = momentum_mass(num_iterations, momentum_alpha), num_iterations
     j = np.arange(1, count + 1)
     first = np.maximum(1, j - max_staleness)
@@ -356,8 +355,8 @@ def printed_condition(
     L^2 sum_{t >= l} (J - tau_t) alpha^(-t) sum_{k = l}^t eta_k^2 s_k alpha^k, at the worst l = 1. It grows like
     alpha^(-J): the longer a run, the smaller the learning rate that it allows, and Remark 5.2 is empty (E13).
     """
-    _require_condition(smoothness, 0.0)
-    require(momentum_alpha > 0, "momentum_alpha", momentum_alpha, "in (0, 1)")
+    require_range("> 0", smoothness=smoothness)
+    require_range("in (0, 1)", momentum_alpha=momentum_alpha)
     t = np.arange(1, num_iterations + 1)
     s = momentum_mass(num_iterations, momentum_alpha)
     pulled = np.cumsum(lr**2 * s * momentum_alpha**t)
@@ -452,11 +451,8 @@ def theorem53(
     eta = np.asarray(lrs, float)
     count = len(eta)
     s = momentum_mass(count, momentum_alpha)
-    require(smoothness > 0, "smoothness", smoothness, "> 0")
-    require(stage2_clip_factor > 0, "stage2_clip_factor", stage2_clip_factor, "> 0")
-    for name, value in (("est_error_sq", est_error_sq), ("spread_var", spread_var), ("gap", gap)):
-        require(value >= 0, name, value, ">= 0")
-    require(spread_slope >= 0, "spread_slope", spread_slope, ">= 0")
+    require_range("> 0", smoothness=smoothness, stage2_clip_factor=stage2_clip_factor)
+    require_range(">= 0", est_error_sq=est_error_sq, spread_var=spread_var, spread_slope=spread_slope, gap=gap)
     factor = 3 * smoothness**2 * stage2_clip_factor**2
     j = np.arange(1, count + 1)
     delays = np.concatenate([[0.0], np.cumsum(j * float(momentum_alpha) ** j)])  # sum of d alpha^d below the index
@@ -472,7 +468,7 @@ def theorem53(
 
 def lr_limit_estimate(num_iterations: int, momentum_alpha: float, smoothness: float) -> float:
     """Return 1 / (L s_J), the largest constant learning rate of Theorem 5.3's first condition."""
-    _require_condition(smoothness, 0.0)
+    require_range("> 0", smoothness=smoothness)
     return 1 / (smoothness * float(momentum_mass(num_iterations, momentum_alpha)[-1]))
 
 
@@ -498,11 +494,6 @@ def _decays(count: int, momentum_alpha: float) -> Floats:
     return np.where(power >= 0, float(momentum_alpha) ** np.maximum(power, 0), 0.0)
 
 
-def _require_condition(smoothness: float, noise_slope: float) -> None:
-    require(smoothness > 0, "smoothness", smoothness, "> 0")
-    require(noise_slope >= 0, "noise_slope", noise_slope, ">= 0")
-
-
 # Problems with known constants, and what the programs do
 
 
@@ -515,8 +506,7 @@ def zeno_cosine_threshold(
     validation_norm: float, rho: float = 0.2, epsilon: float = 0.1, score_gamma: float = 1.0
 ) -> float:
     """Return rho / gamma - epsilon / ‖v‖^2, the least cosine with v that Zeno++ accepts (BL-3.21)."""
-    require(validation_norm > 0, "validation_norm", validation_norm, "> 0")
-    require(score_gamma > 0, "score_gamma", score_gamma, "> 0")
+    require_range("> 0", validation_norm=validation_norm, score_gamma=score_gamma)
     return rho / score_gamma - epsilon / validation_norm**2
 
 
@@ -538,7 +528,7 @@ def stale_cloud(
 
     `spread` is the noise's standard deviation in each entry: of a fresh gradient, and what each missed update adds.
     """
-    require(count >= 1, "count", count, ">= 1")
+    require_range(">= 1", count=count)
     staleness = torch.arange(count, dtype=truth.dtype)
     noise = torch.from_numpy(rng.standard_normal((count, len(truth)))).to(truth.dtype)
     grads = (1 + 2 * staleness[:, None]) * (truth + (spread[0] + spread[1] * staleness[:, None]) * noise)

@@ -54,7 +54,7 @@ def random_problem(rng: np.random.Generator, step_range: tuple[float, float]):
     rounds = timeline((rng.uniform(0.1, 5, size=6)).tolist(), 1.0, 120)
 
     def upload(device: int, w: np.ndarray) -> np.ndarray:
-        return sparsify(problem.local_delta(device, w, k, local_lr), rate)
+        return sparsify(w - problem.local_path(device, w, k, local_lr)[-1], rate)
 
     start = rng.normal(scale=3, size=12)
     models = periodic_models(start, rounds, upload, global_lr)
@@ -88,7 +88,7 @@ def test_constants_of_the_log_cosh_problem() -> None:
         slopes.append((problem.loss(w + h) - problem.loss(w - h)) / 2 - problem.gradient(w) @ h)
     assert np.abs(slopes).max() < 1e-13
     start = np.full(4, 0.3)
-    moved = problem.local_delta(2, start, 2, 0.1)
+    moved = start - problem.local_path(2, start, 2, 0.1)[-1]
     first = start - 0.07 * np.tanh(start - problem.centres[2])
     assert moved.tolist() == close((start - first + 0.07 * np.tanh(first - problem.centres[2])).tolist())
 
