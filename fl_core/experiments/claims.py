@@ -53,6 +53,9 @@ OPEN: tuple[Label, ...] = ("undecided", "smaller than printed, sign open")
 """What more seeds, or another measurement, could change."""
 
 
+Shows = Literal["statement", "vacuity", "counter-example"]
+
+
 @dataclass(frozen=True)
 class Check:
     """One exact statement; `holds` is None if there is nothing to check it on, `detail` says what was compared."""
@@ -60,7 +63,7 @@ class Check:
     name: str
     holds: bool | None
     detail: str
-    shows: Literal["statement", "vacuity", "counter-example"] = "statement"
+    shows: Shows = "statement"
     """What it means if it holds: that the statement is true, that it says nothing, or that it is false."""
 
     def words(self) -> tuple[str, str, str]:
@@ -378,6 +381,16 @@ def make_claim(
     return Claim(f"{paper}-{number}", kind, statement, source, endpoint, judge, **more)
 
 
+def exact(name: str, show: Callable[[], tuple[Any, str]], shows: Shows = "statement") -> Judge:
+    """Return a judge with one exact statement, made of whether it holds and what was compared."""
+
+    def judge(study: Study) -> list[Part]:
+        holds, detail = show()
+        return [Check(name, bool(holds), detail, shows)]
+
+    return judge
+
+
 def find_claim(name: str) -> Claim:
     """Return the claim with id `name`.
 
@@ -414,8 +427,8 @@ def judge(names: Iterable[str], study: Study, artifacts: Sequence[str] = ()) -> 
 
 
 def judge_one(claim: Claim, study: Study, artifacts: Sequence[str] = ()) -> Judgement:
-    """Judge one claim on `study`, by itself."""
-    parts = tuple(claim.judge(study))
+    """Judge one claim on `study`, by itself; effects that no seed has both sides of are left out."""
+    parts = tuple(part for part in claim.judge(study) if not isinstance(part, Effect) or part.seeds)
     found = Judgement(claim, parts, study.dataset, study.data_kind, study.profile, tuple(artifacts))
     return replace(found, p=found.own_p)
 

@@ -49,7 +49,7 @@ Pair = tuple[str, str]
 
 
 def effects(study: Study, what: What, pair: Pair, at: Setting, counted: bool = False, **more: Any) -> list[Effect]:
-    """Return that the first of a pair is more accurate, or faster, if both were run; `more` are fields of the effect.
+    """Return that the first of a pair is more accurate, or faster; `more` are fields of the effect.
 
     Reconstructions and methods that are not trained are shown and not judged; `counted`: reconstructions are.
     """
@@ -63,7 +63,7 @@ def effects(study: Study, what: What, pair: Pair, at: Setting, counted: bool = F
     else:
         left, right = (passed(study, one, at, target) for one in pair)  # type: ignore[assignment]
         name, more = f"{at}: time, {ours} over {theirs}", more | {"scale": RATIO, "claimed": "less"}
-    return [Effect(name, left, right, excluded=why[0] or why[1], **more)] * bool(left.keys() & right.keys())
+    return [Effect(name, left, right, excluded=why[0] or why[1], **more)]
 
 
 def passed(study: Study, method: str, at: Setting, target: float | None = None) -> Censored:
@@ -141,9 +141,8 @@ def asynchrony(study: Study) -> list[Part]:
         groups = [[m for m in methods if not unjudged(study, at, m)] for methods in (SYNCHRONOUS, ASYNCHRONOUS)]
         left, right = (middle([passed(study, method, at) for method in methods]) for methods in groups)
         slow, quick = (np.median([number(at.column, m, "time") or np.nan for m in methods]) for methods in groups)
-        if left.keys() & right.keys():
-            name = f"{at}: median time, synchronous over asynchronous baselines"
-            found.append(Effect(name, left, right, printed=float(slow / quick) if isfinite(slow) else None))
+        name = f"{at}: median time, synchronous over asynchronous baselines"
+        found.append(Effect(name, left, right, printed=float(slow / quick) if isfinite(slow) else None))
     return found
 
 
@@ -185,9 +184,9 @@ def growth(study: Study, here: Setting, before: Setting, others: Iterable[str], 
     left, right = product([theirs, before_ours]), product([ours, before_theirs])
     who = others[0] if len(others) == 1 else "the baselines"
     name = f"{here}: advantage in {{}} over {who}, against that at {before}"
-    found: list[Part] = [Effect(name.format("time"), left, right, RATIO, claimed)] * bool(left.keys() & right.keys())
+    found: list[Part] = [Effect(name.format("time"), left, right, RATIO, claimed)]
     gained, earlier = (BySeed.over(gaps(study, "FedASMU", m, at) for m in others) for at in (here, before))
-    if claimed == "more" and gained.keys() & earlier.keys():  # of a smaller one the paper speaks because of transfers
+    if claimed == "more":  # of a smaller one the paper speaks because of transfers
         found.append(Effect(name.format("accuracy"), gained, earlier, POINTS, claimed))
     return found
 
@@ -222,8 +221,7 @@ def insensitive(study: Study) -> list[Part]:
     for at in sensitivity_settings(study):
         here, standard = final(study, "FedASMU", at), final(study, "FedASMU", Setting(at.column))
         more: dict[str, Any] = {"delta": MOST_SENSITIVE, "excluded": unjudged(study, at, "FedASMU")}
-        if here.keys() & standard.keys():
-            found.append(Effect(f"{at}: accuracy, less the standard", here, standard, POINTS, "equal", **more))
+        found.append(Effect(f"{at}: accuracy, less the standard", here, standard, POINTS, "equal", **more))
     return found
 
 
@@ -235,8 +233,7 @@ def interior_slot(study: Study) -> list[Part]:
         inside = BySeed.over(final(study, slot, at) for slot in between)
         for end in (first, last):
             edge = final(study, end, at)
-            name = f"{at}: accuracy, mean of {' and '.join(between)} less {end}"
-            found += [Effect(name, inside, edge, POINTS)] * bool(inside.keys() & edge.keys())
+            found.append(Effect(f"{at}: accuracy, mean of {' and '.join(between)} less {end}", inside, edge, POINTS))
     return found
 
 

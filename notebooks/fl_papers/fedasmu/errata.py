@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from fl_core.experiments.claims import Check, Claim, Judge, Part, make_claim
-from fl_core.experiments.study import Study
+from fl_core.experiments.claims import Claim, exact, make_claim
 from fl_core.formulas.fedasmu import (
     ACTIONS,
     Controls,
@@ -251,18 +250,6 @@ def ranges() -> Shown:
 
 claim = partial(make_claim, "FEDASMU")
 Both = Callable[[], tuple[Shown, Shown]]
-
-
-def exact(
-    name: str, show: Callable[[], Shown], shows: Literal["statement", "counter-example"] = "statement"
-) -> Judge:
-    """Return the judge of an exact statement, or of a counter-example to one."""
-
-    def judge(study: Study) -> list[Part]:
-        holds, detail = show()
-        return [Check(name, bool(holds), detail, shows)]
-
-    return judge
 
 
 def false(number: int, source: str, statement: str, endpoint: str, errata: str, show: Callable[[], Shown]) -> Claim:

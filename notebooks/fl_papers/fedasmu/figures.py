@@ -144,9 +144,7 @@ POINTS = 60
 def accuracy_curves(study: Study, methods: Sequence[str]) -> pd.DataFrame:
     """Return mean and standard deviation over seeds of each method's accuracy, up to the end of its shortest run.
 
-    Columns ``column``, ``title``, ``target``, ``missing`` (methods without a run, in words), ``method``, ``x``
-    (virtual seconds), ``test_accuracy``, ``test_accuracy_std``, ``n``. A column of the tables without any run has
-    one row, which has no method.
+    A column of the tables without any run has one row, which has no method.
     """
     rows = []
     for column in dict.fromkeys(entry.labels["column"] for entry in study.entries):
@@ -174,11 +172,7 @@ def _curve(results: Sequence[Result]) -> pd.DataFrame:
 
 
 def condition_points(study: Study) -> pd.DataFrame:
-    """Return accuracy and time to 60 % over what Figure 7 varies.
-
-    Columns ``varied``, ``value``, ``method``, ``accuracy``, ``seconds`` (infinite if a seed does not get there),
-    ``n``; a missing run has none of the last three.
-    """
+    """Return accuracy and time to 60 % (infinite if a seed does not get there) over what Figure 7 varies."""
     rows = []
     methods = dict.fromkeys(entry.labels["method"] for entry in study.entries)
     for varied, standard in STANDARD.items():
@@ -197,33 +191,23 @@ def condition_points(study: Study) -> pd.DataFrame:
 
 
 def staleness_points(study: Study) -> pd.DataFrame:
-    """Return every upload that FedASMU has mixed in, and FedASMU-0, whose weights are FedAsync's.
-
-    Columns ``method``, ``seed``, ``version`` (that it made), ``staleness`` (t - o + 1), ``weight``, ``bound`` (tau).
-    """
+    """Return every upload that FedASMU has mixed in, and FedASMU-0, whose weights are FedAsync's."""
     found = []
     for method in ("FedASMU", "FedASMU-0"):
         for entry, result in study.select(method=method, varied=None):
             table = result.history.update_frame()[["version", "staleness", "weight"]]
             algorithm = entry.spec.algorithm
             assert isinstance(algorithm, FedASMU)
-            found.append(
-                table.assign(
-                    staleness=table["staleness"] + 1,  # the paper's counts from 1
-                    method=method,
-                    seed=entry.labels["seed"],
-                    bound=algorithm.staleness_bound,
-                )
-            )
+            own = {"method": method, "seed": entry.labels["seed"], "bound": algorithm.staleness_bound}
+            found.append(table.assign(staleness=table["staleness"] + 1, **own))  # the paper's counts from 1
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def five_devices(devices: int = 5, seconds: float = 1400.0, size: int = 10) -> pd.DataFrame:
     """Return what five devices do under FedASMU, on quadratic losses: Figure 1 as a timetable.
 
-    Three train at a time, and a transfer takes 12 s, so that it can be seen. Columns ``device``, ``activity``
-    (``"download"``, ``"fresh model"``, ``"train"`` or ``"upload"``), ``start``, ``end`` (seconds), ``version`` of the
-    model that a download brings; and ``made`` and ``staleness`` of an upload (NaN if the run is over before).
+    Three train at a time, and a transfer takes 12 s, so that it can be seen. ``version`` is that of the model which a
+    download brings; ``made`` and ``staleness`` are of an upload (NaN if the run is over before).
     """
     rng = np.random.default_rng(0)
     task = Quadratic(np.ones((devices, size)), rng.normal(size=(devices, size)), np.zeros(size))
@@ -266,11 +250,7 @@ def five_devices(devices: int = 5, seconds: float = 1400.0, size: int = 10) -> p
 # Drawings
 
 ACTIVITIES = {"download": SKY, "train": BLUE, "fresh model": GREEN, "upload": ORANGE}
-CONDITION_LABELS = {
-    "bandwidth": "times lower bandwidth",
-    "heterogeneity": "slowest to fastest device",
-    "devices": "devices",
-}
+CONDITION_LABELS = {"bandwidth": "times lower bandwidth", "heterogeneity": "slowest to fastest device"}
 
 
 def timeline(spans: pd.DataFrame) -> Figure:
@@ -348,7 +328,7 @@ def conditions(points: pd.DataFrame) -> Figure:
                         "marker": look["marker"] or "o"})  # fmt: skip
                 for place in np.flatnonzero(grid.isna().all(axis=1)):
                     _hatch(axis, float(place))
-                axis.set(xticks=range(len(values)), xlabel=CONDITION_LABELS[varied], title=title,
+                axis.set(xticks=range(len(values)), xlabel=CONDITION_LABELS.get(varied, varied), title=title,
                          xlim=(-0.3, len(values) - 0.7))  # fmt: skip
                 axis.set_xticklabels([f"{value:g}" for value in values])
                 reached = np.isfinite(grid.to_numpy(float)).any()

@@ -97,9 +97,9 @@ def tables_band(what: What, against: str) -> tuple[float, float]:
 
 
 def deviations() -> pd.DataFrame:
-    """Return the ends of the text's ranges that Tables 1 and 2 do not give (E19); the text cuts digits off.
+    """Return the ends of the text's ranges (NaN: not printed) that Tables 1 and 2 do not give (E19).
 
-    Columns ``against``, ``quantity``, ``end``, ``text`` (NaN: not printed), ``tables``.
+    The text cuts digits off.
     """
     rows, whats = [], get_args(What)
     for against in dict.fromkeys(PRINTED.rows(source="sec5")["against"]):
@@ -227,8 +227,8 @@ def leaders(studies: Sequence[Study]) -> pd.DataFrame:
 def both_budgets(reduced: Sequence[Study], full: Sequence[Study]) -> pd.DataFrame:
     """Return accuracy and time of each method that was run at both budgets, and what is printed, best first.
 
-    Columns ``method``, then for each of ``"reduced"``, ``"full"`` and ``"printed"`` the accuracy and the time over
-    FedASMU's: infinite if the method does not get to the target with all seeds, 0 if FedASMU alone does not.
+    Time is over FedASMU's: infinite if the method does not get to the target with all seeds, 0 if FedASMU alone does
+    not.
     """
     rows = []
     for at in settings(full[0]) if full else ():
@@ -244,12 +244,9 @@ def both_budgets(reduced: Sequence[Study], full: Sequence[Study]) -> pd.DataFram
             row["accuracy, printed"] = number(at.column, method, "accuracy")
             row["time, printed"] = time / base if time and base else None
             rows.append(row)
-    frame = pd.DataFrame(
-        rows, columns=["method", *(f"{what}, {b}" for what in ("accuracy", "time") for b in BUDGETS)]
-    )
-    both = frame.dropna(subset=["accuracy, reduced", "accuracy, full"]).astype(
-        dict.fromkeys(frame.columns[1:], float)
-    )
+    numbers = [f"{what}, {name}" for what in ("accuracy", "time") for name in BUDGETS]
+    frame = pd.DataFrame(rows, columns=["method", *numbers]).dropna(subset=["accuracy, reduced", "accuracy, full"])
+    both = frame.astype(dict.fromkeys(numbers, float))
     return both.sort_values("accuracy, full", ascending=False, ignore_index=True)
 
 

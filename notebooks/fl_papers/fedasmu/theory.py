@@ -338,16 +338,10 @@ def corrected_theorem(seeds: Sequence[int], rounds: int = 300) -> pd.DataFrame:
             problem, lr=LR, alpha_max=WEIGHTS[1], beta_max=BETA, staleness_bound=STALENESS, epochs_max=EPOCHS
         )
         rows.append(
-            {
-                "seed": seed,
-                "mean of |grad F|²": np.dot(alphas, sums) / (EPOCHS * sum(alphas)),
-                "bound": bound(values[0] - values[-1], alphas),
-                "V²": problem.deviation,
-                "rounds violated": failed,
-                "D": drift,
-                "bound of D": limit,
-            }
-        )
+            {"seed": seed, "mean of |grad F|²": np.dot(alphas, sums) / (EPOCHS * sum(alphas)),
+             "bound": bound(values[0] - values[-1], alphas), "V²": problem.deviation, "rounds violated": failed,
+             "D": drift, "bound of D": limit}
+        )  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -569,14 +563,9 @@ DEVICES, PARALLEL = 50, 5
 def simulate(task: Quadratic, algorithm: Algorithm, updates: int, seed: int = 0) -> Simulation:
     """Return a finished run in FedASMU's world, whose speeds and triggers depend on `seed`."""
     run = Simulation(
-        task,
-        World.named("fedasmu", devices=DEVICES),
-        algorithm,
-        budget=Budget(updates=updates),
-        seed=seed,
-        training=LocalTraining(lr=LR, epochs=5),
-        evaluation=Evaluation(every_updates=updates),
-    )
+        task, World.named("fedasmu", devices=DEVICES), algorithm, budget=Budget(updates=updates), seed=seed,
+        training=LocalTraining(lr=LR, epochs=5), evaluation=Evaluation(every_updates=updates),
+    )  # fmt: skip
     run.run("sequential")
     return run
 

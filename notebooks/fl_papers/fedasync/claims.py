@@ -63,7 +63,7 @@ def against(
             name = f"against {method}, K = {labels['max_staleness']}, α = {alpha:g}"
             why = idle({method: end, PLAIN: final_accuracy(study, PLAIN, **labels)})
             found.append(Effect(name, area(study, axis, PLAIN, **labels), other, RATIO, claimed, bound, excluded=why))
-    return _seen(found)
+    return found
 
 
 def areas(study: Study, which: int) -> dict[float, BySeed]:
@@ -81,13 +81,13 @@ def as_fast_as_sgd(study: Study) -> list[Effect]:
         best[seed] = found[min(others, key=lambda a: others[a].mean)].get(seed, np.nan)
     best = BySeed(best, BySeed.over(found.values()).runs)
     name = f"K = {staleness(study, SMALL)}, best α"
-    return _seen([Effect(name, best, area(study, "gradients", "SGD"), claimed="less", bound=AS_FAST)])
+    return [Effect(name, best, area(study, "gradients", "SGD"), claimed="less", bound=AS_FAST)]
 
 
 def slower_if_staler(study: Study) -> list[Effect]:
     """FEDASYNC-C03."""
     small, large = (areas(study, which) for which in (SMALL, LARGE))
-    return _seen(Effect(f"α = {alpha:g}", large[alpha], small[alpha]) for alpha in small)
+    return [Effect(f"α = {alpha:g}", large[alpha], small[alpha]) for alpha in small]
 
 
 def towards_sgd(study: Study) -> list[Effect]:
@@ -95,7 +95,7 @@ def towards_sgd(study: Study) -> list[Effect]:
     settings = (0.9, staleness(study, SMALL)), (0.2, staleness(study, LARGE))
     fast, slow = (area(study, "gradients", PLAIN, alpha=alpha, max_staleness=K) for alpha, K in settings)
     name = " against ".join(f"α = {alpha:g}, K = {K}" for alpha, K in settings)
-    return _seen([Effect(name, fast, slow, claimed="less")])
+    return [Effect(name, fast, slow, claimed="less")]
 
 
 def shakier(study: Study, pairs: Sequence[tuple[str, float, str, float]], claimed: Relation) -> list[Effect]:
@@ -107,7 +107,7 @@ def shakier(study: Study, pairs: Sequence[tuple[str, float, str, float]], claime
     for method, alpha, other, beside in pairs:
         sides = (oscillation(study, m, alpha=a, max_staleness=large) for m, a in ((method, alpha), (other, beside)))
         found.append(points(f"{method}, α = {alpha:g} less {other}, α = {beside:g}", *sides, claimed=claimed))
-    return _seen(found)
+    return found
 
 
 def hinge_is_plain(study: Study) -> list[Check]:
@@ -163,7 +163,7 @@ def sooner(study: Study) -> list[Effect]:
             ours[seed], theirs[seed] = (passage(x, y, target, falling=True, width=WIDTH).at for x, y in pair)
         keys = [[e.key for e, _ in study.select(role="event", method=m, alpha=a)] for m, a in ((method, alpha), SYNC)]
         found.append(Effect(f"α = {alpha:g}", BySeed(ours, keys[0]), BySeed(theirs, keys[1]), claimed="less"))
-    return _seen(found)
+    return found
 
 
 # Final values: Figures 8 to 10
@@ -205,44 +205,44 @@ def slower_but_alive(study: Study) -> list[Effect]:
     loss, accuracy = (by_staleness(study, metric, PLAIN) for metric in ("train_loss", "test_accuracy"))
     small, large = (by_seed(accuracy, staleness(study, which)) for which in (SMALL, LARGE))
     grown = over(loss, lambda x, row: float(np.exp(rise(x, np.log(row)))))
-    return _seen([
+    return [
         Effect("loss, largest K over smallest on a fitted line", grown, 1.0),
         Effect("accuracy, large K over small", large, small, bound=ALIVE),
-    ])  # fmt: skip
+    ]
 
 
 def adaptive_helps_when_stale(study: Study) -> list[Effect]:
     """FEDASYNC-C12."""
     large = staleness(study, LARGE)
     poly, plain = (by_seed(by_staleness(study, "train_loss", method), large) for method in (POLY, PLAIN))
-    return _seen([Effect(f"K = {large}", poly, plain, claimed="less")])
+    return [Effect(f"K = {large}", poly, plain, claimed="less")]
 
 
 def robust_to_alpha(study: Study) -> list[Effect]:
     """FEDASYNC-C13; +Hinge at the small staleness is plain FedAsync (C07) and no part of its own."""
     cells = [(SMALL, PLAIN), (SMALL, POLY), *((LARGE, method) for method in ADAPTIVE)]
     ranges = {cell: over(by_alpha(study, cell[1], cell[0]), lambda x, row: float(np.ptp(row))) for cell in cells}
-    return _seen(
+    return [
         points(f"K = {staleness(study, which)}, {method}", found, 0.0, claimed="less", bound=TINY)
         for (which, method), found in ranges.items()
-    )
+    ]
 
 
 def adaptivity_is_unnecessary(study: Study) -> list[Effect]:
     """FEDASYNC-C14."""
     plain, poly = (by_alpha(study, method, SMALL) for method in (PLAIN, POLY))
-    return _seen(
+    return [
         points(f"α = {a:g}", by_seed(poly, a), by_seed(plain, a), claimed="equal", delta=LESS_NEEDED)
         for a in plain.columns.astype(float)
-    )
+    ]
 
 
 def best_alpha(study: Study) -> list[Effect]:
     """FEDASYNC-C15."""
-    return _seen(
+    return [
         points(method, over(by_alpha(study, method, LARGE), rise), 0.0, claimed="less" if method == PLAIN else "more")
         for method in ADAPTIVE
-    )
+    ]
 
 
 def poly_beats_hinge(study: Study) -> list[Effect]:
@@ -250,11 +250,7 @@ def poly_beats_hinge(study: Study) -> list[Effect]:
     large = staleness(study, LARGE)
     poly, hinge = (over(by_alpha(study, method, LARGE), lambda x, row: float(row.mean())) for method in (POLY, HINGE))
     ends = [by_seed(by_staleness(study, "test_accuracy", method), large) for method in (POLY, HINGE)]
-    return _seen([points(f"Fig. 10, K = {large}, mean over α", poly, hinge), points(f"Fig. 8, K = {large}", *ends)])
-
-
-def _seen(effects: Any) -> list[Effect]:
-    return [effect for effect in effects if effect.seeds]
+    return [points(f"Fig. 10, K = {large}, mean over α", poly, hinge), points(f"Fig. 8, K = {large}", *ends)]
 
 
 claim = partial(make_claim, "FEDASYNC")

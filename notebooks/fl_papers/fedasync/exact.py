@@ -91,11 +91,10 @@ def nobody_waits(study: Study) -> list[Check]:
     used = Counter(history.updates["device"])
     least = min(used[device] for device in range(len(durations)))
     count, expected = len(history.updates["version"]), sum(horizon / duration for duration in durations)
+    rate = f"{count} in {horizon:g} s, Σ 1/duration = {expected / horizon:g}"
     found = [
         Check("every client is used", least >= 1, f"at least {least} mixed updates of each"),
-        Check(
-            "rate of updates", count == expected, f"{count} in {horizon:g} s, Σ 1/duration = {expected / horizon:g}"
-        ),
+        Check("rate of updates", count == expected, rate),
     ]
     rounds = _simulate(FedAvg(clients_per_round=each_round), world, updates=60)
     by_round = rounds.update_frame().groupby("version")
@@ -136,15 +135,9 @@ def _simulate(algorithm: Algorithm, world: World, seed: int = 0, **budget: Any) 
     """Run on quadratics with scattered minimisers, where a task is one step, and keep the trace."""
     curvature, centre = np.ones((world.devices, 1)), np.linspace(-1, 1, world.devices)[:, None]
     return Simulation(
-        Quadratic(curvature, centre, [5.0]),
-        world,
-        algorithm,
-        budget=Budget(**budget),
-        training=LocalTraining(lr=0.1),
-        evaluation=Evaluation(every_updates=None),
-        seed=seed,
-        trace=True,
-    ).run("sequential")
+        Quadratic(curvature, centre, [5.0]), world, algorithm, budget=Budget(**budget), seed=seed, trace=True,
+        training=LocalTraining(lr=0.1), evaluation=Evaluation(every_updates=None),
+    ).run("sequential")  # fmt: skip
 
 
 def _indicator(bound: int) -> dict[str, Any]:
@@ -198,9 +191,8 @@ def first_theorem(study: Study, bound: str) -> list[Check]:
 def says_nothing(theorem: int) -> Check:
     """Return that a theorem's bound is never below the error at the start (E4)."""
     below = theory.vacuity()[theorem]
-    return Check(
-        "below the error at the start", below == 0, f"in {below} of 200,000 admissible draws (E4)", "vacuity"
-    )
+    detail = f"in {below} of 200,000 admissible draws (E4)"
+    return Check("below the error at the start", below == 0, detail, "vacuity")
 
 
 def second_theorem(study: Study) -> list[Check]:

@@ -113,41 +113,26 @@ SETUPS = {"fashion-mnist": _LENET, "cifar10": _CNN, "cifar10-surrogate": _CNN}
 
 
 class FedAsyncOptions(Options):
-    """What a reader may change; None leaves the profile's value.
-
-    Attributes
-    ----------
-    alphas : tuple of float or None
-        Mixing weights of the curves.
-    max_staleness : (int, int)
-        The small and the large maximum staleness K.
-    poly_a, hinge_a, hinge_b : float
-        Parameters of the adaptive weights.
-    rho : float
-        Proximal weight (0: Option I).
-    lrs : tuple of float or None
-        Learning rates tried for FedAvg and SGD.
-    sweep_staleness : tuple of int or None
-        Maximum staleness K of each point of Figure 8, ascending.
-    sweep_alpha : float
-        Mixing weight of Figure 8.
-    sweep_alphas : tuple of float or None
-        Mixing weight of each point of Figures 9 and 10, ascending.
-    sweep_hinge_a : float
-        The hinge's a in Figures 9 and 10, where the paper prints another one (specification, E19).
-    """
+    """What a reader may change; None leaves the profile's value."""
 
     alphas: tuple[Annotated[float, Field(gt=0, le=1)], ...] | None = Field(None, min_length=1)
+    """Mixing weights of the curves."""
     max_staleness: tuple[int, int] = (4, 16)
+    """The small and the large maximum staleness K."""
     poly_a: float = Field(0.5, gt=0, allow_inf_nan=False)
     hinge_a: float = Field(10.0, gt=0, allow_inf_nan=False)
     hinge_b: float = Field(4.0, ge=0, allow_inf_nan=False)
     rho: float = Field(0.1, ge=0, allow_inf_nan=False)
+    """Proximal weight (0: Option I)."""
     lrs: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] | None = Field(None, min_length=1)
+    """Learning rates tried for FedAvg and SGD."""
     sweep_staleness: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
+    """Maximum staleness K of each point of Figure 8, ascending, whose mixing weight is `sweep_alpha`."""
     sweep_alpha: float = Field(0.8, gt=0, le=1)
     sweep_alphas: tuple[Annotated[float, Field(gt=0, le=1)], ...] | None = Field(None, min_length=1)
+    """Mixing weight of each point of Figures 9 and 10, ascending."""
     sweep_hinge_a: float = Field(4.0, gt=0, allow_inf_nan=False)
+    """The hinge's a in Figures 9 and 10, where the paper prints another one (specification, E19)."""
 
     @field_validator("sweep_staleness", "sweep_alphas")
     @classmethod
@@ -271,26 +256,20 @@ class FedAsyncExperiment(Experiment):
             ("FedAsync+Poly", "a = 0.5", f"a = {chosen.poly_a:g}"),
             ("FedAsync+Hinge", "a = 10, b = 4", f"a = {chosen.hinge_a:g}, b = {chosen.hinge_b:g}"),
             ("Figure 8: K; α", "grid not stated; not stated", f"{swept}; {chosen.sweep_alpha:g}"),
-            (
-                "Figures 9, 10: α; hinge",
-                "grid not stated; a = 4, b = 4",
-                f"{weights}; a = {chosen.sweep_hinge_a:g}, b = {chosen.hinge_b:g}",
-            ),
+            ("Figures 9, 10: α; hinge", "grid not stated; a = 4, b = 4",
+             f"{weights}; a = {chosen.sweep_hinge_a:g}, b = {chosen.hinge_b:g}"),
             ("local learning rate", "not stated (authors' code: 0.1)", f"{LOCAL_LR:g}"),
             ("proximal weight ρ", "not stated (authors' code: 0.1)", f"{chosen.rho:g}"),
             ("weight decay", "not stated (authors' code: 0.0001)", f"{WEIGHT_DECAY:g}, all methods"),
-            (
-                "initial model",
-                "not stated (authors' code: 5 passes, one device)",
-                "5 passes over device 0, rate 0.01",
-            ),
+            ("initial model", "not stated (authors' code: 5 passes, one device)",
+             "5 passes over device 0, rate 0.01"),
             ("FedAvg", f"k = {ROUND}; learning rate by grid search", f"k = {ROUND}; rate from {lrs}"),
             ("SGD", "learning rate by grid search", f"rate from {lrs}; mini-batch {BATCH}"),
             ("choice of those rates", "best test accuracy", "best mean final test accuracy"),
             ("training loss", "whole training set", f"first {scale.train_samples:,} training images"),
             ("evaluation", "every 10 epochs (authors' code)", f"every {scale.eval_every} epochs"),
             ("repetitions", "10", f"{len(self.seeds)}"),
-        ]
+        ]  # fmt: skip
         return pd.DataFrame(rows, columns=["setting", "the paper", f"here, profile {self.profile}"])
 
     def clocked_setting(self) -> pd.DataFrame:

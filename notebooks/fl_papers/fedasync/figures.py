@@ -154,14 +154,9 @@ def final_table(study: Study) -> Table:
     for column in ("alpha", "lr"):
         shown[column] = [f"{value:g}" if np.isfinite(value) else None for value in shown[column]]
     names = {
-        "alpha": "α",
-        "max_staleness": "K",
-        "lr": "learning rate",
-        "version": "global epochs",
-        "test_accuracy": "test accuracy",
-        "train_loss": "training loss",
-        "n": "seeds",
-    }
+        "alpha": "α", "max_staleness": "K", "lr": "learning rate", "version": "global epochs",
+        "test_accuracy": "test accuracy", "train_loss": "training loss", "n": "seeds",
+    }  # fmt: skip
     order = ["method", "alpha", "max_staleness", "test_accuracy", "train_loss", "lr"]
     return Table(shown[[*order, *(column for column in shown if column not in order)]], names)
 
@@ -376,12 +371,7 @@ def notation(study: Study) -> pd.DataFrame:
 def network_table(study: Study) -> pd.DataFrame:
     """Return the paper's Table 2 beside the network that is really built: ``fedasync_cnn`` on 3x24x24 pixels.
 
-    Returns
-    -------
-    DataFrame
-        ``layer``, ``input`` and ``paper`` (what is printed), ``built`` (the same words, read off the module),
-        ``output`` (shape), ``parameters`` (trained numbers), ``statistics`` (running ones), ``multiply_adds`` (an
-        image); the last row is the total.
+    ``paper`` is printed, ``built`` the same in words read off the module; the last row is the total.
     """
     network = build_network("fedasync_cnn", (3, 24, 24), 10)
     shapes: dict[nn.Module, tuple[int, ...]] = {}
@@ -391,18 +381,12 @@ def network_table(study: Study) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for (layer, paper, before), module in zip(PRINTED[:-1], network.children(), strict=True):
         trained = sum(p.numel() for p in module.parameters())
+        running = sum(v.numel() for v in module.state_dict().values() if v.is_floating_point()) - trained
         rows.append(
-            {
-                "layer": layer,
-                "input": before,
-                "paper": paper,
-                "built": _words(module),
-                "output": "×".join(map(str, shapes[module])),
-                "parameters": trained,
-                "statistics": sum(v.numel() for v in module.state_dict().values() if v.is_floating_point()) - trained,
-                "multiply_adds": _multiply_adds(module, shapes[module]),
-            }
-        )
+            {"layer": layer, "input": before, "paper": paper, "built": _words(module),
+             "output": "×".join(map(str, shapes[module])), "parameters": trained, "statistics": running,
+             "multiply_adds": _multiply_adds(module, shapes[module])}
+        )  # fmt: skip
     layer, paper, before = PRINTED[-1]
     rows.append({"layer": layer, "input": before, "paper": paper, "built": "part of the loss"})
     columns = ("parameters", "statistics", "multiply_adds")
@@ -413,13 +397,8 @@ def network_table(study: Study) -> pd.DataFrame:
 def three_workers(study: Study) -> pd.DataFrame:
     """Return the timeline that completes Figure 1: three workers that need 3, 5 and 7 s, always busy (oracle O14).
 
-    The run is a real one, of FedAsync on a trivial loss.
-
-    Returns
-    -------
-    DataFrame
-        One row per arrival: ``worker``, ``start`` and ``end`` (virtual seconds), ``base`` (version it started from),
-        ``version`` (the one it made) and ``staleness``.
+    The run is a real one, of FedAsync on a trivial loss. A row is an arrival: ``base`` is the version that it started
+    from, ``version`` the one that it made.
     """
     durations = {"A": 3.0, "B": 5.0, "C": 7.0}
     count = len(durations)
@@ -433,15 +412,10 @@ def three_workers(study: Study) -> pd.DataFrame:
     updates = simulation.run().update_frame()
     names = list(durations)
     frame = pd.DataFrame(
-        {
-            "worker": [names[device] for device in updates["device"]],
-            "start": 0.0,
-            "end": updates["seconds"].astype(float),
-            "base": updates["version"] - 1 - updates["staleness"],
-            "version": updates["version"],
-            "staleness": updates["staleness"],
-        }
-    )
+        {"worker": [names[device] for device in updates["device"]], "start": 0.0,
+         "end": updates["seconds"].astype(float), "base": updates["version"] - 1 - updates["staleness"],
+         "version": updates["version"], "staleness": updates["staleness"]}
+    )  # fmt: skip
     frame["start"] = frame["end"] - frame["worker"].map(durations)
     return frame
 
@@ -449,10 +423,8 @@ def three_workers(study: Study) -> pd.DataFrame:
 def _words(module: nn.Module) -> str:
     match module:
         case nn.Conv2d():
-            return (
-                f"convolution, {module.out_channels} channels, kernel {module.kernel_size[0]}, "
-                f"padding {module.padding[0]}"
-            )
+            kernel, padding = module.kernel_size[0], module.padding[0]
+            return f"convolution, {module.out_channels} channels, kernel {kernel}, padding {padding}"
         case nn.ReLU():
             return "activation"
         case nn.BatchNorm2d():
@@ -547,18 +519,9 @@ def _arrow(
         FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=12, color=colour, lw=1.4, shrinkA=0, shrinkB=0)
     )
     x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
-    if aside:
-        axis.text(x + 0.12, y, text, ha="left", va="center", fontsize=9, color=colour)
-    else:
-        axis.text(
-            x - max(0, -lift),
-            y + lift,
-            text,
-            ha="center",
-            va="bottom" if lift > 0 else "top",
-            fontsize=9,
-            color=colour,
-        )
+    place = (x + 0.12, y) if aside else (x - max(0, -lift), y + lift)
+    ways = ("left", "center") if aside else ("center", "bottom" if lift > 0 else "top")
+    axis.text(*place, text, ha=ways[0], va=ways[1], fontsize=9, color=colour)
 
 
 def explore_staleness() -> Explorable:
@@ -566,10 +529,8 @@ def explore_staleness() -> Explorable:
 
     def errors(alpha: float, missed: float, q: float, updates: int = 60) -> dict[str, list[float]]:
         found: dict[str, list[float]] = {"x": list(range(updates + 1))}
-        for name, method in {
-            "plain": FedAsync(alpha=alpha),
-            "+Poly": FedAsync(alpha=alpha, weight=Polynomial()),
-        }.items():
+        methods = {"plain": FedAsync(alpha=alpha), "+Poly": FedAsync(alpha=alpha, weight=Polynomial())}
+        for name, method in methods.items():
             models = [torch.ones(1, dtype=torch.float64)]
             for version in range(updates):
                 uploaded = q * models[max(0, version - int(missed))]

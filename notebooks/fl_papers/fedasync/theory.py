@@ -603,11 +603,8 @@ def theorem2_chains(
 ) -> dict[str, list[Array]]:
     """Return, for every step of the proof, the quantities that it orders from small to large.
 
-    Returns
-    -------
-    dict of str to list of ndarray
-        Name of the step to its quantities: over all local steps ``[T, H]``, all updates ``[T]``, or (the last) all
-        models ``[T + 1]``. Constants are arrays of shape ``[]``. F_* = 0 at x_* = 0.
+    They are of all local steps ``[T, H]``, all updates ``[T]``, or (the last) all models ``[T + 1]``; constants are
+    arrays of shape ``[]``. F_* = 0 at x_* = 0.
     """
     f, df, lr, rho, mu = toy.loss, toy.gradient, toy.lr, toy.prox_rho, toy.weak_convexity
     r = rho - mu
@@ -666,23 +663,16 @@ def theorem2_chains(
 
 
 WEIGHTS: tuple[StalenessWeight, ...] = (
-    Constant(),
-    Linear(a=0.5),
-    Polynomial(a=0.5),
-    Exponential(a=0.3),
-    Hinge(a=10, b=4),
-)
+    Constant(), Linear(a=0.5), Polynomial(a=0.5), Exponential(a=0.3), Hinge(a=10, b=4),
+)  # fmt: skip
 WAVES = tuple(itertools.product((1.0, 2.0, 3.0), ((1, 0.9, 5), (4, 0.6, 10), (16, 0.9, 3))))
 """Starting points and (K, alpha, H) of the runs on toy W."""
 
 
 def theorem1_on_toy_q(updates: int = 300, adaptive: bool = False) -> pd.DataFrame:
-    """Count how often FA-9 (printed, tight, one update) and FA-10 (whole, one update) fail on toy Q; no sampling.
+    """Count at how many updates FA-9 (printed, tight, one update) and FA-10 (whole, one update) fail on toy Q.
 
-    Returns
-    -------
-    DataFrame
-        One row per configuration, with the number of updates at which a bound fails.
+    A row is a configuration; nothing is sampled.
     """
     toy, t = ToyQ(), np.arange(updates + 1)
     mu, v1 = toy.strong_convexity, toy.grad_deviation_bound
@@ -752,10 +742,7 @@ def vacuity(draws: int = 200_000) -> tuple[int, int]:
 def theorem2_on_toy_w(updates: int = 200) -> pd.DataFrame:
     """Evaluate every inequality of Theorem 2's proof on every local and server step of nine runs on toy W.
 
-    Returns
-    -------
-    DataFrame
-        One row per run: how many inequalities, how many violated, where it ends, and R = 2 C2 / (gamma r).
+    ``end`` is where a run ends, ``R`` is 2 C2 / (gamma r).
     """
     toy, rows = ToyW(), []
     for x0, (K, alpha, H) in WAVES:
@@ -789,14 +776,11 @@ def theorem2_with_clients(runs: int = 400, updates: int = 40) -> int:
 def largest_mixing_root(ages: Sequence[int] = (1, 2, 4, 8, 16)) -> pd.Series:
     """Return by staleness function the largest root of mixing over 550 settings; every upload has the same age."""
     grid = list(itertools.product(ages, np.linspace(0.05, 0.95, 10), np.linspace(-0.95, 0.95, 11)))
-    return pd.Series(
-        {
-            str(weight): max(
-                spectral_radius(mixing_characteristic(alpha * weight(age - 1), q, age)) for age, alpha, q in grid
-            )
-            for weight in WEIGHTS
-        }
-    )
+    largest = dict.fromkeys(map(str, WEIGHTS), 0.0)
+    for weight, (age, alpha, q) in itertools.product(WEIGHTS, grid):
+        root = spectral_radius(mixing_characteristic(alpha * weight(age - 1), q, age))
+        largest[str(weight)] = max(largest[str(weight)], root)
+    return pd.Series(largest)
 
 
 def _above(errors: np.ndarray, bound: np.ndarray) -> int:

@@ -6,7 +6,7 @@ names, that it says nothing, or that it is false.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -36,13 +36,6 @@ from fl_papers.fedluck.theory import (
     rescaled_bound,
     timeline,
 )
-
-Judge = Callable[[Study], Sequence[Check]]
-
-
-def exact(name: str, holds: Any, detail: str, shows: Any = "statement") -> Judge:
-    """Return a judge with one exact statement."""
-    return lambda study: [Check(name, bool(holds()), detail, shows)]
 
 
 def theorem_1(study: Study) -> list[Check]:
@@ -117,6 +110,12 @@ def worlds() -> list[tuple[list[float], list[list[Upload]]]]:
     rng = np.random.default_rng(0)
     jobs = [rng.uniform(0.1, 6, 5).tolist() for _ in range(200)]
     return [(each, timeline(each, 1.0, 60)) for each in jobs]
+
+
+def rounds_without_uploads() -> tuple[bool, str]:
+    """E02."""
+    empty = any(not row for _, rounds in worlds() for row in rounds)
+    return empty, "some rounds have none, and (6) divides by zero"
 
 
 def _uploads(right: Callable[[int, Upload, float], bool]) -> tuple[int, int]:

@@ -209,44 +209,25 @@ def targets(profile: str, dataset: str, partition: str) -> list[Target]:
 
 
 class FedLuckOptions(Options):
-    """What a reader may change besides profile, data set and seeds; None leaves the paper's or the profile's value.
-
-    Attributes
-    ----------
-    mode : str
-        ``"as_released"``: what the authors' program does and the paper does not say (:data:`RELEASED`).
-    steps, delta : int, float or None
-        FedPer's k and delta.
-    dirichlet : float
-        Concentration of the labels.
-    solver : str
-        FedLuck's.
-    period_seconds : float or None
-        T~ of all periodic methods.
-    seconds : float or None
-        Horizon of Figures 2 and 3 and of both tables.
-    local_lr : float or None
-        eta_l.
-    per_tensor : bool
-        Scope of top-k (A6).
-    heat_steps, heat_deltas : tuple or None
-        The grid of Figure 1, ascending.
-    heat_target : float or None
-        Its accuracy.
-    heat_seconds : float or None
-        Its longest run.
-    """
+    """What a reader may change beside profile, data set and seeds; None leaves the paper's or the profile's value."""
 
     mode: Literal["as_written", "as_released"] = "as_written"
+    """What the authors' program does and the paper does not say (:data:`RELEASED`) is "as_released"."""
     steps: int | None = Field(None, ge=1)
+    """k of FedPer, with its `delta`."""
     delta: float | None = Field(None, gt=0, le=1)
     dirichlet: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """Concentration of the labels."""
     solver: Literal["official_grid", "exact", "exact_ceil"] = "official_grid"
     period_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """T~ of all periodic methods."""
     seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Horizon of Figures 2 and 3 and of both tables."""
     local_lr: float | None = Field(None, gt=0, allow_inf_nan=False)
     per_tensor: bool = True
+    """Scope of top-k (A6)."""
     heat_steps: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
+    """Grid of Figure 1, ascending, with `heat_deltas`; its accuracy `heat_target`, its longest run `heat_seconds`."""
     heat_deltas: tuple[Annotated[float, Field(gt=0, le=1)], ...] | None = Field(None, min_length=1)
     heat_target: float | None = Field(None, gt=0, lt=1)
     heat_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)

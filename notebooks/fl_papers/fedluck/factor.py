@@ -31,27 +31,13 @@ from fl_papers.fedluck.theory import (
 
 OFFICIAL = Box()
 """The authors' box."""
-
-
 RANGES = {"alpha": (0.005, 2.0), "beta": (0.05, 200.0), "period": (0.1, 30.0)}
 """Ends of the sliders, seconds."""
-
-
 BANDS = {
-    1.01: "#FDE725",
-    1.05: "#A5DB36",
-    1.1: "#4AC16D",
-    1.25: "#1FA187",
-    1.5: "#277F8E",
-    2: "#365C8D",
-    4: "#46327E",
-}
+    1.01: "#FDE725", 1.05: "#A5DB36", 1.1: "#4AC16D", 1.25: "#1FA187", 1.5: "#277F8E", 2: "#365C8D", 4: "#46327E",
+}  # fmt: skip
 """Colour up to a multiple of the minimum; what is above the last one is darker."""
-
-
 BEYOND = "#2D0B45"
-
-
 MARKS = {
     "smallest in the box, whole k": '<circle class="flf-best" cx="8" cy="8" r="5"/>',
     "local minimum for any k > 0": '<path class="flf-stationary" d="M2 8l6-6 6 6-6 6z"/>',
@@ -61,18 +47,12 @@ MARKS = {
 
 @dataclass(frozen=True)
 class InteractiveFactor:
-    """A figure for notebooks and the book; see :func:`interactive_factor`.
-
-    Attributes
-    ----------
-    data : dict
-        What the script gets, plain values for JSON.
-    table : DataFrame
-        The text alternative: the best plan of each device.
-    """
+    """A figure for notebooks and the book; see :func:`interactive_factor`."""
 
     data: dict[str, Any]
+    """What the script gets, plain values for JSON."""
     table: pd.DataFrame = field(repr=False)
+    """The text alternative: the best plan of each device."""
 
     def _repr_html_(self) -> str:
         data = json.dumps(self.data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
@@ -97,10 +77,7 @@ def interactive_factor(
 ) -> InteractiveFactor:
     """Make a map of phi(k, delta), Eq. 14, with sliders for alpha, beta and the length of a round.
 
-    Returns
-    -------
-    InteractiveFactor
-        Shows itself as the last expression of a notebook cell.
+    It shows itself as the last expression of a notebook cell.
     """
     if not devices:
         raise SpecError("a map of the key convergence factor needs at least one device")

@@ -35,7 +35,6 @@ from fl_papers.fedluck.theory import BYTES_PER_GB, BYTES_PER_PARAMETER
 
 # What FedLuck's figures and claims measure on the runs: accuracy over time, and time and traffic to a target.
 
-
 Array = NDArray[np.float64]
 
 
@@ -71,10 +70,7 @@ class Reached:
 
 
 def curve(entry: Entry, result: Result) -> pd.DataFrame:
-    """Return what is measured periodically, read every two periods T~ up to the end of the run.
-
-    Columns: ``seconds``, ``test_accuracy``, ``gigabytes``; the first row is the initial model.
-    """
+    """Return what is measured periodically, read every two periods T~ from the initial model to the run's end."""
     return pd.DataFrame(dict(zip(("seconds", "test_accuracy", "gigabytes"), _readings(entry, result), strict=True)))
 
 
@@ -120,11 +116,7 @@ def compared(study: Study, method: str, partition: str) -> dict[int, tuple[Entry
 
 
 def accuracy_curves(study: Study, partition: str, methods: Sequence[str] = METHODS) -> pd.DataFrame:
-    """Return mean, standard deviation and number over seeds of each method's accuracy, up to the horizon.
-
-    Columns: ``method``, ``x`` (virtual seconds), ``n``, ``test_accuracy``, ``test_accuracy_std``, ``parameter``
-    (NaN).
-    """
+    """Return mean, standard deviation and number over seeds of each method's accuracy, up to the horizon."""
     found = []
     for method in methods:
         runs = compared(study, method, partition).values()
@@ -182,9 +174,8 @@ _factor = cache(mean_factor)
 def rounds(study: Study) -> pd.DataFrame:
     """Return one row per run of Figure 1.
 
-    Columns: ``seed``, ``steps``, ``delta``, ``target``, ``rounds`` (ticks, empty ones included, to the target,
-    between evaluations interpolated; NaN: not reached), ``end`` (of the run), ``factor`` (phi, mean of the five
-    devices).
+    ``rounds`` are ticks to the target, empty ones included, between evaluations interpolated (NaN: not reached),
+    ``end`` those of the run, ``factor`` is phi, the mean of the five devices.
     """
     rows = []
     for entry, result in study.select(role="heat map"):

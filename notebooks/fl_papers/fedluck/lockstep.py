@@ -135,12 +135,5 @@ def gigabytes() -> pd.DataFrame:
                 for one in found
             ]
             rows.append((title, target, seconds, printed, *at))
-    columns = [
-        "method",
-        "target",
-        "printed seconds",
-        "printed GB",
-        "no evaluation",
-        f"{EVALUATION_SECONDS:g} s of it",
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    ways = "no evaluation", f"{EVALUATION_SECONDS:g} s of it"
+    return pd.DataFrame(rows, columns=["method", "target", "printed seconds", "printed GB", *ways])

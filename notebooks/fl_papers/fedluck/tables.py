@@ -15,10 +15,10 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from fl_core.experiments.evidence import PLAIN, Censored, Effect
-from fl_core.experiments.measures import BySeed, Printed
+from fl_core.experiments.measures import BySeed, Printed, mean_text, passage
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
-from fl_core.formulas.fedluck import Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
+from fl_core.formulas.fedluck import SOLVERS, Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
 from fl_papers.fedluck.experiment import (
     BASELINES,
     DEVIATIONS,
@@ -50,7 +50,6 @@ from fl_papers.fedluck.theory import (
 
 Array = NDArray[np.float64]
 
-
 PRINTED = Printed(__file__)
 """Tables 1 and 2, and what the text quotes of Figures 1 to 3: where a number stands (``source``), the task by its
 network, the partition, the method, the quantity, the target accuracy if it has one, and the number. Accuracies,
@@ -76,11 +75,7 @@ def quoted(quantity: str) -> float:
 
 
 def decoded_topk() -> pd.DataFrame:
-    """Return Table 1's numbers of FedAvg+Topk beside those that follow from the world without training (6.4).
-
-    Columns: One row per target: ``task``, ``target``, ``rounds``, and seconds and gigabytes, printed and computed,
-    as text with two decimals.
-    """
+    """Return Table 1's numbers of FedAvg+Topk beside those that follow from the world without training (6.4)."""
     rows = []
     for cell, (title, setup) in TASKS.items():
         steps, delta = setup.fedavg_topk
@@ -127,17 +122,14 @@ def plans() -> pd.DataFrame:
     rows = []
     for cell, (title, setup) in TASKS.items():
         alpha, beta = speeds(cell)
-        made = {
-            name: plan_devices(alpha, beta, setup.period_seconds, solver=name) for name in ("official_grid", "exact")
-        }
-        ceil = plan_devices(alpha, beta, setup.period_seconds, solver="exact_ceil")
+        made = {name: plan_devices(alpha, beta, setup.period_seconds, solver=name) for name in SOLVERS}
         best = made["exact"]
         jobs = rounds_per_job(job_seconds(best.local_steps, best.compression_rate, alpha, beta), setup.period_seconds)
         local = _local_solver(alpha, beta, setup.period_seconds)
         for device in range(len(alpha)):
             row = {"task": title, "device": device, "alpha": alpha[device], "beta": beta[device]}
             row["beta/T"] = beta[device] / setup.period_seconds
-            for name, one in (*made.items(), ("exact_ceil", ceil)):
+            for name, one in made.items():
                 row[name] = f"{one.local_steps[device]}, {one.compression_rate[device]:.3f}"
             row |= {"factor": best.factor[device], "rounds": jobs[device]}
             rows.append(row | dict(zip(("local", "excess"), local[device], strict=True)))
@@ -145,24 +137,15 @@ def plans() -> pd.DataFrame:
 
 
 def surface(points: int = 160) -> pd.DataFrame:
-    """Return phi over k and delta for a slow and a fast link of the CNN's world, with its minimum in the box.
-
-    Columns: ``device``, ``ratio`` (beta / T~), ``steps``, ``delta``, ``factor``, ``best_steps``, ``best_delta``.
-    """
+    """Return phi over k and delta for a slow and a fast link of the CNN's world, with its minimum in the box."""
     (alpha, beta), period, found = speeds("cnn"), TASKS["cnn"][1].period_seconds, []
     for device in (0, 9):
         best = plan_devices(alpha[device], beta[device], period, solver="exact")
         steps, delta = np.meshgrid(np.geomspace(1, 60, points), np.geomspace(0.005, 1, points))
         factor = key_convergence_factor(steps, delta, alpha[device], beta[device], period)
         flat = {"steps": steps.ravel(), "delta": delta.ravel(), "factor": factor.ravel()}
-        found.append(
-            pd.DataFrame(flat).assign(
-                device=device,
-                ratio=beta[device] / period,
-                best_steps=int(best.local_steps[0]),
-                best_delta=float(best.compression_rate[0]),
-            )
-        )
+        least = {"best_steps": int(best.local_steps[0]), "best_delta": float(best.compression_rate[0])}
+        found.append(pd.DataFrame(flat).assign(device=device, ratio=beta[device] / period, **least))
     return pd.concat(found, ignore_index=True)
 
 
@@ -171,18 +154,13 @@ def regimes(points: int = 400) -> pd.DataFrame:
     ratio = np.geomspace(0.3, 100, points)
     best, inside, edge = joint_optimum(ratio), interior_minimum(ratio), uncompressed_minimum(ratio)
     x = np.log10(ratio)
-    curves = {
-        "compressing": (inside.compression_rate, inside.kappa, inside.rounds, inside.factor),
-        "not compressing": (edge.compression_rate, edge.kappa, edge.rounds, edge.factor),
-        "the optimum": (best.compression_rate, best.kappa, best.rounds, best.factor),
-    }
-    names = ("delta", "kappa", "rounds", "factor")
     frames = [
-        pd.DataFrame({"x": x, **dict(zip(names, values, strict=True))}).assign(method=method)
-        for method, values in curves.items()
-    ]
-    frame = pd.concat(frames, ignore_index=True)
-    return frame.assign(parameter=np.nan, **{f"{name}_std": np.nan for name in names})
+        pd.DataFrame({"x": x, "delta": one.compression_rate, "kappa": one.kappa, "rounds": one.rounds,
+                      "factor": one.factor}).assign(method=method)
+        for method, one in (("compressing", inside), ("not compressing", edge), ("the optimum", best))
+    ]  # fmt: skip
+    deviations = dict.fromkeys(("delta_std", "kappa_std", "rounds_std", "factor_std"), np.nan)
+    return pd.concat(frames, ignore_index=True).assign(parameter=np.nan, **deviations)
 
 
 def q_along_corollary(steps: tuple[int, ...] = (1, 5, 20), delta: float = 0.1) -> pd.DataFrame:
@@ -199,8 +177,7 @@ def q_along_corollary(steps: tuple[int, ...] = (1, 5, 20), delta: float = 0.1) -
 def bounds_on_toys(problems: int = 15) -> pd.DataFrame:
     """Compare Theorem 1 inside its window, and (L-b) for small steps, with runs on random log-cosh problems (E15).
 
-    Columns: The columns of the trials with ``bound`` (its name), ``right`` (its value), and ``ratio``: measured
-    mean squared gradient over the bound; one row per problem.
+    ``bound`` is the name of a bound, ``right`` its value, ``ratio`` the measured mean squared gradient over it.
     """
     trials = {"Theorem 1": theorem1_trials(problems), "(L-b)": rescaled_trials(problems)}
     frames = [t.assign(bound=name, right=t["bound"], ratio=t["measured"] / t["bound"]) for name, t in trials.items()]
@@ -345,10 +322,7 @@ def single_table(study: Study) -> pd.DataFrame:
 
 
 def traffic(study: Study, partition: str = "iid") -> pd.DataFrame:
-    """Return mean and standard deviation of the gigabytes to each target (Figure 3).
-
-    Columns: ``target``, ``method``, ``gigabytes`` (NaN if a seed does not get there), ``gigabytes_std``, ``n``.
-    """
+    """Return mean and standard deviation of the gigabytes to each target (Figure 3); NaN: not by every seed."""
     rows = []
     for target in sought(study, partition):
         for method in ("FedLuck", *BASELINES):
@@ -413,11 +387,7 @@ def variants_table(study: Study) -> pd.DataFrame:
 
 
 def five_devices(study: Study) -> pd.DataFrame:
-    """Return Algorithm 1 in time: every job of five devices of the CNN's world up to the twelfth tick.
-
-    Columns: ``device``, ``start``, ``trained``, ``arrived``, ``used`` (seconds), ``round_staleness`` and
-    ``missed``.
-    """
+    """Return Algorithm 1 in time: every job of five devices of the CNN's world up to the twelfth tick."""
     alpha, beta = speeds("cnn", FEWER_DEVICES)
     period, made = TASKS["cnn"][1].period_seconds, plan_devices(alpha, beta, TASKS["cnn"][1].period_seconds)
     training, sending = made.local_steps * alpha, made.compression_rate * beta
@@ -440,14 +410,10 @@ def _printed_saving(cell: str, method: str, what: str, target: float, partition:
 
 
 def _spread(values: list[float], digits: int) -> str | None:
-    if not values:
-        return None
-    mean = f"{np.mean(values):.{digits}f}"
-    return f"{mean} ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else mean
+    return mean_text(values, digits) if values else None
 
 
 # FedLuck's headline numbers, which the paper states over three tasks, beside those of the tasks that were run.
-
 
 _KINDS = {"seconds": "time", "gigabytes": "communication"}
 PLAN_FREE = "FedPer"
@@ -455,10 +421,7 @@ PLAN_FREE = "FedPer"
 
 
 def over_tasks(studies: Mapping[str, Study]) -> pd.DataFrame:
-    """Return mean savings with intervals, and in how many cells FedLuck is best, by task and over all, as text.
-
-    Columns: ``labels``, ``quantity``, ``paper``, a column for each data set, and ``all`` of them.
-    """
+    """Return mean savings with intervals, and in how many cells FedLuck is best, by task and over all, as text."""
     rows: list[dict[str, str | None]] = []
     row: dict[str, str | None]
     for partition, words in LABELS.items():
@@ -470,12 +433,8 @@ def over_tasks(studies: Mapping[str, Study]) -> pd.DataFrame:
             row["paper"] = None if partition == "iid" else f"{printed_mean(partition, what, (PLAN_FREE,)):.2f}"
             rows.append(row | _saved(studies, partition, what, (PLAN_FREE,)))
             won = {name: _won(study, partition, what) for name, study in studies.items()}
-            row = {
-                "labels": words,
-                "quantity": f"targets with the least {kind}",
-                "paper": printed_wins(partition, what),
-            }
-            row |= {name: _count(cells) for name, cells in won.items()}
+            row = {"labels": words, "quantity": f"targets with the least {kind}"}
+            row |= {"paper": printed_wins(partition, what)} | {name: _count(cells) for name, cells in won.items()}
             rows.append(row | {"all": _count([cell for cells in won.values() for cell in cells])})
     return pd.DataFrame(rows)
 
@@ -625,14 +584,8 @@ def _smoothed(result: Result) -> tuple[np.ndarray, np.ndarray]:
 
 def _crossing(curve: tuple[np.ndarray, np.ndarray], target: float) -> float:
     """Return when a curve first reaches `target`, interpolated; NaN if it never does."""
-    seconds, accuracy = curve
-    above = np.flatnonzero(accuracy >= target)
-    if not len(above):
-        return float("nan")
-    row = int(above[0])
-    if row == 0:
-        return float(seconds[0])
-    return float(np.interp(target, accuracy[row - 1 : row + 1], seconds[row - 1 : row + 1]))
+    found = passage(*curve, target)
+    return found.at if found.reached else float("nan")
 
 
 def _with_interval(mean: float, low: float, high: float) -> str:

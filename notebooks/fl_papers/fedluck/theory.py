@@ -35,7 +35,6 @@ from fl_core.formulas.fedluck import (
 # Seconds and gigabytes: how Table 1 counts, and what its numbers follow from (2.8, 6.4). Counted are uploads alone,
 # at delta times the model's float32 size: no indices, headers, downloads; time starts at the first aggregation
 
-
 BYTES_PER_PARAMETER = 4
 BYTES_PER_GB = 2**30
 """What the paper calls GB."""
@@ -109,7 +108,6 @@ def periodic_totals(
 
 
 # The optimum of the factor, and other formulas that no algorithm needs
-
 
 V = TypeVar("V", NDArray[Any], torch.Tensor)
 
@@ -201,10 +199,8 @@ def momentum_step(weights: V, grad: V, velocity: V, local_lr: float, momentum: f
 
 Array = NDArray[np.float64]
 
-
 MIN_INTERIOR_RATIO = 1 / np.sqrt(768 / 3125)
 """r_min = 2.0172: phi has stationary points iff r is at least this (printed constants)."""
-
 
 COMPRESSION_THRESHOLD = 3.1134694450445247
 """r_0: below it the minimum of phi is at delta = 1, above it at delta <= 0.165 (printed constants)."""
@@ -332,7 +328,6 @@ def _optimum(r: Array, kappa: Array, delta: Array, variant: Variant) -> Optimum:
 
 
 # Theorem 1 and Corollary 1 as numbers, the bound that repairs them, the steps that went wrong in print
-
 
 Q_WINDOW = (1 - 6**-0.5, 1 + 6**-0.5)
 """Q_l > 0 iff eta_l k lies strictly between: 0.5918 and 1.4082. Small steps are excluded (E4)."""
@@ -870,7 +865,6 @@ def _stack(columns: list[dict[str, tuple[float, ...]]]) -> dict[str, list[Array]
 
 
 # Theorem 1 and its repair on random log-cosh problems (E15)
-
 
 INSIDE, SMALL = (0.6, 1.4), (0.005, 0.3)
 """Ranges of eta_l k: inside the window of Theorem 1, and small steps, for (L-b)."""

@@ -7,7 +7,7 @@ settings of the theory are D1, D5, D9 and D10. Statement C16, of the abstract, i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -60,11 +60,11 @@ def times(study: Study, gap: float, part: float) -> tuple[Censored, Censored]:
 
 def faster_in_loss(study: Study) -> list[Effect]:
     """SDFEEL-C01."""
-    return _judged(
+    return [
         Effect(f"H = {gap:g}, loss of Sync. at {part:.0%}", *times(study, gap, part), claimed="less",
                excluded=idle(study, gap))
         for gap in gaps(study) for part in PARTS
-    )  # fmt: skip
+    ]  # fmt: skip
 
 
 def more_accurate_early(study: Study) -> list[Effect]:
@@ -79,27 +79,24 @@ def more_accurate_early(study: Study) -> list[Effect]:
             for side in (ours, theirs)
         )
         found.append(Effect(f"H = {gap:g}", left, right, POINTS, excluded=idle(study, gap), resolution=1 / IMAGES))
-    return _judged(found)
+    return found
 
 
 def loss_rises_with_gap(study: Study, method: str, part: float) -> list[Effect]:
     """SDFEEL-C03 and C04: the loss at a part of the horizon, at each H against the next one."""
     losses = {gap: values_at(study, method, gap, "train_loss", part) for gap in gaps(study, method)}
-    return _judged(
-        Effect(
-            f"H = {high:g} over {low:g}", losses[high], losses[low], excluded=idle(study, low, high, methods=[method])
-        )
+    return [
+        Effect(f"H = {high:g} over {low:g}", losses[high], losses[low],
+               excluded=idle(study, low, high, methods=[method]))
         for low, high in pairwise(losses)
-    )
+    ]  # fmt: skip
 
 
 def similar_in_the_end(study: Study) -> list[Effect]:
     """SDFEEL-C05, on the long runs; "may even perform better" makes it one-sided."""
     sync, ours = (values_at(study, m, LONG_GAP, "test_accuracy", role="long") for m in (SYNC, ASYNC))
     why = idle(study, LONG_GAP, role="long")
-    return _judged(
-        [Effect("Sync. less Async.", sync, ours, POINTS, bound=-SIMILAR, excluded=why, resolution=1 / IMAGES)]
-    )
+    return [Effect("Sync. less Async.", sync, ours, POINTS, bound=-SIMILAR, excluded=why, resolution=1 / IMAGES)]
 
 
 def helps_more_with_gap(study: Study) -> list[Effect]:
@@ -117,24 +114,17 @@ def helps_more_with_gap(study: Study) -> list[Effect]:
                    claimed="less", excluded=idle(study, low, high))
             for low, high in pairwise(shares)
         ]  # fmt: skip
-    return _judged(found)
+    return found
 
 
 def skew_hurts(study: Study) -> list[Effect]:
     """SDFEEL-C17: accuracy at half of the horizon and at its end, both methods."""
-    return _judged(
-        Effect(
-            f"{method} at {part:.0%}",
-            values_at(study, method, gap, "test_accuracy", part, "non-IID"),
-            values_at(study, method, gap, "test_accuracy", part),
-            POINTS, "less", excluded=idle(study, gap, methods=[method]), resolution=1 / IMAGES,
-        )
+    return [
+        Effect(f"{method} at {part:.0%}", values_at(study, method, gap, "test_accuracy", part, "non-IID"),
+               values_at(study, method, gap, "test_accuracy", part), POINTS, "less",
+               excluded=idle(study, gap, methods=[method]), resolution=1 / IMAGES)
         for gap in gaps(study, role="non-IID") for method in (ASYNC, SYNC) for part in (0.5, 1.0)
-    )  # fmt: skip
-
-
-def _judged(effects: Iterable[Effect]) -> list[Effect]:
-    return [effect for effect in effects if effect.seeds]
+    ]  # fmt: skip
 
 
 claim = partial(make_claim, "SDFEEL")

@@ -218,6 +218,7 @@ class SDFeel(experiment.Experiment):
         chosen, model = METHODS[method], model or self.model
         horizon = (rounds or self.rounds) * ROUND_SECONDS[10] * self.part
         concentration = self.options.alpha if alpha is None else alpha
+        sent = parameters_of(model, self.dataset)
         spec = RunSpec(
             dataset=self.dataset,
             partition=Dirichlet(
@@ -228,12 +229,7 @@ class SDFeel(experiment.Experiment):
             ),
             model=model,
             initialisation="pytorch",
-            world=World.named(
-                "sdfeel",
-                heterogeneity_gap=gap,
-                parameters=parameters_of(model, self.dataset),
-                communication=self.part,
-            ),
+            world=World.named("sdfeel", heterogeneity_gap=gap, parameters=sent, communication=self.part),
             algorithm=chosen.algorithm(**{chosen.steps: self.min_batches}, **chosen.parameters),
             training=LocalTraining(lr=self.options.lr or PAPER_LR / self.part, batch_size=BATCH),
             budget=Budget(seconds=horizon),

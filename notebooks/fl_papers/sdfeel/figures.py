@@ -73,11 +73,7 @@ VARIED: dict[str, tuple[float, ...]] = {
 
 
 def curves(study: Study, choice: Iterable[tuple[str, float, str]], parameter: str = "gap") -> pd.DataFrame:
-    """Return the curves of `choice` (method, gap, role); the label `parameter` tells those of one method apart.
-
-    Columns: ``x`` (thousands of virtual seconds), of both metrics the mean and ``..._std``, ``n``, ``method``, the
-    parameter.
-    """
+    """Return the curves of `choice` (method, gap, role); the label `parameter` tells those of one method apart."""
     found = []
     for method, gap, role in choice:
         if chosen := study.select(method=method, gap=gap, role=role):
@@ -140,16 +136,13 @@ def by_seed(study: Study) -> pd.DataFrame:
             last = result.history.evaluations["test_accuracy"][-LAST:]
             mean = np.mean(updates["steps"]) if updates["steps"] else 0.0
             rows.append(
-                {
-                    "H": f"{gap:g}",
-                    "seed": seed,
-                    "iterations of all clusters": updates["version"][-1] if updates["version"] else 0,
-                    "an iteration (s)": f"{min(clock.periods):,.0f} to {max(clock.periods):,.0f}",
-                    "steps of an upload": f"{mean:.0f}, at most {clock.local_steps.max()}",
-                    "largest staleness": max(updates["staleness"], default=0),
-                    f"accuracy, last {LAST}": f"{min(last):.3f} to {max(last):.3f}",
-                }
-            )
+                {"H": f"{gap:g}", "seed": seed,
+                 "iterations of all clusters": updates["version"][-1] if updates["version"] else 0,
+                 "an iteration (s)": f"{min(clock.periods):,.0f} to {max(clock.periods):,.0f}",
+                 "steps of an upload": f"{mean:.0f}, at most {clock.local_steps.max()}",
+                 "largest staleness": max(updates["staleness"], default=0),
+                 f"accuracy, last {LAST}": f"{min(last):.3f} to {max(last):.3f}"}
+            )  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -243,10 +236,7 @@ def timeline(study: Study) -> pd.DataFrame:
 
 
 def staleness(study: Study) -> pd.DataFrame:
-    """Return how often a trigger has which staleness, and the largest one beside its bounds (Lemma 1).
-
-    Columns: ``gap``, ``staleness``, ``share`` (of all events), ``largest``, ``bound`` (D4), ``printed`` ((D - 1) H).
-    """
+    """Return how often a trigger has which staleness, and the largest one beside D4 and the printed (D - 1) H."""
     rows = []
     for gap in CLOCK_GAPS:
         clock = paper_clock(gap)

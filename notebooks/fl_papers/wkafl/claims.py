@@ -72,7 +72,7 @@ def effect(
     size: float,
     bound: float | None = None,
 ) -> list[Effect]:
-    """Return one part, none without runs; it is excluded if a method only guesses in one of its places.
+    """Return one part; it is excluded if a method only guesses in one of its places.
 
     Training amplifies rounding, so a difference of final accuracies is given at least the spread that rounding makes.
     """
@@ -84,8 +84,7 @@ def effect(
     by_method = [luck(study, method, final) for method in {method for method, _ in places}]
     chaos = float(np.linalg.norm(by_method)) if scale is POINTS else 0.0
     printed = None if np.isnan(size) else size
-    made = Effect(name, *sides, scale, claimed, bound, printed, None, False, step, chaos, excluded)
-    return [made] if all(sides) else []
+    return [Effect(name, *sides, scale, claimed, bound, printed, None, False, step, chaos, excluded)]
 
 
 def compare(
@@ -206,9 +205,8 @@ def twafl_is_level(study: Study, snapshot: str) -> list[Effect]:
     """C19: CIFAR-10 with five or ten labels."""
     found = []
     for cell in _mild(study, snapshot):
-        ours, theirs = (measured(study, final, method, cell) for method in ("WKAFL", "TWAFL"))
-        if ours and theirs:
-            found.append(Effect(name_of(cell), ours, theirs, POINTS, "equal", delta=0.01, resolution=STEP))
+        both = (measured(study, final, method, cell) for method in ("WKAFL", "TWAFL"))
+        found.append(Effect(name_of(cell), *both, POINTS, "equal", delta=0.01, resolution=STEP))
     return found
 
 
@@ -220,8 +218,8 @@ def curves_coincide(study: Study, snapshot: str) -> list[Effect]:
             {entry.labels["seed"]: result for entry, result in study.select(method=m, lr_factor=1.0, **cell)}
             for m in ("WKAFL", "TWAFL")
         )
-        if far := {seed: _farthest(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()}:
-            found.append(Effect(f"{name_of(cell)}, largest gap", far, 0.0, POINTS, "less", 0.03))
+        far = {seed: _farthest(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()}
+        found.append(Effect(f"{name_of(cell)}, largest gap", far, 0.0, POINTS, "less", 0.03))
     return found
 
 

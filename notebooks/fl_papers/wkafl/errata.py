@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from fl_core.experiments.claims import Check, make_claim
+from fl_core.experiments.claims import Check, Shows, exact, make_claim
 from fl_core.experiments.study import Study
 from fl_core.formulas.wkafl import aggregate, estimation_weights, learning_rate, similarities, stage_loss
 from fl_papers.wkafl import theory
@@ -23,18 +22,6 @@ from fl_papers.wkafl.theory import DECAY, STAGE1, STAGE2
 
 GAMMA = 0.1
 """WKAFL's gamma on the digits."""
-Judge = Callable[[Study], Sequence[Check]]
-Shows = Literal["statement", "vacuity", "counter-example"]
-
-
-def exact(name: str, made: Callable[[], tuple[Any, str]], shows: Shows = "statement") -> Judge:
-    """Return a judge with one exact statement, made of whether it holds and what was compared."""
-
-    def judge(study: Study) -> list[Check]:
-        holds, detail = made()
-        return [Check(name, bool(holds), detail, shows)]
-
-    return judge
 
 
 def _monotone(name: str, values: Sequence[float]) -> Check:

@@ -192,11 +192,6 @@ class Method(NamedTuple):
     algorithm: type[KAsynchronous]
     without: str | None = None
 
-    @property
-    def program(self) -> str:
-        """The name in :data:`RELEASED` of what it is made of."""
-        return self.algorithm.__name__
-
 
 METHODS = {
     "WKAFL": Method(WKAFL),
@@ -327,6 +322,8 @@ class WKAFLExperiment(experiment.Experiment):
     ) -> Entry:
         """Return one run with its labels; `share` of the uploads is Byzantine, `changed` are parameters of WKAFL."""
         clients, count = self.scaled(level)
+        kind = METHODS[method].algorithm
+        mode = RELEASED[kind.__name__] if snapshot == "released" else {"client_snapshot": snapshot}
         updates = self.scale.zeno_updates if role == "byzantine" else self.updates
         faults = [{"kind": "corrupted", "how": "scaled", "factor": -10.0, "probability": share}] if share else []
         owned = Natural(min_samples=self.setup.min_samples) if self.owners else None
@@ -337,14 +334,8 @@ class WKAFLExperiment(experiment.Experiment):
             initialisation="pytorch",
             preprocessing="wkafl",
             world=World.named("wkafl", devices=clients, faults=faults),
-            algorithm=METHODS[method].algorithm(
-                num_aggregated=count,
-                **{
-                    **self.parameters(method, updates, factor, changed or {}),
-                    **(
-                        RELEASED[METHODS[method].program] if snapshot == "released" else {"client_snapshot": snapshot}
-                    ),
-                },
+            algorithm=kind(
+                num_aggregated=count, **{**self.parameters(method, updates, factor, changed or {}), **mode}
             ),
             training=LocalTraining(batch_size=self.setup.batch_size),
             budget=Budget(

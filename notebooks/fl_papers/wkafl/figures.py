@@ -138,7 +138,7 @@ def weights_of_updates(study: Study) -> dict[int, np.ndarray]:
 def predominating(study: Study) -> pd.DataFrame:
     """Return Figure 2 a: how often so many gradients of an update weigh more than 0.1.
 
-    Columns: ``count`` from 0 to the largest found, ``share`` of the updates, ``share_std`` over seeds, ``n``.
+    ``count`` is from 0 to the largest found, ``share`` of the updates.
     """
     found = weights_of_updates(study).values()
     if not found:
@@ -246,11 +246,7 @@ def rates_table(study: Study) -> pd.DataFrame:
 
 
 def four_clients() -> pd.DataFrame:
-    """Return Figure 1: every gradient of four clients up to the sixth update, K = 2.
-
-    Columns: ``client``, ``start``, ``finished`` and ``used`` (seconds; NaN: still on its way at the end),
-    ``staleness``.
-    """
+    """Return Figure 1: every gradient of four clients up to the sixth update, K = 2; ``used`` is NaN after it."""
     made = k_asynchronous(lambda client, job: DURATIONS[client], len(DURATIONS), 2, 6)
     start, rows = [0.0] * len(DURATIONS), []
     for clients, staleness, seconds in zip(made.clients, made.staleness, made.seconds, strict=True):
@@ -279,11 +275,7 @@ def steps() -> pd.DataFrame:
 
 
 def clipped_vectors() -> pd.DataFrame:
-    """Return Figure 4 in the plane: five gradients, the estimate, and both after clipping.
-
-    Columns: ``what`` ("true gradient", "gradient", "estimate"), ``clipped``, ``staleness`` (NaN if it has none),
-    ``x``, ``y``.
-    """
+    """Return Figure 4 in the plane: the true gradient, five gradients, the estimate, and both after clipping."""
     truth = torch.tensor([1.0, 0.0], dtype=torch.float64)
     spread = 0.3 / 2**0.5, 0.5 / 2**0.5  # of each of the two entries
     cloud = stale_cloud(truth, 5, CLIP_BOUND, np.random.default_rng(45), spread)

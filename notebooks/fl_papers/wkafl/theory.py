@@ -818,10 +818,7 @@ def theorem_checks() -> pd.DataFrame:
 
 
 def rates() -> pd.DataFrame:
-    """Return how both bounds fall with the length of a run (Remarks 5.2 and 5.4), a row per point.
-
-    Columns: ``method`` (the bound), ``x`` (log10 of J), ``bound``; ``bound_std`` and ``parameter`` are empty.
-    """
+    """Return how both bounds fall with the length J of a run (Remarks 5.2 and 5.4), over log10 J."""
     lengths, rows = np.logspace(2, 7, 26), []
     for count in (1, 10, 100):
         terms = remark52_terms(np.sqrt(count / lengths), count, lengths, **{**STAGE1, "dissimilarity_sq": 0.0})
