@@ -86,9 +86,9 @@ def _less(study: Study, wanted: Iterable[tuple[str, str, Target]], partition: st
     """Return that one method needs less to a target than another, as parts."""
     found = []
     for less, more, target in wanted:
-        sides = (needed(study, method, partition, target.here, what) for method in (less, more))
+        left, right = (needed(study, method, partition, target.here, what) for method in (less, more))
         printed = _printed_ratio(study, less, more, what, target, partition)
-        found.append(Effect(f"{target}, {less} against {more}", *sides, RATIO, "less", printed=printed,
+        found.append(Effect(f"{target}, {less} against {more}", left, right, RATIO, "less", printed=printed,
                             excluded=_untrained(study, partition, less, more)))  # fmt: skip
     return found
 
@@ -146,8 +146,8 @@ def skew_slows(study: Study) -> list[Effect]:
     """C16, at the targets that both partitions have."""
     common, found = sought(study, "dirichlet"), []
     for target in (t for t in sought(study, "iid") if t in common):
-        both = (needed(study, "FedLuck", part, target.here, "since_start") for part in ("dirichlet", "iid"))
-        found.append(Effect(f"{target}", *both, RATIO, "more"))
+        uneven, even = (needed(study, "FedLuck", part, target.here, "since_start") for part in ("dirichlet", "iid"))
+        found.append(Effect(f"{target}", uneven, even, RATIO, "more"))
     return found
 
 
@@ -155,10 +155,10 @@ def _ends_above(study: Study, pairs: Iterable[tuple[str, str]], bound: float | N
     """Return that one method's accuracy at the horizon is above another's, IID, as parts."""
     cell, found = Runs.setup_of(study.dataset).cell, []
     for left, right in pairs:
-        sides = (final(study, method) for method in (left, right))
+        ours, theirs = (final(study, method) for method in (left, right))
         printed = [number(cell, ROWS.get(method, method), "accuracy") for method in (left, right)]
         size = None if None in printed else printed[0] - printed[1]  # type: ignore[operator]
-        found.append(Effect(f"{left} against {right}", *sides, POINTS, "more", bound, size, resolution=1e-4,
+        found.append(Effect(f"{left} against {right}", ours, theirs, POINTS, "more", bound, size, resolution=1e-4,
                             excluded=_untrained(study, "iid", left, right)))  # fmt: skip
     return found
 

@@ -205,8 +205,8 @@ def twafl_is_level(study: Study, snapshot: str) -> list[Effect]:
     """C19: CIFAR-10 with five or ten labels."""
     found = []
     for cell in _mild(study, snapshot):
-        both = (measured(study, final, method, cell) for method in ("WKAFL", "TWAFL"))
-        found.append(Effect(name_of(cell), *both, POINTS, "equal", delta=0.01, resolution=STEP))
+        ours, theirs = (measured(study, final, method, cell) for method in ("WKAFL", "TWAFL"))
+        found.append(Effect(name_of(cell), ours, theirs, POINTS, "equal", delta=0.01, resolution=STEP))
     return found
 
 
