@@ -123,14 +123,6 @@ def overwritten(between: int = 4, alpha: float = 0.2) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def literal_merges(slot: int, epochs: int) -> list[int]:
-    """Return after how many epochs Algorithm 2 merges as its lines 3 to 17 are printed (E12).
-
-    Line 10 changes w_{o,l-1}, and the condition of line 8 stays true once the fresh model has come.
-    """
-    return [epoch - 1 for epoch in range(1, epochs + 1) if epoch >= slot]
-
-
 # What the claims say
 
 
@@ -228,8 +220,8 @@ def stay() -> Shown:
 
 
 def merges() -> Shown:
-    """C50: E12."""
-    found = literal_merges(2, 5)
+    """C50: E12. Line 10 changes w_{o,l-1}, and the condition of line 8 stays true once the fresh model has come."""
+    found = [epoch - 1 for epoch in range(1, 6) if epoch >= 2]
     return found != [2], f"l* = 2 of 5: merges after {', '.join(map(str, found))} epochs"
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ import torch
 from fl_core.algorithms import FedAsync
 from fl_core.datasets import Dataset, Preprocessing, Samples
 from fl_core.errors import DataError
-from fl_core.experiments.replay import Arrival, replay
+from fl_core.experiments.replay import Arrival, recorded, replay
 from fl_core.formulas.staleness import Polynomial
 from fl_core.runtime import LocalTraining
 from fl_core.tasks import Classification
@@ -29,12 +28,8 @@ from fl_core.tasks.classification import ClassificationWorkspace
 METHOD = FedAsync(alpha=0.8, weight=Polynomial(a=0.5), rho=0.1, bn_start="latest")
 TRAINING = LocalTraining(lr=0.1, weight_decay=1e-4)
 
-
-@cache
-def record() -> dict[str, np.ndarray]:
-    """Return what the program did, by name."""
-    with np.load(Path(__file__).with_name("lockstep.npz"), allow_pickle=False) as stored:
-        return dict(stored)
+record = partial(recorded, __file__)
+"""What the program did, by name."""
 
 
 def mixing() -> pd.DataFrame:

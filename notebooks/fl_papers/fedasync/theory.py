@@ -168,7 +168,6 @@ def _stationary_covariance(alpha: float, p: float, noise: float, ages: int) -> f
 
 # The two theorems: contraction factors, printed bounds and the repaired one (FA-8 to FA-12)
 
-
 Number = TypeVar("Number", float, NDArray[Any])
 """A number or an array; where the first argument is an array, the others may be arrays that broadcast with it."""
 
@@ -492,7 +491,6 @@ def require_run(alphas: Sequence[float], base_versions: Sequence[int]) -> None:
 # Regularised logistic regression on a few unlike devices: Theorem 1 where nothing is quadratic. Losses and constants
 # are exact, and so are expectations over the mini-batches drawn; only the mean over whole runs is a sample.
 
-
 Array = NDArray[np.float64]
 
 
@@ -660,7 +658,6 @@ def theorem2_chains(
 
 
 # Both theorems tried on these problems: how often an inequality fails
-
 
 WEIGHTS: tuple[StalenessWeight, ...] = (
     Constant(), Linear(a=0.5), Polynomial(a=0.5), Exponential(a=0.3), Hinge(a=10, b=4),

@@ -137,7 +137,6 @@ SETUPS = {
     "speech-commands-surrogate": _LSTM,
 }
 
-
 TASKS: dict[str, tuple[str, Setup]] = {
     "cnn": ("CNN, Fashion-MNIST", _CNN),
     "vgg11s": ("VGG11s, CIFAR-10", _VGG),

@@ -167,7 +167,6 @@ def _readings(entry: Entry, result: Result) -> tuple[Array, Array, Array]:
 
 # What FedLuck's Figure 1 measures: rounds to an accuracy over local steps k and kept fraction delta.
 
-
 _factor = cache(mean_factor)
 
 

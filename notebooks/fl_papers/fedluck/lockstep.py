@@ -7,14 +7,14 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fl_core.algorithms import FedLuck, FedPer, PeriodicAggregation
+from fl_core.experiments.replay import recorded
 from fl_core.formulas.compression import TopK
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
@@ -47,11 +47,8 @@ class Clock(NamedTuple):
     """Of the uploads of each, sorted; the program's, which is one more than ours (E1)."""
 
 
-@cache
-def record() -> dict[str, np.ndarray]:
-    """Return what the program did, by name."""
-    with np.load(Path(__file__).with_name("lockstep.npz"), allow_pickle=False) as stored:
-        return dict(stored)
+record = partial(recorded, __file__)
+"""What the program did, by name."""
 
 
 def plans() -> pd.DataFrame:

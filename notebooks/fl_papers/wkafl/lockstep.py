@@ -9,8 +9,7 @@ entries, drawn once. ``wkafl_copy`` is the program with a copy of the model at t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import pandas as pd
 import torch
 
 from fl_core.datasets import Preprocessing, load_dataset
-from fl_core.experiments.replay import Arrival, Replayed, replay
+from fl_core.experiments.replay import Arrival, Replayed, recorded, replay
 from fl_core.tasks import Classification
 from fl_papers.wkafl.experiment import DIGITS, METHODS, RELEASED
 
@@ -38,12 +37,8 @@ AS_WRITTEN: Mapping[str, Mapping[str, Any]] = {
 """The paper's values of what was released otherwise, on shared memory as before."""
 WRITTEN = "as written, on shared memory"
 
-
-@cache
-def record() -> dict[str, np.ndarray]:
-    """Return what the programs did, by name."""
-    with np.load(Path(__file__).with_name("lockstep.npz"), allow_pickle=False) as stored:
-        return dict(stored)
+record = partial(recorded, __file__)
+"""What the programs did, by name."""
 
 
 def replayed(program: str, **changed: Any) -> Replayed:
