@@ -137,13 +137,7 @@ def artifacts() -> dict[str, Artifact]:
 
 
 def find_artifact(name: str) -> Artifact:
-    """Return the artifact with id `name`.
-
-    Raises
-    ------
-    SpecError
-        If there is none.
-    """
+    """Return the artifact with id `name`."""
     known = artifacts()
     if name not in known:
         raise unknown("artifact", name, known)

@@ -392,13 +392,7 @@ def exact(name: str, show: Callable[[], tuple[Any, str]], shows: Shows = "statem
 
 
 def find_claim(name: str) -> Claim:
-    """Return the claim with id `name`.
-
-    Raises
-    ------
-    SpecError
-        If there is none.
-    """
+    """Return the claim with id `name`."""
     if name not in CLAIMS and name not in claims():
         raise unknown("claim", name, CLAIMS)
     return CLAIMS[name]
@@ -464,12 +458,8 @@ def details(judgements: Iterable[Judgement]) -> pd.DataFrame:
     for judgement in judgements:
         for part in judgement.parts:
             value, interval, claimed = part.words()
-            row: dict[str, Any] = {
-                "claim": judgement.claim.id,
-                "part": part.name,
-                "effect": value,
-                "interval": interval,
-            }
+            row: dict[str, Any] = {"claim": judgement.claim.id, "part": part.name}
+            row |= {"effect": value, "interval": interval}
             if isinstance(part, Effect):
                 shown = part.printed is not None
                 printed = f"{(1 if part.scale.logarithmic else part.scale.factor) * (part.printed or 0):.3g}"

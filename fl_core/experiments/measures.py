@@ -167,12 +167,9 @@ def mean_text(values: Sequence[float], digits: int = 3) -> str:
 
 
 class Printed:
-    """The numbers that a paper prints: a CSV file with a column ``value`` and columns that say what it is.
+    """The numbers that a paper prints: a CSV file beside the module with this ``__file__``, with a column ``value``.
 
-    Parameters
-    ----------
-    folder_of : str
-        ``__file__`` of the paper's module; the file lies beside it.
+    Other columns say what a number is.
     """
 
     def __init__(self, folder_of: str, name: str = "printed.csv") -> None:
