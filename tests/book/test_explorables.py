@@ -11,8 +11,10 @@ from fl_core.report.explorable import Explorable, Slider
 from fl_papers.fedasmu.figures import explore_weights
 from fl_papers.fedasync.figures import explore_staleness
 from fl_papers.sdfeel.figures import explore_ring
+from fl_papers.wkafl.figures import explore_selection
 
-MADE = {"fedasync": explore_staleness, "sdfeel": explore_ring, "fedasmu": explore_weights}
+MADE = {"fedasync": explore_staleness, "sdfeel": explore_ring, "fedasmu": explore_weights,
+        "wkafl": explore_selection}  # fmt: skip
 STATE = "return [...document.querySelectorAll('.flx')].map((root) => root.dataset.state)"
 
 
