@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from fl_core.experiments.claims import Claim, Judgement, judge_one, settled
-from fl_core.experiments.evidence import LOOKS, PLAIN, RATIO, Censored, Direction, Effect
+from fl_core.experiments.claims import Claim, Judgement, Part, lucky, settled
+from fl_core.experiments.evidence import LOOKS, PLAIN, RATIO, TIE, Censored, Direction, Effect, luck
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 
 Draw = Callable[[float, np.random.Generator], Effect]
 """Makes up an effect of the most seeds that are looked at, whose truth is so many standard deviations of a seed."""
 SEEDS = max(LOOKS)
+CHECKED = 5
+"""Permutations on which it is checked that a claim compares seed by seed."""
 
 
 def _normal(truth: float, rng: np.random.Generator) -> Effect:
@@ -134,10 +136,65 @@ def permuted(study: Study, rng: np.random.Generator) -> Study:
     return study.with_results(results)
 
 
-def reproduced_by_luck(claim: Claim, study: Study, permutations: int, seed: int = 0) -> float:
-    """Return how often a claim holds on permuted labels."""
-    rng, held = np.random.default_rng(seed), 0
-    for _ in range(permutations):
-        [judgement] = settled([judge_one(claim, permuted(study, rng))])
+def reproduced_by_luck(claim: Claim, study: Study, permutations: int, seed: int = 0, measured: int = 100) -> float:
+    """Return how often a claim holds on permuted labels.
+
+    Seeds are permuted independently, so any choice of one of the `measured` permutations for each seed is one of the
+    study. A claim that compares seed by seed is read off them; one of which that is not true is measured each time.
+    So few seeds of so few sides that they can decide nothing never do.
+    """
+    sides = [part for part in claim.judge(study) if isinstance(part, Effect)]
+    if not lucky(luck(sides), max((effect.look for effect in sides), default=0)):
+        return 0.0
+    rng, seeds = np.random.default_rng(seed), study.seeds
+    pool = [permuted(study, rng) for _ in range(min(measured, permutations))]
+    choices = [dict(zip(seeds, row, strict=True)) for row in rng.integers(len(pool), size=(permutations, len(seeds)))]
+    parts = [list(claim.judge(each)) for each in pool]
+
+    def measure(choice: dict[int, int]) -> list[Part]:
+        keys = ((entry.key, choice[entry.labels["seed"]]) for entry in study.entries if entry.key in study.results)
+        return list(claim.judge(study.with_results({key: pool[one].results[key] for key, one in keys})))
+
+    apart = _alike(parts) and all(measure(choice) == _chosen(parts, choice) for choice in choices[:CHECKED])
+    held = 0
+    for choice in choices:
+        found = _chosen(parts, choice) if apart else measure(choice)
+        if any(_against(part) for part in found if isinstance(part, Effect) and not part.excluded):
+            continue
+        judgement = Judgement(claim, tuple(found), study.dataset, study.data_kind, study.profile)
+        [judgement] = settled([replace(judgement, p=judgement.own_p)])
         held += judgement.direction == "holds"
     return held / permutations
+
+
+def _alike(permutations: Sequence[Sequence[Part]]) -> bool:
+    """Return whether the parts differ in nothing but the values of their seeds."""
+    bare = [[isinstance(p, Effect) and replace(p, left={}, right={}) for p in parts] for parts in permutations]
+    return all(bare[0]) and all(parts == bare[0] for parts in bare)
+
+
+def _chosen(permutations: Sequence[Sequence[Part]], choice: Mapping[int, int]) -> list[Part]:
+    """Return the parts with each seed's values from the permutation chosen for it."""
+
+    def side(each: Sequence[Any]) -> Any:
+        if not isinstance(each[0], Mapping):
+            return each[0]
+        values = {seed: each[one][seed] for seed, one in choice.items() if seed in each[one]}
+        late = [seed for seed, one in choice.items() if seed in getattr(each[one], "at_least", ())]
+        return Censored(values, late, getattr(each[0], "runs", ()))
+
+    return [
+        replace(alike[0], left=side([e.left for e in alike]), right=side([e.right for e in alike]))
+        for alike in zip(*permutations, strict=True)
+    ]
+
+
+def _against(effect: Effect) -> bool:
+    """Return whether an effect is on the wrong side, so that no test finds that it holds."""
+    low, high = effect.sides
+    worst = low if effect.claimed == "more" else -high
+    if effect.claimed == "equal" or np.isnan(worst).any() or not effect.look:
+        return False
+    if effect.discrete or np.isinf(worst).any():
+        return bool(np.mean(worst > -TIE) <= 0.5)
+    return bool(worst.mean() <= 0)

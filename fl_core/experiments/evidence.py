@@ -79,6 +79,8 @@ POINTS = Scale("points", 0.005, factor=100.0)
 """Accuracies in [0, 1], in percentage points: left minus right; practically equal within half a point."""
 PLAIN = Scale("difference", 0.0)
 """Correlations, shares, counts; what is practically equal must be declared with the effect."""
+SCALES = RATIO, POINTS, PLAIN
+"""All of them."""
 
 
 class Censored(dict[int, float]):

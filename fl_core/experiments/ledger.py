@@ -6,22 +6,41 @@ own budget where its runs are stored with three seeds, else at `laptop`, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
+from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from fl_core.datasets import data_folder
 from fl_core.errors import unknown
-from fl_core.experiments.artifacts import artifacts
-from fl_core.experiments.claims import Claim, Judgement, claims, find_claim, headline, judge_one, ledger, settled
-from fl_core.experiments.evidence import LOOKS
+from fl_core.experiments.artifacts import artifacts, find_artifact, make_study
+from fl_core.experiments.claims import (
+    Check,
+    Claim,
+    Judgement,
+    Part,
+    claims,
+    find_claim,
+    headline,
+    judge_one,
+    ledger,
+    settled,
+)
+from fl_core.experiments.evidence import LOOKS, SCALES, Censored, Effect
+from fl_core.experiments.grid import Plan, plan
+from fl_core.experiments.identity import instructions
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store, default_store, write_atomically
 from fl_core.experiments.study import Entry, Study
+from fl_core.plugins import paper_modules
 
 FULL, REDUCED = "paper", "laptop"
 """Budgets, by the names of their profiles."""
@@ -83,11 +102,11 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
 
     def one(claim: Claim) -> Judgement:
         carriers = tuple(artifact.id for artifact in known.values() if claim.id in artifact.claims)
-        full = judge_one(claim, study(carriers, FULL), carriers)
+        full = _once(claim, study(carriers, FULL), carriers)
         known_exactly = full.parts and all(check.holds is not None for check in full.checks)
         if claim.kind != "run" and known_exactly and not full.effects:
             return full
-        reduced = judge_one(claim, study(carriers, REDUCED), carriers)
+        reduced = _once(claim, study(carriers, REDUCED), carriers)
         decidable = known_exactly and (full.seeds or not full.effects)
         return full if decidable and len(full.effects) >= len(reduced.effects) else reduced
 
@@ -99,6 +118,74 @@ def _stamp(store: Store) -> tuple[Any, ...]:
     """Return what changes when records do."""
     folders = [folder for folder in (store.published, store.cache) if folder.is_dir()]
     return tuple(sorted((str(f), f.stat().st_mtime_ns) for folder in folders for f in (folder, *folder.iterdir())))
+
+
+def _once(claim: Claim, study: Study, carriers: tuple[str, ...]) -> Judgement:
+    """Judge a claim; what no run says, a proof or a computed check, only once for each state of the source."""
+    if study.entries:
+        return judge_one(claim, study, carriers)
+    path = data_folder() / "cache" / "claims" / f"{_source()}.jsonl"
+    kept = _kept(path)
+    if (name := f"{claim.id} {study.profile}") not in kept:
+        kept[name] = tuple(claim.judge(study))
+        line = json.dumps([name, [_as_json(part) for part in kept[name]]])
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:
+                file.write(f"{line}\n")
+    return judge_one(replace(claim, judge=lambda _: kept[name]), study, carriers)
+
+
+@cache
+def _kept(path: Path) -> dict[str, tuple[Part, ...]]:
+    found: dict[str, tuple[Part, ...]] = {}
+    with suppress(OSError, ValueError, TypeError, LookupError):  # a line that is cut off is computed again
+        for line in path.read_text().splitlines():
+            name, parts = json.loads(line)
+            found[name] = tuple(_from_json(**part) for part in parts)
+    return found
+
+
+def _as_json(part: Part) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(part).items() if name in part.__dataclass_fields__}
+    if isinstance(part, Check):
+        return fields | {"holds": None if part.holds is None else bool(part.holds)}
+    sides = {
+        name: [{str(seed): float(value) for seed, value in side.items()}]
+        + [sorted(getattr(side, more, ())) for more in ("at_least", "runs")]
+        if isinstance(side, Mapping)
+        else float(side)
+        for name, side in (("left", part.left), ("right", part.right))
+    }
+    return fields | sides | {"scale": SCALES.index(part.scale)}
+
+
+def _from_json(**fields: Any) -> Part:
+    if "holds" in fields:
+        return Check(**fields)
+    for name in ("left", "right"):
+        if isinstance(fields[name], list):
+            values, *more = fields[name]
+            fields[name] = Censored({int(seed): value for seed, value in values.items()}, *more)
+    return Effect(**fields | {"scale": SCALES[fields["scale"]]})
+
+
+@cache
+def _source() -> str:
+    """Return a digest of all code and printed numbers that a claim may rest on, and of what computes them."""
+    folders = [Path(__file__).parents[1], *(Path(str(m.__file__)).parent for m in paper_modules("claims"))]
+    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".csv", ".npz")]
+    versions = [metadata.version(name) for name in ("numpy", "scipy", "sympy", "torch")]
+    digest = hashlib.sha256(" ".join([*versions, instructions()]).encode())
+    for path in sorted(files):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def at_full_budget(judgement: Judgement, store: Store | None = None) -> Plan:
+    """Return what a first look at a claim at the paper's budget needs: the runs of its figures, and their cost."""
+    study = make_study([find_artifact(name) for name in judgement.artifacts], FULL, judgement.dataset, SEEDS[0])
+    return plan(study.specs, store)
 
 
 def in_short(judgements: Iterable[Judgement]) -> str:

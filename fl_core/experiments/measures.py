@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,27 @@ from fl_core.errors import SpecError
 from fl_core.experiments.evidence import Censored
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry
+
+Measure = TypeVar("Measure", bound=Callable[..., Any])
+
+
+def remembered(measure: Measure) -> Measure:
+    """Return `measure` with a memory: of one result, and what else it is given, it is taken once.
+
+    Finished results do not change, and many claims and figures read the same ones. The memory ends with the result.
+    """
+
+    @wraps(measure)
+    def recall(*given: Any, **how: Any) -> Any:
+        [result] = [each for each in given if isinstance(each, Result)]
+        others = tuple(each.key if isinstance(each, Entry) else each for each in given if each is not result)
+        kept = vars(result).setdefault("_measured", {})
+        key = measure, others, tuple(how.items())
+        if key not in kept:
+            kept[key] = measure(*given, **how)
+        return kept[key]
+
+    return recall  # type: ignore[return-value]
 
 
 class BySeed(dict[int, float]):
@@ -130,9 +151,14 @@ def passages(
 ) -> Censored:
     """Return the :func:`passage` of each run by seed, "at least" the run's end where it does not reach the target."""
     runs = list(runs)
-    found = {entry.labels["seed"]: passage(*read(result), target, **how) for entry, result in runs}
+    found = {entry.labels["seed"]: _passage(result, read, target, **how) for entry, result in runs}
     late = [seed for seed, each in found.items() if not each.reached]
     return Censored({seed: each.at for seed, each in found.items()}, late, [entry.key for entry, _ in runs])
+
+
+@remembered
+def _passage(result: Result, read: Callable[[Result], tuple[Series, Series]], target: float, **how: Any) -> Passage:
+    return passage(*read(result), target, **how)
 
 
 def drops(values: Series) -> float:
@@ -174,6 +200,7 @@ class Printed:
 
     def __init__(self, folder_of: str, name: str = "printed.csv") -> None:
         self.file = Path(folder_of).with_name(name)
+        self._numbers: dict[frozenset[tuple[str, Any]], float | None] = {}
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -197,5 +224,8 @@ class Printed:
 
     def number(self, **labels: Any) -> float | None:
         """Return the first number with these labels, or None: it is not printed."""
-        found = self.rows(**labels)["value"]
-        return float(found.iloc[0]) if len(found) else None
+        key = frozenset(labels.items())
+        if key not in self._numbers:
+            found = self.rows(**labels)["value"]
+            self._numbers[key] = float(found.iloc[0]) if len(found) else None
+        return self._numbers[key]

@@ -6,6 +6,7 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -15,8 +16,11 @@ from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
 from fl_core.experiments import ledger
 from fl_core.experiments.artifacts import artifacts
-from fl_core.experiments.claims import claims
+from fl_core.experiments.claims import NO_RUNS, Check, Claim, claims
+from fl_core.experiments.evidence import POINTS, Censored, Effect
+from fl_core.experiments.measures import BySeed
 from fl_core.experiments.store import Store
+from fl_core.experiments.study import Study
 from fl_core.report.replication import Replication
 
 PAPER = "SDFEEL"
@@ -95,6 +99,32 @@ def test_undecided_ones_say_what_they_need():
 def test_a_ledger_without_runs_is_undecided(tmp_path: Path):
     found = ledger.judged(paper=PAPER, store=Store(tmp_path, tmp_path))
     assert {j.label for j in found if j.claim.kind == "run"} == {"undecided"}
+
+
+def test_what_no_run_says_is_computed_once_for_each_state_of_the_source(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "data_folder", lambda: tmp_path)
+    asked, study = [], Study("paper", "fashion-mnist", (), {})
+    parts = [
+        Check("exact", np.bool_(True), "2 = 2"),
+        Effect("a", BySeed({0: 0.5, 1: 0.6}, ["probe"]), Censored({0: 0.4, 1: 0.3}, [1]), POINTS, "less", delta=0.1),
+    ]
+    claim = Claim("X-C01", "run", "", "", "", lambda study: asked.append(study) or parts)
+    for source in ("one", "one", "another"):
+        monkeypatch.setattr(ledger, "_source", lambda source=source: source)
+        ledger._kept.cache_clear()
+        found = ledger._once(claim, study, ())
+        assert found.parts == tuple(parts)
+        assert found.parts[1].right.at_least == {1}
+        assert found.parts[1].left.runs == {"probe"}
+    assert len(asked) == 2
+
+
+def test_a_claim_has_a_row_for_the_authors_programs_as_released(tmp_path: Path):
+    found = {j.claim.id: j for j in ledger.judged(paper="FEDLUCK", store=Store(tmp_path, tmp_path))}
+    written, released = found["FEDLUCK-C08"], found["FEDLUCK-C08-released"]
+    assert (written.counted, released.counted) == (False, False)
+    assert (released.claim.beside, released.label, released.reason) == ("released", "undecided", NO_RUNS)
+    assert released.claim.endpoint == written.claim.endpoint
 
 
 def test_the_columns_of_the_export_are_explained():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -60,6 +61,22 @@ def test_a_time_may_be_measured_on_all_test_images_in_between() -> None:
     assert table["test_accuracy"][at[0]] == versions[table["version"][at[0]]]
     assert versions[table["version"][at[-1]]] in [table["test_accuracy"][row] for row in at[1:]]
     assert table["test_accuracy"][-1] == versions[table["version"][-1]]
+
+
+def test_a_dense_early_grid_changes_nothing_but_what_is_measured() -> None:
+    sparse = {"every_updates": None, "every_seconds": 3.0}
+    plain, dense = history(), history(evaluation=sparse | {"at_seconds": np.geomspace(0.05, 8.0, 40).tolist()})
+    assert torch.equal(plain.model, dense.model)
+    assert plain.updates == dense.updates
+    kept = [
+        row for row, seconds in enumerate(dense.evaluations["seconds"]) if seconds in plain.evaluations["seconds"]
+    ]
+    assert len(kept) + 40 == len(dense.evaluations["seconds"])
+    shared = {name: [column[row] for row in kept] for name, column in dense.evaluations.items()}
+    assert repr(shared) == repr(plain.evaluations)  # NaN equals NaN
+    record = RunSpec(algorithm="fedasync", evaluation={"at_seconds": [0.5]})
+    assert record.hash != RunSpec(algorithm="fedasync").hash
+    assert record.to_dict()["evaluation"]["at_seconds"] == [0.5]
 
 
 @pytest.mark.parametrize("evaluation", [{"every_updates": 4}, {"every_updates": None, "every_seconds": 1.0}])

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from fl_core.algorithms import FedASMU
-from fl_core.experiments.measures import BySeed, Passage, passage
+from fl_core.experiments.measures import BySeed, Passage, passage, remembered
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.formulas.fedasmu import Controls, matched_lambda, mixing_weight, weight_score
@@ -69,6 +69,7 @@ def readings(result: Result) -> tuple[Array, Array]:
     return seconds[:count], accuracy[:count]
 
 
+@remembered
 def final_accuracy(result: Result, until: float = inf) -> float:
     """Return the mean test accuracy of the last tenth of the evaluations (A18), or of those up to a virtual time."""
     seconds, accuracy = readings(result)

@@ -18,7 +18,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from torch import nn
 
 from fl_core.algorithms import FedAsync
-from fl_core.experiments.measures import BySeed, mean_curve, unevenness
+from fl_core.experiments.measures import BySeed, mean_curve, remembered, unevenness
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
@@ -66,9 +66,17 @@ def runs_by_seed(study: Study, method: str, **labels: object) -> dict[int, list[
 
 def seed_curve(runs: list[tuple[Entry, Result]]) -> pd.DataFrame:
     """Return the evaluations of the runs of one seed as one curve: equal versions are equal models."""
-    frames = [result.history.evaluation_frame() for _, result in runs]
-    joined = pd.concat(frames, ignore_index=True)
-    return joined.drop_duplicates("version").sort_values("version", ignore_index=True)
+    [first, *others] = (_curve(result) for _, result in runs)
+    return _by_version(pd.concat([first, *others], ignore_index=True)) if others else first
+
+
+@remembered
+def _curve(result: Result) -> pd.DataFrame:
+    return _by_version(result.history.evaluation_frame())
+
+
+def _by_version(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.drop_duplicates("version").sort_values("version", ignore_index=True)
 
 
 def budget(study: Study, axis: str) -> float:

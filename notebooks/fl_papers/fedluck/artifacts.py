@@ -221,6 +221,7 @@ ARTIFACTS = [
              "printed gigabytes": "GB, paper", "gigabytes": "GB, as released",
              "since the start": "seconds since the start", "reached": "seeds that get there"}
         ),
+        claims=("FEDLUCK-C08-released", "FEDLUCK-C10-released"),
         paper_setting=setting,
     ),
 ]  # fmt: skip

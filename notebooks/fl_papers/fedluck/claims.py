@@ -30,6 +30,7 @@ from fl_papers.fedluck.tables import (
     number,
     printed_wins,
     quoted,
+    released,
     saving,
     sought,
 )
@@ -97,6 +98,11 @@ def least_at_every_target(study: Study, what: str) -> list[Effect]:
     """C08, C10: against each baseline, with Dirichlet labels."""
     wanted = [("FedLuck", method, target) for target in sought(study, "dirichlet") for method in BASELINES]
     return _less(study, wanted, "dirichlet", what)
+
+
+def as_released(judge: Callable[[Study], Sequence[Effect]], study: Study) -> Sequence[Effect]:
+    """Judge the runs as the authors' program does them."""
+    return judge(released(study))
 
 
 def mean_saving(study: Study, what: str, quantity: str) -> list[Effect]:
@@ -223,6 +229,12 @@ CLAIMS = [
           partial(least_at_every_target, what="seconds")),
     claim("C10", "Table 1, section 5", "FedLuck also needs the least communication, non-IID.",
           "gigabytes to the target, FedLuck over each baseline", partial(least_at_every_target, what="gigabytes")),
+    *(claim(f"{number}-released", "Table 1", f"{statement} (the authors' program as released).",
+            f"{words} to the target, FedLuck over each baseline",
+            partial(as_released, partial(least_at_every_target, what=what)), beside="released")
+      for number, what, words, statement in (
+          ("C08", "seconds", "seconds from the first aggregation", "FedLuck reaches every target first, non-IID"),
+          ("C10", "gigabytes", "gigabytes", "FedLuck also needs the least communication, non-IID"))),
     claim("C11", "Fig. 2", "It saves 55 % of the time on average, IID (over three tasks).",
           "1 − FedLuck / baseline, mean over targets and baselines of this task",
           partial(mean_saving, what="seconds", quantity="time reduction")),

@@ -21,7 +21,7 @@ from scipy import stats
 from fl_core.algorithms import FedLuck, FedPer
 from fl_core.errors import DataError
 from fl_core.experiments.evidence import Censored
-from fl_core.experiments.measures import passage
+from fl_core.experiments.measures import Passage, passage, remembered
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.compression import TopK
@@ -74,6 +74,7 @@ def curve(entry: Entry, result: Result) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(("seconds", "test_accuracy", "gigabytes"), _readings(entry, result), strict=True)))
 
 
+@remembered
 def reach(entry: Entry, result: Result, target: float) -> Reached:
     """Return when the running mean of a run's accuracy first has `target`, interpolated between readings."""
     seconds, accuracy, gigabytes = _readings(entry, result)
@@ -170,6 +171,12 @@ def _readings(entry: Entry, result: Result) -> tuple[Array, Array, Array]:
 _factor = cache(mean_factor)
 
 
+@remembered
+def _first_version(result: Result, target: float) -> Passage:
+    table = result.history.evaluations
+    return passage(table["version"], table["test_accuracy"], target)
+
+
 def rounds(study: Study) -> pd.DataFrame:
     """Return one row per run of Figure 1.
 
@@ -179,7 +186,7 @@ def rounds(study: Study) -> pd.DataFrame:
     rows = []
     for entry, result in study.select(role="heat map"):
         labels, table = entry.labels, result.history.evaluations
-        at = passage(table["version"], table["test_accuracy"], labels["target"])  # a run ends where it gets there
+        at = _first_version(result, labels["target"])  # a run ends where it gets there
         method = entry.spec.algorithm
         assert isinstance(method, FedPer)
         factor = _factor(Runs.setup_of(study.dataset).cell, labels["steps"], labels["delta"], method.period_seconds)

@@ -550,11 +550,15 @@ def t_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[float, flo
     return mean, mean - half, mean + half
 
 
+def released(study: Study) -> Study:
+    """Return the comparison as the authors' program does it."""
+    runs = (entry for entry in study.entries if entry.labels["role"] == "as released")
+    return replace(study, entries=tuple(Entry(entry.spec, {**entry.labels, "role": "comparison"}) for entry in runs))
+
+
 def released_table(study: Study) -> pd.DataFrame:
     """Return Table 1 from the runs as released."""
-    runs = (entry for entry in study.entries if entry.labels["role"] == "as released")
-    named = tuple(Entry(entry.spec, {**entry.labels, "role": "comparison"}) for entry in runs)
-    return targets_table(replace(study, entries=named))
+    return targets_table(released(study))
 
 
 def deviations_table(study: Study) -> pd.DataFrame:

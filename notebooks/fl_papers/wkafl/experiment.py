@@ -20,7 +20,7 @@ from pydantic import Field
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
 from fl_core.datasets import Natural, WKAFLPartition, actual, kind_of, stands_for
 from fl_core.experiments import calibration, experiment
-from fl_core.experiments.measures import BySeed, Printed, unevenness
+from fl_core.experiments.measures import BySeed, Printed, remembered, unevenness
 from fl_core.experiments.rounding import perturbed
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
@@ -426,16 +426,19 @@ def measurements(result: Result) -> pd.DataFrame:
     return pd.DataFrame(result.history.evaluations).drop_duplicates("version")
 
 
+@remembered
 def accuracies(result: Result) -> list[float]:
     """Return the measured accuracies, without that of the initial model."""
     return measurements(result)["test_accuracy"].tolist()[1:]
 
 
+@remembered
 def final(result: Result) -> float:
     """Return the final accuracy: the mean of the last ten (A19)."""
     return float(np.mean(accuracies(result)[-LAST:]))
 
 
+@remembered
 def early(result: Result) -> float:
     """Return the mean accuracy over the first fifth of the evaluations: the speed of training (2.8)."""
     values = accuracies(result)
@@ -450,6 +453,7 @@ def unrest(result: Result) -> float:
     return stability(values, LAST) if len(values) == LAST and min(values) > 0 else float("nan")
 
 
+@remembered
 def uneven(result: Result) -> float:
     """Return the same without the trend: about a rising fit, and never below what rounding to test images makes."""
     values = np.array(accuracies(result)[-LAST:])
