@@ -7,10 +7,10 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import ceil
 
 import numpy as np
@@ -80,7 +80,7 @@ def plan(specs: Iterable[RunSpec], store: Store | None = None, *, jobs: int | No
     wanted = {spec.hash: spec for spec in specs}
     found = {key: store.get(spec) for key, spec in wanted.items()}
     missing = [spec for key, spec in wanted.items() if found[key] is None]
-    known = _speeds(store) if missing else {}
+    known = _speeds(store, store.stamp()) if missing else {}
     seconds, measured, rested = np.zeros(3), 0, 0
     for model, name in sorted({(spec.model, spec.algorithm.name) for spec in missing}):
         group = [spec for spec in missing if (spec.model, spec.algorithm.name) == (model, name)]
@@ -256,7 +256,8 @@ def _default(spec: RunSpec, name: str) -> object:
     return type(spec.algorithm).model_fields[name].get_default(call_default_factory=True)
 
 
-def _speeds(store: Store) -> dict[tuple[str, str], list[float]]:
+@lru_cache(maxsize=4)
+def _speeds(store: Store, stamp: Hashable) -> dict[tuple[str, str], list[float]]:
     """Return seconds per image trained on of all stored runs, by model and algorithm; by model alone under ``""``."""
     found: dict[tuple[str, str], list[float]] = {}
     for result in store:

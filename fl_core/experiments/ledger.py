@@ -21,7 +21,7 @@ import pandas as pd
 
 from fl_core.datasets import data_folder
 from fl_core.errors import unknown
-from fl_core.experiments.artifacts import artifacts, find_artifact, make_study
+from fl_core.experiments.artifacts import artifacts
 from fl_core.experiments.claims import (
     Check,
     Claim,
@@ -35,7 +35,6 @@ from fl_core.experiments.claims import (
     settled,
 )
 from fl_core.experiments.evidence import LOOKS, SCALES, Censored, Effect
-from fl_core.experiments.grid import Plan, plan
 from fl_core.experiments.identity import instructions
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store, default_store, write_atomically
@@ -73,7 +72,7 @@ def judged(
     store = store or default_store()
     found: dict[str, Judgement] = {}
     for each in dict.fromkeys(claim.paper for claim in wanted):
-        found |= {judgement.claim.id: judgement for judgement in _of_paper(each, store, dataset, _stamp(store))}
+        found |= {judgement.claim.id: judgement for judgement in _of_paper(each, store, dataset, store.stamp())}
     return [found[claim.id] for claim in wanted]
 
 
@@ -112,12 +111,6 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
 
     found = settled(one(claim) for claim in claims().values() if claim.paper == paper)
     return tuple(replace(judgement, stored=True) for judgement in found)
-
-
-def _stamp(store: Store) -> tuple[Any, ...]:
-    """Return what changes when records do."""
-    folders = [folder for folder in (store.published, store.cache) if folder.is_dir()]
-    return tuple(sorted((str(f), f.stat().st_mtime_ns) for folder in folders for f in (folder, *folder.iterdir())))
 
 
 def _once(claim: Claim, study: Study, carriers: tuple[str, ...]) -> Judgement:
@@ -180,12 +173,6 @@ def _source() -> str:
     for path in sorted(files):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def at_full_budget(judgement: Judgement, store: Store | None = None) -> Plan:
-    """Return what a first look at a claim at the paper's budget needs: the runs of its figures, and their cost."""
-    study = make_study([find_artifact(name) for name in judgement.artifacts], FULL, judgement.dataset, SEEDS[0])
-    return plan(study.specs, store)
 
 
 def in_short(judgements: Iterable[Judgement]) -> str:

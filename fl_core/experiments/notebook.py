@@ -16,16 +16,7 @@ PROFILES = tuple(SIZES)
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers from `low` to `high`; the ends count as valid unless `open` is set.
-
-    Attributes
-    ----------
-    low, high : float
-    integer : bool
-        Whether only whole numbers are valid.
-    open : bool
-        Whether the ends are excluded.
-    """
+    """Numbers from `low` to `high`, or whole numbers; the ends count as valid unless `open` is set."""
 
     low: float
     high: float
@@ -56,21 +47,11 @@ Valid = Interval | tuple[Any, ...] | type | OrNone
 
 
 def check_parameters(namespace: Mapping[str, Any], **valid: Valid | list[Interval]) -> None:
-    """Check a notebook's parameters, so that a wrong one stops it with one sentence and not with a traceback later.
+    """Check a notebook's ``globals()``, so that a wrong parameter stops it with one sentence, a SpecError.
 
-    Parameters
-    ----------
-    namespace : mapping
-        The notebook's ``globals()``.
-    **valid
-        For each parameter what it may be: a tuple of choices, an :class:`Interval`, a type, a list with one
-        Interval, meaning a non-empty list of such numbers, or one of these in :class:`OrNone`.
-
-    Raises
-    ------
-    SpecError
-        If a value is not valid, or if there is an upper-case name that looks like a misspelt parameter (papermill
-        accepts any name, and a misspelt one would silently change nothing).
+    `valid` says what each may be: a tuple of choices, an :class:`Interval`, a type, a list with one Interval, meaning
+    a non-empty list of such numbers, or one of these in :class:`OrNone`. An upper-case name that looks like a
+    misspelt parameter is wrong, too: papermill accepts any name, and a misspelt one would silently change nothing.
     """
     for name, value in namespace.items():
         if name.isupper() and name not in valid and _is_plain(value) and nearest(name, valid, cutoff=0.75):
@@ -96,13 +77,7 @@ class Chosen:
 
 
 def chosen_parameters(namespace: Mapping[str, Any], experiment: type[Experiment]) -> Chosen:
-    """Return a replication chapter's parameters; its options, in capitals, are checked by the experiment's own rules.
-
-    Raises
-    ------
-    SpecError
-        If a value is not valid, or a parameter is missing or looks misspelt.
-    """
+    """Return a replication chapter's parameters; the options among them are checked by the experiment's rules."""
     options = {name.upper(): name for name in experiment.OPTIONS.model_fields if name.upper() in namespace}
     known = tuple(name for name in names() if name in experiment.SETUPS or stands_for(name) in experiment.SETUPS)
     check_parameters(

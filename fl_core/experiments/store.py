@@ -143,6 +143,12 @@ class Store:
         files = _visible(self.published, PACKED)
         return {key: path.name.removesuffix(PACKED) for path in files for key in _runs(path)}
 
+    def stamp(self) -> tuple[tuple[str, int], ...]:
+        """Return what changes when records do."""
+        folders = [folder for folder in (self.published, self.cache) if folder.is_dir()]
+        files = (file for folder in folders for file in (folder, *folder.iterdir()))
+        return tuple(sorted((str(file), file.stat().st_mtime_ns) for file in files))
+
     def checkpoints(self, spec: RunSpec, trace: bool = False, every_seconds: float = 60.0) -> Checkpoints:
         """Return the place in the cache where the state of a run of `spec` is kept while it goes on."""
         spec = spec.resolved()

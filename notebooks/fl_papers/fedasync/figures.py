@@ -66,12 +66,12 @@ def runs_by_seed(study: Study, method: str, **labels: object) -> dict[int, list[
 
 def seed_curve(runs: list[tuple[Entry, Result]]) -> pd.DataFrame:
     """Return the evaluations of the runs of one seed as one curve: equal versions are equal models."""
-    [first, *others] = (_curve(result) for _, result in runs)
+    [first, *others] = (_evaluations(result) for _, result in runs)
     return _by_version(pd.concat([first, *others], ignore_index=True)) if others else first
 
 
 @remembered
-def _curve(result: Result) -> pd.DataFrame:
+def _evaluations(result: Result) -> pd.DataFrame:
     return _by_version(result.history.evaluation_frame())
 
 
