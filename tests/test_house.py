@@ -35,7 +35,7 @@ ROOMS = {
     "report bookbuild cli": (4468, 26, 4000, 26),
     "benchmarks": (1492, 6, 1200, 6),
     "fl_core": (27580, 148, 21500, 135),
-    "fl_papers": (14120, 42, 11000, 35),
+    "fl_papers": (14155, 42, 11000, 35),
     "tests": (28250, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
