@@ -21,7 +21,7 @@ import pandas as pd
 
 from fl_core.datasets import data_folder
 from fl_core.errors import unknown
-from fl_core.experiments.artifacts import artifacts
+from fl_core.experiments.artifacts import artifacts, find_artifact, make_study
 from fl_core.experiments.claims import (
     Check,
     Claim,
@@ -35,6 +35,7 @@ from fl_core.experiments.claims import (
     settled,
 )
 from fl_core.experiments.evidence import LOOKS, SCALES, Censored, Effect
+from fl_core.experiments.grid import Plan, plan
 from fl_core.experiments.identity import instructions
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store, default_store, write_atomically
@@ -173,6 +174,12 @@ def _source() -> str:
     for path in sorted(files):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def at_full_budget(judgement: Judgement, store: Store | None = None) -> Plan:
+    """Return what a first look at a claim at the paper's budget needs: the runs of its figures, and their cost."""
+    study = make_study([find_artifact(name) for name in judgement.artifacts], FULL, judgement.dataset, SEEDS[0])
+    return plan(study.specs, store)
 
 
 def in_short(judgements: Iterable[Judgement]) -> str:

@@ -20,6 +20,7 @@ from fl_core.experiments.evidence import Effect
 from fl_core.experiments.study import Study
 from fl_core.report.style import BLACK, BLUE, SKY, VERMILION, line_of, style
 from fl_core.report.tables import Table
+from fl_core.runtime import History
 
 
 def draw(artifact: Artifact, study: Study) -> tuple[Figure | Table, str]:
@@ -97,6 +98,23 @@ def _handles(frame: pd.DataFrame, view: Curves, values: list[float]) -> list[Lin
 def _look(method: str, value: float, view: Curves, values: list[float], methods: list[str]) -> dict[str, Any]:
     look = line_of(method, values.index(value) if value in values else 0, methods)
     return look | {"marker": look["marker"] or "s"} if view.points else look
+
+
+def draw_learned(history: History, panels: Mapping[str, str], x: str = "version") -> Figure:
+    """Draw what a method has learned in a run: for each column of ``history.learned`` a panel with its symbol."""
+    table = pd.DataFrame(history.learned)
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    with style():
+        figure, axes = plt.subplots(rows, columns, figsize=(7.2, 1.9 * rows + 0.4), sharex=True, squeeze=False)
+        for axis in axes.flat[len(panels) :]:
+            axis.set_visible(False)
+        for axis, (column, symbol) in zip(axes.flat, panels.items(), strict=False):
+            axis.plot(table[x], table[column], ".", color=BLUE, markersize=4)
+            axis.set_title(symbol)
+            axis.ticklabel_format(axis="y", useOffset=False)
+        figure.supxlabel(x, fontsize=9)
+    return figure
 
 
 def draw_effects(effects: Mapping[str, Effect]) -> Figure:
