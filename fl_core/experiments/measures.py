@@ -28,7 +28,9 @@ def remembered(measure: Measure) -> Measure:
 
     @wraps(measure)
     def recall(*given: Any, **how: Any) -> Any:
-        [result] = [each for each in given if isinstance(each, Result)]
+        result = next((each for each in given if isinstance(each, Result)), None)
+        if result is None:
+            return measure(*given, **how)
         others = tuple(each.key if isinstance(each, Entry) else each for each in given if each is not result)
         kept = vars(result).setdefault("_measured", {})
         key = measure, others, tuple(how.items())

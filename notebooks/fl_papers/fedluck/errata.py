@@ -113,7 +113,7 @@ def worlds() -> list[tuple[list[float], list[list[Upload]]]]:
 
 
 def rounds_without_uploads() -> tuple[bool, str]:
-    """E02."""
+    """E2."""
     empty = any(not row for _, rounds in worlds() for row in rounds)
     return empty, "some rounds have none, and (6) divides by zero"
 
