@@ -66,6 +66,10 @@ class Check:
     shows: Shows = "statement"
     """What it means if it holds: that the statement is true, that it says nothing, or that it is false."""
 
+    def __post_init__(self) -> None:
+        if self.holds is not None:  # of numpy's True nobody would say that it is True
+            object.__setattr__(self, "holds", bool(self.holds))
+
     def words(self) -> tuple[str, str, str]:
         """Return what was compared; an exact statement has no interval."""
         return self.detail, "exact", {"vacuity": "says nothing", "counter-example": "false"}.get(self.shows, "equal")
@@ -362,8 +366,6 @@ class Judgement:
         }
 
 
-CONFIDENCE = 0.95
-"""Of an interval that a table shows of several seeds."""
 CLAIMS: dict[str, Claim] = {}
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -21,7 +22,7 @@ import pandas as pd
 
 from fl_core.datasets import data_folder
 from fl_core.errors import unknown
-from fl_core.experiments.artifacts import artifacts, find_artifact, make_study
+from fl_core.experiments.artifacts import artifacts, find_artifact, make_study, no_runs
 from fl_core.experiments.claims import (
     Check,
     Claim,
@@ -48,6 +49,8 @@ SEEDS = [range(first, last) for first, last in pairwise([0, *LOOKS])]
 """What each look adds; more are looked for only if some of the former are stored."""
 DATASET = "fashion-mnist"
 EXPORT = "claims.csv"
+MOST_KEPT = 40
+"""Files of judgements in the cache: two a paper for each state of the source and the store."""
 
 
 def papers() -> list[str]:
@@ -101,49 +104,64 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
         return Study(budget, dataset, tuple(entries.values()), results)
 
     def one(claim: Claim) -> Judgement:
-        carriers = tuple(artifact.id for artifact in known.values() if claim.id in artifact.claims)
-        full = _once(claim, study(carriers, FULL), carriers)
+        carriers = carried[claim.id]
+        full = judge_one(claim, study(carriers, FULL), carriers)
         known_exactly = full.parts and all(check.holds is not None for check in full.checks)
         if claim.kind != "run" and known_exactly and not full.effects:
             return full
-        reduced = _once(claim, study(carriers, REDUCED), carriers)
+        reduced = judge_one(claim, study(carriers, REDUCED), carriers)
         decidable = known_exactly and (full.seeds or not full.effects)
         return full if decidable and len(full.effects) >= len(reduced.effects) else reduced
 
-    found = settled(one(claim) for claim in claims().values() if claim.paper == paper)
-    return tuple(replace(judgement, stored=True) for judgement in found)
+    own = [claim for claim in claims().values() if claim.paper == paper]
+    carried = {claim.id: tuple(each.id for each in known.values() if claim.id in each.claims) for claim in own}
+    by_runs = [claim for claim in own if any(known[name].make_grid is not no_runs for name in carried[claim.id])]
+    found = {
+        judgement.claim.id: replace(judgement, artifacts=carried[judgement.claim.id], stored=True)
+        for group, rests_on in ((by_runs, (dataset, stamp)), ([c for c in own if c not in by_runs], ()))
+        for judgement in _kept(group, f"{paper}-{_digest(_source(), *rests_on)}", one)
+    }
+    return tuple(settled(found[claim.id] for claim in own))
 
 
-def _once(claim: Claim, study: Study, carriers: tuple[str, ...]) -> Judgement:
-    """Judge a claim; what no run says, a proof or a computed check, only once for each state of the source."""
-    if study.entries:
-        return judge_one(claim, study, carriers)
-    path = data_folder() / "cache" / "claims" / f"{_source()}.jsonl"
-    kept = _kept(path)
-    if (name := f"{claim.id} {study.profile}") not in kept:
-        kept[name] = tuple(claim.judge(study))
-        line = json.dumps([name, [_as_json(part) for part in kept[name]]])
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a") as file:
-                file.write(f"{line}\n")
-    return judge_one(replace(claim, judge=lambda _: kept[name]), study, carriers)
+def _kept(wanted: Sequence[Claim], name: str, judge: Callable[[Claim], Judgement]) -> list[Judgement]:
+    """Return the judgements of claims, each by itself, from the file in the cache that holds those called `name`.
 
-
-@cache
-def _kept(path: Path) -> dict[str, tuple[Part, ...]]:
-    found: dict[str, tuple[Part, ...]] = {}
-    with suppress(OSError, ValueError, TypeError, LookupError):  # a line that is cut off is computed again
-        for line in path.read_text().splitlines():
-            name, parts = json.loads(line)
-            found[name] = tuple(_from_json(**part) for part in parts)
+    The name stands for all that they rest on. Where a record was damaged, nothing is kept: its warning is to be seen.
+    """
+    path = data_folder() / "cache" / "claims" / f"{name}.json"
+    with suppress(OSError, ValueError, TypeError, LookupError):  # not kept, or damaged: judged again
+        kept = json.loads(path.read_text())
+        return [_from_json(claim, **kept[claim.id]) for claim in wanted]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = [judge(claim) for claim in wanted]
+    for each in said:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for old in sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST_KEPT]:
+            old.unlink()
+        if not said:
+            write_atomically(path, json.dumps({each.claim.id: _as_json(each) for each in found}).encode())
     return found
 
 
-def _as_json(part: Part) -> dict[str, Any]:
+def _as_json(judgement: Judgement) -> dict[str, Any]:
+    fields = ("dataset", "data_kind", "budget")
+    parts = [_part_as_json(part) for part in judgement.parts]
+    return {name: getattr(judgement, name) for name in fields} | {"parts": parts}
+
+
+def _from_json(claim: Claim, parts: Iterable[dict[str, Any]], **fields: Any) -> Judgement:
+    found = Judgement(claim, tuple(_part_from_json(**part) for part in parts), **fields)
+    return replace(found, p=found.own_p)
+
+
+def _part_as_json(part: Part) -> dict[str, Any]:
     fields = {name: value for name, value in vars(part).items() if name in part.__dataclass_fields__}
     if isinstance(part, Check):
-        return fields | {"holds": None if part.holds is None else bool(part.holds)}
+        return fields
     sides = {
         name: [{str(seed): float(value) for seed, value in side.items()}]
         + [sorted(getattr(side, more, ())) for more in ("at_least", "runs")]
@@ -154,7 +172,7 @@ def _as_json(part: Part) -> dict[str, Any]:
     return fields | sides | {"scale": SCALES.index(part.scale)}
 
 
-def _from_json(**fields: Any) -> Part:
+def _part_from_json(**fields: Any) -> Part:
     if "holds" in fields:
         return Check(**fields)
     for name in ("left", "right"):
@@ -170,10 +188,14 @@ def _source() -> str:
     folders = [Path(__file__).parents[1], *(Path(str(m.__file__)).parent for m in paper_modules("claims"))]
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".csv", ".npz")]
     versions = [metadata.version(name) for name in ("numpy", "scipy", "sympy", "torch")]
-    digest = hashlib.sha256(" ".join([*versions, instructions()]).encode())
-    for path in sorted(files):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    return _digest(*versions, instructions(), *(path.read_bytes() for path in sorted(files)))
+
+
+def _digest(*contents: object) -> str:
+    whole = hashlib.sha256()
+    for content in contents:
+        whole.update(content if isinstance(content, bytes) else repr(content).encode())
+    return whole.hexdigest()[:16]
 
 
 def at_full_budget(judgement: Judgement, store: Store | None = None) -> Plan:

@@ -99,18 +99,6 @@ class Passage(NamedTuple):
 
     at: float
     reached: bool
-    row: int
-    """Of the measurement; the last one if the target is not reached."""
-
-
-def first_passage(
-    at: Sequence[float] | np.ndarray, values: Sequence[float] | np.ndarray, target: float, *, falling: bool = False
-) -> Passage:
-    """Return the first measurement that is at least `target`, or with `falling` at most; nothing is interpolated."""
-    series = np.asarray(values, dtype=float)
-    rows = np.flatnonzero(series <= target if falling else series >= target)
-    row = int(rows[0]) if len(rows) else len(series) - 1
-    return Passage(float(at[row]), bool(len(rows)), row)
 
 
 Series = Sequence[float] | np.ndarray
@@ -133,16 +121,16 @@ def passage(
     level = np.array([series[window].mean() for window in windows])
     beyond = np.flatnonzero(level <= target if falling else level >= target)
     if not len(beyond):
-        return Passage(float(times[-1]), False, len(times) - 1)
+        return Passage(float(times[-1]), False)
     row = int(beyond[0])
     if not row or np.isnan(level[row - 1]):
-        return Passage(float(times[row]), True, row)
+        return Passage(float(times[row]), True)
     share = (target - level[row - 1]) / (level[row] - level[row - 1])
     before, after = times[windows[row - 1]], times[windows[row]]
     if log and before.min() > 0:
         logs = np.log(before).mean(), np.log(after).mean()
-        return Passage(float(np.exp(logs[0] + share * (logs[1] - logs[0]))), True, row)
-    return Passage(float(before.mean() + share * (after.mean() - before.mean())), True, row)
+        return Passage(float(np.exp(logs[0] + share * (logs[1] - logs[0]))), True)
+    return Passage(float(before.mean() + share * (after.mean() - before.mean())), True)
 
 
 def passages(
@@ -163,23 +151,10 @@ def _passage(result: Result, read: Callable[[Result], tuple[Series, Series]], ta
     return passage(*read(result), target, **how)
 
 
-def drops(values: Series) -> float:
-    """Return the sum of all falls of a series: what it loses on the way, however much it gains in all."""
-    return float(np.maximum(-np.diff(np.asarray(values, dtype=float)), 0.0).sum())
-
-
 def unevenness(values: Series, *, falling: bool = False) -> float:
     """Return the standard deviation of a series about its best monotone fit, so without its trend."""
     series = np.asarray(values, dtype=float)
     return float(np.std(series - isotonic_regression(series, increasing=not falling).x))
-
-
-def mean_height(at: Series, values: Series, *, log: bool = False) -> float:
-    """Return the area under a curve over its width; with `log` over the logarithm of positive times."""
-    times, series = np.asarray(at, dtype=float), np.asarray(values, dtype=float)
-    if log:
-        times, series = np.log(times[times > 0]), series[times > 0]
-    return float(np.trapezoid(series, times) / (times[-1] - times[0]))
 
 
 def mean_curve(points: pd.DataFrame, x: str, metrics: Sequence[str]) -> pd.DataFrame:

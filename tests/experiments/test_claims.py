@@ -77,6 +77,13 @@ def test_theory_is_true_vacuous_contradicted_or_unproved(checks: list[Check], mo
     assert judged(*checks, kind="theory", **more).label == label
 
 
+def test_a_check_of_numpy_is_a_check():
+    """numpy's True and False are neither ``True`` nor ``False``: what failed counted as if nothing had been said."""
+    failed, passed = Check("", np.False_, ""), Check("", np.True_, "")  # type: ignore[arg-type]
+    assert judged(failed).label == judged(effect(2), failed).label == "contradicted"
+    assert judged(passed).row()["held"] == 1
+
+
 def test_a_definition_is_never_counted():
     found = judged(Check("", True, ""), kind="definition")
     assert (found.label, found.counted) == ("by construction", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
 from fl_core.experiments import ledger
 from fl_core.experiments.artifacts import artifacts
-from fl_core.experiments.claims import NO_RUNS, Check, Claim, claims
+from fl_core.experiments.claims import NO_RUNS, Check, Claim, Judgement, claims, judge_one
 from fl_core.experiments.evidence import POINTS, Censored, Effect
 from fl_core.experiments.measures import BySeed
 from fl_core.experiments.store import Store
@@ -101,22 +102,48 @@ def test_a_ledger_without_runs_is_undecided(tmp_path: Path):
     assert {j.label for j in found if j.claim.kind == "run"} == {"undecided"}
 
 
-def test_what_no_run_says_is_computed_once_for_each_state_of_the_source(tmp_path, monkeypatch):
+def test_judgements_are_kept_under_the_name_of_all_that_they_rest_on(tmp_path, monkeypatch, recwarn):
     monkeypatch.setattr(ledger, "data_folder", lambda: tmp_path)
-    asked, study = [], Study("paper", "fashion-mnist", (), {})
-    parts = [
+    asked: list[str] = []
+    parts = (
         Check("exact", np.bool_(True), "2 = 2"),
         Effect("a", BySeed({0: 0.5, 1: 0.6}, ["probe"]), Censored({0: 0.4, 1: 0.3}, [1]), POINTS, "less", delta=0.1),
-    ]
-    claim = Claim("X-C01", "run", "", "", "", lambda study: asked.append(study) or parts)
+    )
+    claim = Claim("X-C01", "run", "", "", "", lambda study: parts)
+
+    def judge(claim: Claim) -> Judgement:
+        asked.append(claim.id)
+        if len(asked) == 3:
+            warnings.warn("a record is damaged", stacklevel=1)
+        return judge_one(claim, Study("paper", "fashion-mnist", (), {}))
+
+    def ask(name: str) -> int:
+        [found] = ledger._kept([claim], name, judge)
+        assert (found.parts, found.budget, found.data_kind) == (parts, "paper", "real")
+        assert (found.parts[1].right.at_least, found.parts[1].left.runs) == ({1}, {"probe"})
+        return len(asked)
+
+    assert [ask(name) for name in ("one", "one", "another")] == [1, 1, 2]
+    assert [ask("damaged record"), ask("damaged record"), ask("damaged record")] == [3, 4, 4]
+    assert [str(each.message) for each in recwarn] == ["a record is damaged"]
+    (tmp_path / "cache" / "claims" / "one.json").write_text("{")
+    assert [ask("one"), ask("one")] == [5, 5]
+    monkeypatch.setattr(ledger, "MOST_KEPT", 2)
+    assert ask("yet another") == 6
+    assert len(list((tmp_path / "cache" / "claims").iterdir())) <= 3
+
+
+def test_another_record_or_other_code_is_another_name(tmp_path, monkeypatch):
+    names: list[str] = []
+    monkeypatch.setattr(ledger, "_kept", lambda wanted, name, judge: names.append(name) or [judge(c) for c in wanted])
+    store = Store(tmp_path, tmp_path)
     for source in ("one", "one", "another"):
         monkeypatch.setattr(ledger, "_source", lambda source=source: source)
-        ledger._kept.cache_clear()
-        found = ledger._once(claim, study, ())
-        assert found.parts == tuple(parts)
-        assert found.parts[1].right.at_least == {1}
-        assert found.parts[1].left.runs == {"probe"}
-    assert len(asked) == 2
+        (tmp_path / f"record{len(names)}").touch()
+        ledger.judged(paper=PAPER, store=store)
+    by_runs, exact = names[::2], names[1::2]
+    assert len(set(by_runs)) == 3
+    assert (exact[0] == exact[1], exact[1] == exact[2]) == (True, False)  # what no run says
 
 
 def test_a_claim_has_a_row_for_the_authors_programs_as_released(tmp_path: Path):

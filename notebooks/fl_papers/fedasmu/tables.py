@@ -17,7 +17,6 @@ from torch import nn
 
 from fl_core.algorithms import FedASMU
 from fl_core.datasets import load_dataset
-from fl_core.experiments.claims import CONFIDENCE
 from fl_core.experiments.measures import BySeed, Printed
 from fl_core.experiments.study import Study
 from fl_core.models import build_network
@@ -120,8 +119,7 @@ def interval(values: BySeed, digits: int = 3) -> str | None:
     found = np.array(list(values.values()))
     if len(found) < 2:
         return f"{found[0]:.{digits}f}" if len(found) else None
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
-    low, high = found.mean() - half, found.mean() + half
+    low, high = stats.t.interval(0.95, len(found) - 1, found.mean(), stats.sem(found))
     return f"{found.mean():.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
