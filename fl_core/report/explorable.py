@@ -83,7 +83,8 @@ class Explorable:
         found = []
         for point in points:
             parameters = dict(zip((slider.name for slider in self.sliders), point, strict=True))
-            values = {name: [float(v) for v in curve] for name, curve in self.compute(**parameters).items()}
+            computed = self.compute(**parameters)
+            values = {name: [float(f"{v:.9g}") for v in curve] for name, curve in computed.items()}
             if not all(np.isfinite(curve).all() for curve in values.values()):
                 raise SpecError(f"{self.title}: not finite at {parameters}")
             found.append({"parameters": parameters, "values": values})

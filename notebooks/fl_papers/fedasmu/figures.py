@@ -21,6 +21,7 @@ from fl_core.algorithms import FedASMU
 from fl_core.experiments.measures import BySeed, Passage, passage, remembered
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
+from fl_core.formulas import fedasmu as formulas
 from fl_core.formulas.fedasmu import Controls, matched_lambda, mixing_weight, weight_score
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial
@@ -399,33 +400,33 @@ def _legend(figure: Figure, methods: list[str]) -> None:
 
 
 def explore_weights() -> Explorable:
-    """Let the reader choose staleness and control parameters: the weight (2) over the versions of a run."""
+    """Let the reader choose what was missed and the parameters: weights (2) and (8) over the versions of a run."""
 
-    def weights(staleness: float, lambda_: float, sigma: float, iota: float) -> dict[str, Any]:
-        versions = np.geomspace(1, 5000, 80).round()
-        controls = Controls(lambda_, sigma, iota)
+    def weights(staleness: float, lambda_: float, sigma: float, iota: float, upsilon: float) -> dict[str, Any]:
+        versions, controls = np.geomspace(30, 5000, 40).round(), Controls(lambda_, sigma, iota)
+        fresh = formulas.FreshControls(lambda_, upsilon)
         return {
-            "x": versions + 1,
-            "FedASMU": mixing_weight(versions, staleness, controls),
+            "x": versions,
             "score ξ, cut at 1": np.minimum(1, weight_score(versions, staleness, controls)),
-            "FedAsync+Poly": np.full(80, alpha_t(0.6, 1, int(staleness) - 1, Polynomial(a=0.5))),
+            "α of an upload": mixing_weight(versions, staleness, controls),
+            "β of a fresh model": [formulas.fresh_weight(g, g - staleness + 1, fresh) for g in versions],
+            "FedAsync+Poly": np.full(40, alpha_t(0.6, 1, int(staleness) - 1, Polynomial(a=0.5))),
         }
 
     script = """
-      const t = Array.from({ length: 80 }, (_, i) => Math.round(5000 ** (i / 79)));
+      const t = Array.from({ length: 40 }, (_, i) => Math.round(30 * (5000 / 30) ** (i / 39)));
       const score = t.map(v => p.lambda_ / (Math.sqrt(v + 1) * p.staleness ** p.sigma) + p.iota);
+      const phi = t.map(v => p.lambda_ / Math.sqrt(v) * (1 - p.upsilon / Math.sqrt(p.staleness)));
       return {
-        x: t.map(v => v + 1), FedASMU: score.map(s => s / (1 + s)),
-        "score ξ, cut at 1": score.map(s => Math.min(1, s)),
-        "FedAsync+Poly": t.map(() => 0.6 * p.staleness ** -0.5),
+        x: t, "score ξ, cut at 1": score.map(s => Math.min(1, s)), "α of an upload": score.map(s => s / (1 + s)),
+        "β of a fresh model": phi.map(s => s / (1 + s)), "FedAsync+Poly": t.map(() => 0.6 * p.staleness ** -0.5),
       };"""
     sliders = (
-        Slider("staleness", "staleness s", 1, 30, 1, 10),
-        Slider("lambda_", "λ", 0, 60, 0.5, 29.5),
-        Slider("sigma", "σ", 0, 2, 0.05, 0.5),
-        Slider("iota", "ι", 0, 0.5, 0.01, 0),
-    )
+        Slider("staleness", "staleness s = g - o + 1", 2, 30, 1, 10), Slider("lambda_", "λ = γ", 0, 60, 0.5, 29.5),
+        Slider("sigma", "σ", 0, 2, 0.05, 0.5), Slider("iota", "ι", 0, 0.5, 0.01, 0),
+        Slider("upsilon", "υ", 0, 1.4, 0.05, 1),
+    )  # fmt: skip
     return Explorable(
-        "FedASMU's mixing weight over a run", sliders, weights, script, "version t + 1", log_x=True, range=(0, 1),
-        dashes=("", "3 3", "8 3"),
+        "FedASMU's weights over a run", sliders, weights, script, "version", log_x=True, range=(0, 1),
+        dashes=("3 3", "", "8 3", "2 2"),
     )  # fmt: skip
