@@ -80,12 +80,11 @@ def run(
     if print_spec:
         typer.echo(chosen.to_json())
         return
-    checkpoints = None
-    if checkpoint_every is not None or resume:
-        checkpoints = _checkpoints(chosen, checkpoint_every or "60s", resume, trace)
-    executor = executor or default_executor()
+    executor, checkpoints = executor or default_executor(), None
     if executor not in EXECUTORS:
         raise unknown("executor", executor, EXECUTORS)
+    if checkpoint_every is not None or resume:
+        checkpoints = _checkpoints(chosen, checkpoint_every or "60s", resume, trace, executor)
     if store:
         check_writable(default_store().cache)
     check_out(out, force)
@@ -169,11 +168,11 @@ def _unknown_setting(name: str, algorithm: type[Any], fields: list[str]) -> FlCo
     )
 
 
-def _checkpoints(spec: RunSpec, every: str, resume: bool, trace: bool) -> Checkpoints:
+def _checkpoints(spec: RunSpec, every: str, resume: bool, trace: bool, executor: str) -> Checkpoints:
     """Return where the state of the run is kept."""
     from fl_core.experiments.store import default_store
 
-    place = default_store().checkpoints(spec, trace, read_duration("--checkpoint-every", every))
+    place = default_store().checkpoints(spec, trace, read_duration("--checkpoint-every", every), executor)
     found = any(place.folder.glob("*.safetensors"))
     if found and not resume:
         raise SpecError(

@@ -1,31 +1,43 @@
 """Which code made a result: a digest of the source that a run's numbers depend on.
 
 Comments, docstrings and blank lines do not count. Of fl_core counts what the algorithm, the runtime, the world, the
-task and the partition import, followed name by name; of an algorithm that is defined elsewhere (a script, a notebook,
-a package) its class with all bases, and the functions and constants of the same module that it uses.
+task and the partition import, followed name by name; of what is defined elsewhere (an algorithm, a network or a world
+of a script, a notebook, a package) the class with all bases, and all functions and values of one's own that it uses.
 """
 
 from __future__ import annotations
 
 import ast
+import dis
 import hashlib
+import importlib
 import inspect
 import io
 import platform
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
+from pydantic import BaseModel
+from torch import Tensor
 
 from fl_core.algorithms import Algorithm
 from fl_core.experiments.spec import RunSpec
+from fl_core.models.registry import MODELS
 
 PACKAGE = "fl_core"
+BASES = ("pydantic", "builtins", "abc", "typing")
+"""Packages of the bases of all classes of a specification."""
+PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
+"""What is written as it is."""
 ROOTS = (f"{PACKAGE}.runtime.simulation", f"{PACKAGE}.experiments.spec")
 """Where a run begins; of the second only what builds the parts of a simulation is numeric, see :data:`APART`."""
 APART = tuple(
@@ -33,32 +45,44 @@ APART = tuple(
     for name in ("algorithms", "experiments", "datasets.surrogates", "datasets.archives", "errors", "plugins")
 )
 """Packages that are not followed from the roots: other algorithms, bookkeeping, and data whose bytes are recorded."""
+EXACT = "exact"
 INEXACT = ("batched",)
 """Executors that give the same numbers only up to rounding."""
 
 
 def code_digest(spec: RunSpec) -> str:
     """Return 16 hexadecimal digits of the source that computes `spec`."""
-    cls = type(spec.algorithm)
-    return _digest_of(cls) if is_users(cls) else _digest_inside(cls)
+    own = own_parts(spec)
+    return _digest(type(spec.algorithm), _Own(own)) if own else _digest_inside(type(spec.algorithm))
 
 
-def is_users(algorithm: Algorithm | type[Algorithm]) -> bool:
-    """Return whether an algorithm's class, or a class that it is derived from, is defined outside of fl_core."""
-    cls = algorithm if isinstance(algorithm, type) else type(algorithm)
-    return any(not each.__module__.startswith(f"{PACKAGE}.") for each in _own_classes(cls))
+def own_parts(spec: RunSpec) -> list[Any]:
+    """Return what of a specification is defined outside of fl_core: classes of its pieces, and its network."""
+    pieces: list[Any] = [spec]
+    for piece in pieces:  # it grows
+        for value in vars(piece).values():
+            pieces += [each for each in (value if type(value) is tuple else (value,)) if isinstance(each, BaseModel)]
+    parts = [cls for cls in dict.fromkeys(map(type, pieces)) if _is_outside(cls)]
+    network = MODELS.get(spec.model.partition("(")[0])
+    return parts + [network] * (network is not None and not network.__module__.startswith(f"{PACKAGE}."))
+
+
+@lru_cache(256)
+def _is_outside(cls: type) -> bool:
+    """Return whether a class, or one that it is derived from, is defined outside of fl_core."""
+    return not all(each.__module__.startswith((f"{PACKAGE}.", *BASES)) for each in cls.__mro__)
 
 
 def is_stale(spec: RunSpec, provenance: Mapping[str, Any]) -> bool:
-    """Return whether a stored result is not to be used: its algorithm is the user's own and has changed since."""
-    return is_users(spec.algorithm) and provenance.get("code") != code_digest(spec)
+    """Return whether a stored result is not to be used: part of it is the user's own and has changed since."""
+    return bool(own_parts(spec)) and provenance.get("code") != code_digest(spec)
 
 
 def circumstances(spec: RunSpec, executor: str) -> dict[str, str]:
     """Return what belongs to a result's identity besides its specification, as its provenance records it."""
     return {
         "code": code_digest(spec),
-        "numbers": "rounded" if executor in INEXACT else "exact",
+        "numbers": "rounded" if executor in INEXACT else EXACT,
         "instructions": instructions(),
     }
 
@@ -70,15 +94,15 @@ def instructions() -> str:
 
 @cache
 def _digest_inside(cls: type[Algorithm]) -> str:
-    """Return the digest of a class of fl_core; one of a user's may use what changes while the process goes on."""
-    return _digest_of(cls)
+    return _digest(cls)
 
 
-def _digest_of(cls: type[Algorithm]) -> str:
-    inside = {each.__module__ for each in _own_classes(cls) if each.__module__.startswith(f"{PACKAGE}.")}
-    modules = {*_closure(*ROOTS), *(name for module in sorted(inside) for name in _closure(module, apart=False))}
-    parts = [f"{name}\n{_source(name)}" for name in sorted(modules)]
-    parts += [text for each in _own_classes(cls) if each.__module__ not in inside for text in _outside(each)]
+def _digest(cls: type[Algorithm], own: _Own | None = None) -> str:
+    """Return the digest of what an algorithm of fl_core, and what is somebody's own, are computed by."""
+    used = {each.__module__ for each in _own_classes(cls) if each.__module__.startswith(f"{PACKAGE}.")}
+    used |= own.modules if own else set()
+    modules = {*_closure(*ROOTS), *(name for module in sorted(used) for name in _closure(module, apart=False))}
+    parts = [f"{name}\n{_source(name)}" for name in sorted(modules)] + (own.texts if own else [])
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -170,51 +194,113 @@ def essence(source: str) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
-def _outside(cls: type) -> Iterator[str]:
-    """Yield the source of a class defined outside of fl_core, and of what it uses of its own module."""
-    seen: set[int] = set()
+class _Own:
+    """What somebody's own code is, as it is in memory: a file may have been edited since it was imported.
 
-    def visit(thing: Any, module: str) -> Iterator[str]:
-        if id(thing) in seen:
+    Followed from the parts of a specification: bytecode, without docstrings and places in files, and all that it uses
+    of other own modules, closures, defaults and constants, lists and tensors too.
+    """
+
+    def __init__(self, parts: Iterable[Any]) -> None:
+        self.texts = ["Python {}.{}".format(*sys.version_info)]  # another version has another bytecode
+        self.modules: set[str] = set()
+        """Those of fl_core that are used."""
+        self._seen: dict[int, Any] = {}
+        parts = list(parts)
+        self._packages = {getattr(part, "__module__", "").partition(".")[0] for part in parts}
+        for part in parts:
+            self._visit(part)
+
+    def _visit(self, value: Any) -> None:
+        if isinstance(value, PLAIN):
+            self.texts.append(repr(value))
             return
-        seen.add(id(thing))
-        functions = [thing] if inspect.isfunction(thing) else [f for f in vars(thing).values() if _function(f)]
-        yield _source_of(thing)
-        for function in map(_function, functions):
-            names = _names(function.__code__)
-            for name in sorted(names & function.__globals__.keys()):
-                value = function.__globals__[name]
-                if (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == module:
-                    yield from visit(value, module)
-                elif isinstance(value, bool | int | float | str | tuple | None):
-                    yield f"{name} = {value!r}"
+        if id(value) in self._seen or isinstance(value, ModuleType):
+            return
+        self._seen[id(value)] = value
+        self.texts.append(getattr(value, "__qualname__", type(value).__qualname__))
+        if isinstance(value, dict | list | tuple | set | frozenset):
+            inner = value.items() if isinstance(value, dict) else value
+            for each in sorted(inner, key=repr) if isinstance(value, set | frozenset) else list(inner):
+                self._visit(each)
+        elif isinstance(value, Tensor | np.ndarray):
+            self.texts.append(hashlib.sha256(np.asarray(value).tobytes()).hexdigest())
+        elif isinstance(value, CodeType):
+            self._code(value)
+        elif isinstance(value, partial):
+            self._visit([value.func, value.args, value.keywords])
+        elif (function := _function(value)) is not None:
+            self._function(function)
+        elif isinstance(value, type):
+            self._class(value)
+        elif self._is_own(type(value).__module__):
+            self._visit([type(value), getattr(value, "__dict__", None)])
+        elif " at 0x" not in (words := repr(value)):
+            self.texts.append(words)
 
-    yield from visit(cls, cls.__module__)
+    def _class(self, cls: type) -> None:
+        for each in cls.__mro__:
+            if self._is_own(each.__module__):
+                for name, value in sorted(vars(each).items()):
+                    if _function(value) or not name.startswith("__"):
+                        self._visit((name, value))
+
+    def _function(self, function: FunctionType) -> None:
+        if self._is_own(function.__module__):
+            self._code(function.__code__, function.__doc__)
+            self._visit([function.__defaults__, function.__kwdefaults__])
+            self._used(function)
+
+    def _code(self, code: CodeType, documentation: str | None = None) -> None:
+        self.texts += [code.co_code.hex(), code.co_exceptiontable.hex()]
+        self.texts += [*code.co_names, *code.co_varnames, *code.co_freevars]
+        is_said = documentation is not None and code.co_consts[:1] == (documentation,)
+        self._visit(list(code.co_consts[is_said:]))
+
+    def _used(self, function: FunctionType) -> None:
+        """Follow what a function finds outside of itself: its closure, globals, and what it names of own modules."""
+        for cell in function.__closure__ or ():
+            with suppress(ValueError):  # not yet filled
+                self._visit(cell.cell_contents)
+        names, imported = _names(function.__code__)
+        found = [function.__globals__[name] for name in sorted(names & function.__globals__.keys())]
+        for value in [*found, *map(_module, sorted(imported))]:
+            if isinstance(value, ModuleType) and self._is_own(value.__name__):
+                self._visit([vars(value)[name] for name in sorted(names & vars(value).keys())])
+            else:
+                self._visit(value)
+
+    def _is_own(self, module: str | None) -> bool:
+        """Return whether a module is neither of fl_core, which is noted, nor of a library."""
+        top = (module or "").partition(".")[0]
+        if top == PACKAGE:
+            self.modules.add(str(module))
+            return False
+        if top in self._packages or module is None:
+            return True
+        file = getattr(sys.modules.get(module), "__file__", None) or ""
+        return top not in sys.stdlib_module_names and "site-packages" not in Path(file).parts
+
+
+def _module(name: str) -> ModuleType | None:
+    with suppress(Exception):  # it will fail in the run, too
+        return importlib.import_module(name)
+    return None
 
 
 def _function(value: Any) -> Any:
     """Return the plain function behind a method of any kind, or None."""
-    value = getattr(value, "__func__", value)
-    value = value.fget if isinstance(value, property) else value
+    for inner in ("__func__", "fget", "func", "wrapped", "__wrapped__"):
+        if not inspect.isfunction(value) and not isinstance(value, type | partial):
+            value = getattr(value, inner, value)
     return value if inspect.isfunction(value) else None
 
 
-def _names(code: Any) -> set[str]:
-    inner = (_names(each) for each in code.co_consts if inspect.iscode(each))
-    return set(code.co_names).union(*inner)
-
-
-def _source_of(thing: Any) -> str:
-    """Return the source of a class or function; without one (typed at a prompt) its bytecode."""
-    try:
-        return essence(inspect.cleandoc(inspect.getsource(thing)))
-    except (OSError, TypeError):
-        functions = [thing] if inspect.isfunction(thing) else [f for f in map(_function, vars(thing).values()) if f]
-        fields = {name: repr(info) for name, info in getattr(thing, "model_fields", {}).items()}
-        version = ".".join(map(str, sys.version_info[:2]))
-        return f"{thing.__qualname__} {version} {fields} " + " ".join(_bytecode(f.__code__) for f in functions)
-
-
-def _bytecode(code: Any) -> str:
-    constants = [_bytecode(each) if inspect.iscode(each) else repr(each) for each in code.co_consts]
-    return f"{code.co_code.hex()} {code.co_names} {constants}"
+def _names(code: CodeType) -> tuple[set[str], set[str]]:
+    """Return the names that code uses, also in functions inside it, and the modules that it imports when it runs."""
+    names = set(code.co_names)
+    imported = {each.argval for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME"}
+    for inner in filter(inspect.iscode, code.co_consts):
+        more, others = _names(inner)
+        names, imported = names | more, imported | others
+    return names, imported

@@ -47,32 +47,27 @@ def run(
     part of the budget that is used.
     """
     spec = spec.resolved()
-    commit()  # of the code that runs, not of what the checkout holds when it has finished
+    code = {"commit": commit(), **circumstances(spec, executor)}  # that runs, not that is there when it has finished
     simulation = spec.simulation(trace)
     started = time.perf_counter()
     history = simulation.run(executor, threads, progress, checkpoints)
     seconds = simulation.wall_before + time.perf_counter() - started
-    return Result(spec, history, provenance(spec, executor, seconds, resumed=simulation.wall_before > 0))
-
-
-def provenance(spec: RunSpec, executor: str, wall_seconds: float, resumed: bool = False) -> dict[str, Any]:
-    """Return where, when and with what a run was made; `wall_seconds` counts all parts of a resumed one."""
     data = load_dataset(spec.dataset)
-    return {
-        **({"resumed": True} if resumed else {}),
-        "commit": commit(),
+    provenance = {
+        **({"resumed": True} if simulation.wall_before > 0 else {}),
+        **code,
         "versions": {name: metadata.version(name) for name in ("fl-core", "torch", "numpy")},
         "python": platform.python_version(),
         "machine": f"{platform.machine()}, {usable_cores()} cores",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "wall_seconds": round(wall_seconds, 2),
+        "wall_seconds": round(seconds, 2),  # all parts of a resumed one
         "executor": executor,
-        **circumstances(spec, executor),
         "data": data.kind,
         **({"data_differs": differs(data.name)} if differs(data.name) else {}),
         **({"data_sha256": data.sha256} if data.sha256 else {}),
         **({"data_version": all_surrogates()[data.name].version} if data.kind == "surrogate" else {}),
     }
+    return Result(spec, history, provenance)
 
 
 @cache

@@ -29,7 +29,7 @@ from filelock import FileLock
 
 from fl_core.datasets import actual, all_surrogates, data_folder
 from fl_core.errors import DataError, FlCoreError, RunError, SpecError
-from fl_core.experiments.identity import code_digest, is_stale
+from fl_core.experiments.identity import INEXACT, code_digest, instructions, is_stale
 from fl_core.experiments.invariants import MOST_BYTES, foreign, impossible, parsed, unpacked
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
@@ -94,7 +94,7 @@ class Store:
             if result.spec != spec and result.spec.to_json() != spec.to_json():
                 warnings.warn(f"{path} holds another specification; it is ignored", stacklevel=3)
             elif is_stale(spec, result.provenance):
-                changed = f"{spec.algorithm.name} has changed since {path} was made"
+                changed = f"{spec.algorithm.name}, or what it uses, has changed since {path} was made"
                 warnings.warn(f"{changed}; it is ignored and the run counts as missing", stacklevel=3)
             elif old := _outdated(result):
                 warnings.warn(f"{path} {old}; it is ignored and the run counts as missing", stacklevel=3)
@@ -149,12 +149,14 @@ class Store:
         files = (file for folder in folders for file in (folder, *folder.iterdir()))
         return tuple(sorted((str(file), file.stat().st_mtime_ns) for file in files))
 
-    def checkpoints(self, spec: RunSpec, trace: bool = False, every_seconds: float = 60.0) -> Checkpoints:
+    def checkpoints(
+        self, spec: RunSpec, trace: bool = False, every_seconds: float = 60.0, executor: str = "sequential"
+    ) -> Checkpoints:
         """Return the place in the cache where the state of a run of `spec` is kept while it goes on."""
         spec = spec.resolved()
-        suffix = "-traced" if trace else ""
+        suffix = "-traced" * trace + "-rounded" * (executor in INEXACT)
         folder, identity = self.cache / "checkpoints" / (spec.hash + suffix), spec.to_json() + suffix
-        return Checkpoints(folder, every_seconds, identity, code=code_digest(spec))
+        return Checkpoints(folder, every_seconds, identity, code=f"{code_digest(spec)} for {instructions()}")
 
     def lease(self, spec: RunSpec) -> Path:
         """Return the file whose lock a worker holds while it computes `spec`."""

@@ -22,7 +22,7 @@ import pandas as pd
 from filelock import FileLock
 
 from fl_core.errors import DataError
-from fl_core.experiments.identity import code_digest, instructions
+from fl_core.experiments.identity import EXACT, code_digest, instructions
 from fl_core.experiments.run import Result, commit
 from fl_core.experiments.store import Store, default_store, write_atomically
 from fl_core.runtime import History
@@ -75,13 +75,22 @@ class Equivalence:
     commit: str
 
 
-def made_by(provenance: Mapping[str, Any]) -> str:
-    """Return the digest of the code that made a record, or of an older record the commit."""
-    return str(provenance.get("code") or f"commit {provenance.get('commit', 'unknown')}")
+def made_by(provenance: Mapping[str, Any], current: str = "") -> str:
+    """Return the digest of the code that made a record, or that is `current`, and what made it inexact.
+
+    Of an older record it is the commit.
+    """
+    code = current or provenance.get("code") or f"commit {provenance.get('commit', 'unknown')}"
+    return f"{code}{'' if is_exact(provenance) else ' rounded'}"
+
+
+def is_exact(provenance: Mapping[str, Any]) -> bool:
+    """Return whether a record was computed by an executor whose numbers do not depend on it."""
+    return bool(provenance.get("numbers", EXACT) == EXACT)
 
 
 def replay(stored: Result, part: float = 1.0) -> Replay:
-    """Run the specification of `stored` again, sequentially, up to a part of its budget, and compare bit for bit."""
+    """Run the specification of `stored` again, up to a part of its budget, and compare bit for bit."""
     spec = stored.spec
     simulation = spec.simulation()
     whole = part >= 1
@@ -90,15 +99,14 @@ def replay(stored: Result, part: float = 1.0) -> Replay:
         if not whole and used >= part:
             raise StopRun
 
-    history = simulation.run("sequential", None, stop)
+    history = simulation.run("sequential" if is_exact(stored.provenance) else "batched", None, stop)
     found = difference(stored.history, history, whole)
     if whole and not found and history.model is not None:
         model = hashlib.sha256(history.model.numpy().tobytes()).hexdigest()
         if stored.provenance.get("model_sha256", model) != model:
             found = f"the final model: SHA-256 {stored.provenance['model_sha256']} stored, {model} now"
-    return Replay(
-        spec.hash, spec.algorithm.name, made_by(stored.provenance), code_digest(spec), min(part, 1.0), found
-    )
+    recorded, current = made_by(stored.provenance), made_by(stored.provenance, code_digest(spec))
+    return Replay(spec.hash, spec.algorithm.name, recorded, current, min(part, 1.0), found)
 
 
 def difference(old: History, new: History, whole: bool = True) -> str:
@@ -151,7 +159,7 @@ class Verified:
 
     def standing(self, result: Result) -> str:
         """Return which of :data:`STANDINGS` a record has."""
-        recorded, current = made_by(result.provenance), code_digest(result.spec)
+        recorded, current = made_by(result.provenance), made_by(result.provenance, code_digest(result.spec))
         if recorded == current:
             return OWN
         rows = self._shown.get((result.spec.algorithm.name, recorded), [])
@@ -202,11 +210,14 @@ def is_verified(result: Result) -> bool:
 
 def in_words(results: Iterable[Result]) -> str:
     """Return how many records are verified by this code: ``"12 of 30 runs verified by this code, 18 unverified"``."""
+    results = list(results)
     found = Counter(map(standing, results))
+    rounded = sum(not is_exact(result.provenance) for result in results)
     verified = sum(found[each] for each in (OWN, REPLAYED, SAMPLED))
     words = [f"{verified} of {found.total()} runs verified by this code"]
     words += [f"{found[EARLIER]} only by an earlier state of it"] * bool(found[EARLIER])
-    return ", ".join(words + [f"{found[UNVERIFIED]} unverified"] * bool(found[UNVERIFIED]))
+    words += [f"{found[UNVERIFIED]} unverified"] * bool(found[UNVERIFIED])
+    return ", ".join(words + [f"{rounded} computed up to rounding, by the batched executor"] * bool(rounded))
 
 
 def published_records(store: Store) -> pd.DataFrame:

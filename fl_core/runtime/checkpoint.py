@@ -193,7 +193,8 @@ class Checkpoints:
         if header["identity"] != self.identity:
             raise _Unusable("belongs to another run")
         if header.get("code", "") != self.code:
-            raise _Unusable("was written by other code, so the run would be a mixture")
+            written, here = header.get("code", ""), self.code
+            raise _Unusable(f"was written by other code ({written}, here {here}), so the run would be a mixture")
         text, tensors = storage.read(path)
         if header["torch"] != torch.__version__:
             warnings.warn(

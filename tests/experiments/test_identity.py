@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,7 +21,7 @@ from fl_core import Algorithm, RunSpec, register
 from fl_core.algorithms import ALGORITHMS
 from fl_core.errors import DataError, RunError
 from fl_core.experiments import verify
-from fl_core.experiments.identity import code_digest, essence, is_stale, is_users
+from fl_core.experiments.identity import code_digest, essence, is_stale, own_parts
 from fl_core.experiments.run import Result, run
 from fl_core.experiments.store import Store, pack
 from fl_core.experiments.verify import STANDINGS, Verified, difference, enter, in_words, made_by, replay, sample
@@ -74,6 +78,36 @@ def test_an_edited_line_changes_the_digest_of_what_uses_it_and_of_nothing_else(t
     assert changed[1] != synchronous
 
 
+RUN_AND_SAY = """
+from fl_core import RunSpec
+from fl_core.experiments.grid import execute
+from fl_core.experiments.verify import in_words
+spec = RunSpec(algorithm="fedasync", model="linear", world={"devices": 20}, budget={"updates": 4},
+               evaluation={"every_updates": None, "test_samples": 100}, partition="iid(samples_per_device=50)")
+print(in_words(execute([spec], jobs=1, progress=False).values()))
+"""
+
+
+def test_an_old_number_of_an_edited_package_is_called_unverified(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "fl_core", ignore=shutil.ignore_patterns("__pycache__"))
+    results = {"FL_CORE_RESULTS": str(tmp_path / "results"), "FL_CORE_DATA": str(PACKAGE.parent / "data")}
+    environment = {**os.environ, **results, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def said() -> str:
+        command = [sys.executable, "-c", RUN_AND_SAY]
+        return subprocess.run(
+            command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=True
+        ).stdout
+
+    assert said() == "1 of 1 runs verified by this code\n"
+    path = tmp_path / "fl_core" / "algorithms" / "fedasync.py"
+    text = path.read_text()
+    changed = text.replace("self.alpha", "0.5 * self.alpha", 1)
+    assert changed != text
+    path.write_text(changed)
+    assert said() == "0 of 1 runs verified by this code, 1 unverified\n"
+
+
 def define(factor: float) -> type[Algorithm]:
     text = f"""
 def weight(staleness):
@@ -97,7 +131,7 @@ def test_an_algorithm_of_ones_own_that_has_changed_loses_its_stored_results_and_
     request.addfinalizer(lambda: ALGORITHMS.pop("homemade"))
     store = Store(tmp_path / "published", tmp_path / "cache")
     define(0.5)
-    assert is_users(short("homemade").algorithm)
+    assert own_parts(short("homemade")) == [ALGORITHMS["homemade"]]
     before = run(
         short("homemade"), executor="sequential", checkpoints=store.checkpoints(short("homemade"), every_seconds=0)
     )
@@ -106,10 +140,137 @@ def test_an_algorithm_of_ones_own_that_has_changed_loses_its_stored_results_and_
     assert store.has(short("homemade"))
     define(0.6)  # in a function that the class uses, not in the class
     assert is_stale(short("homemade"), before.provenance)
-    with pytest.warns(UserWarning, match="homemade has changed since .* counts as missing"):
+    with pytest.warns(UserWarning, match="homemade, or what it uses, has changed since .* counts as missing"):
         assert not store.has(short("homemade"))
     with pytest.raises(RunError, match="was written by other code"):
         run(short("homemade"), executor="sequential", checkpoints=store.checkpoints(short("homemade")))
+
+
+HELPER = """
+STEPS, LIMIT = [0.5, 0.25], {"most": 3}
+
+def weight(staleness):
+    '''Say little.'''
+    return min(staleness, LIMIT["most"]) + STEPS[0]
+"""
+PROGRAM = """
+import warnings
+from typing import ClassVar
+import torch
+from fl_core import Algorithm, RunSpec, register
+from fl_core.experiments.grid import execute
+import helper
+
+def make(factor):
+    @register
+    class Edited(Algorithm):
+        power: ClassVar = 2
+
+        async def scheduler(self, server):
+            await server.keep_busy(5)
+
+        async def updater(self, server):
+            [upload] = await server.receive()
+            rate = factor ** self.power / (1 + helper.weight(upload.staleness))
+            server.commit(torch.lerp(server.model, upload.model, rate))
+    return Edited
+
+make(0.5)
+spec = RunSpec(algorithm="edited", model="linear", world={"devices": 9}, budget={"updates": 4},
+               evaluation={"every_updates": None, "test_samples": 100}, partition="iid(samples_per_device=50)")
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    [result] = execute([spec], jobs=1, progress=False).values()
+found = [result.provenance["code"], result.history.evaluations["test_loss"][-1], len(said)]
+"""
+EDITS = {
+    "a constant in a list of a module that is imported": ("helper.py", "[0.5, ", "[0.4, "),
+    "a constant in a dictionary": ("helper.py", '"most": 3', '"most": 0'),
+    "a function of another module": ("helper.py", "+ STEPS", "+ 2 * STEPS"),
+    "what a function has from where it was made": ("program.py", "make(0.5)", "make(0.6)"),
+    "an attribute of the class": ("program.py", "ClassVar = 2", "ClassVar = 3"),
+    "a line of the class": ("program.py", "/ (1 +", "/ (2 +"),
+}
+NOTEBOOK = """
+from IPython.core.interactiveshell import InteractiveShell
+shell, cell = InteractiveShell.instance(), open("program.py").read()
+for text in (cell, cell.replace("/ (1 +", "/ (2 +")):
+    shell.run_cell(text).raise_error()
+    print(*shell.user_ns["found"])
+"""
+
+
+def test_an_edited_script_gets_no_old_number_without_a_word(tmp_path, monkeypatch, request):
+    """Numbers that were computed with another helper, closure or list came back as if nothing had changed."""
+    request.addfinalizer(lambda: ALGORITHMS.pop("edited", None))
+    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    texts = {"helper.py": HELPER, "program.py": PROGRAM}
+
+    def numbers() -> tuple[str, float, int]:
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text)
+        sys.modules.pop("helper", None)
+        importlib.invalidate_caches()
+        return tuple(runpy.run_path(str(tmp_path / "program.py"))["found"])
+
+    seen = [numbers()]
+    for file, old, new in EDITS.values():
+        assert texts[file].count(old) == 1
+        texts[file] = texts[file].replace(old, new)
+        seen.append(numbers())
+    codes, losses, said = zip(*seen, strict=True)
+    assert len(set(codes)) == len(set(losses)) == len(EDITS) + 1
+    assert said == (0, *[1] * len(EDITS))
+    texts["helper.py"] = texts["helper.py"].replace("Say little.", "Say more.") + "# and a comment\n"
+    assert numbers() == (*seen[-1][:2], 0)
+
+
+def test_an_edited_cell_of_a_notebook_gets_no_old_number_without_a_word(tmp_path):
+    pytest.importorskip("IPython")
+    for name, text in (("helper.py", HELPER), ("program.py", PROGRAM)):
+        (tmp_path / name).write_text(text)
+    environment = {**os.environ, "FL_CORE_RESULTS": str(tmp_path / "results"), "IPYTHONDIR": str(tmp_path)}
+    command = [sys.executable, "-c", NOTEBOOK]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=True)
+    (code, loss, said), (other, changed, warned) = map(str.split, done.stdout.splitlines())
+    assert code != other
+    assert loss != changed
+    assert (said, warned) == ("0", "1")
+
+
+def test_a_network_and_a_partition_of_ones_own_belong_to_a_run(request, monkeypatch):
+    from fl_core.datasets import Partition
+    from fl_core.models import MODELS, networks
+
+    request.addfinalizer(lambda: Partition.kinds.pop("halves", None))
+
+    def define_partition(first: float) -> None:
+        class Halves(Partition):
+            kind: Literal["halves"] = "halves"
+
+            def split(self, labels, devices, rng, owners=None):
+                return np.split(rng.permutation(int(len(labels) * first))[: 50 * devices], devices)
+
+    def digest(network: str, first: float) -> str:
+        width = int(network)
+        monkeypatch.setitem(MODELS, "mine", lambda shape, classes: networks.Linear(shape, width))
+        define_partition(first)
+        return code_digest(short(model="mine", partition={"kind": "halves"}))
+
+    assert digest("10", 0.5) == digest("10", 0.5) != code_digest(short())
+    assert len({digest("10", 0.5), digest("11", 0.5), digest("10", 0.6)}) == 3
+
+
+def test_rounded_numbers_are_neither_taken_for_exact_ones_nor_mixed_with_them(tmp_path):
+    """A record of the batched executor was "made by this code", which gives other bits."""
+    spec, store = short(), Store(tmp_path, tmp_path)
+    rounded = run(spec, executor="batched")
+    assert made_by(rounded.provenance) == f"{code_digest(spec)} rounded"
+    assert in_words([rounded]).endswith("1 computed up to rounding, by the batched executor")
+    assert replay(rounded).same
+    assert store.checkpoints(spec, executor="batched").folder != store.checkpoints(spec).folder
 
 
 def test_the_record_says_code_exactness_and_instructions(finished):
