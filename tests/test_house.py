@@ -31,12 +31,12 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2964, 24, 2800, 24),
     "datasets": (3780, 22, 3600, 22),
-    "experiments": (4700, 22, 2400, 12),
-    "report bookbuild cli": (4482, 26, 4000, 26),
+    "experiments": (4778, 22, 2400, 12),
+    "report bookbuild cli": (4486, 26, 4000, 26),
     "benchmarks": (1492, 6, 1200, 6),
-    "fl_core": (27686, 148, 21500, 135),
-    "fl_papers": (14155, 42, 11000, 35),
-    "tests": (28429, 1000, 20000, 1000),
+    "fl_core": (27772, 148, 21500, 135),
+    "fl_papers": (14137, 42, 11000, 35),
+    "tests": (28496, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
