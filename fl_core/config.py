@@ -69,6 +69,9 @@ class Family(Config):
         if "kind" in cls.model_fields and not is_family(cls):
             cls.kinds[cls.model_fields["kind"].default] = cls
 
+    def check(self, count: int, /) -> None:
+        """Refuse a number of devices, or of servers, that this kind does not fit."""
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         if not is_family(cls):

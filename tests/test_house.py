@@ -26,21 +26,21 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
     "runtime": (4395, 16, 3500, 12),
-    "world": (1732, 9, 1450, 9),
+    "world": (1775, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2964, 24, 2800, 24),
-    "datasets": (3780, 22, 3600, 22),
-    "experiments": (4778, 22, 2400, 12),
-    "report bookbuild cli": (4486, 26, 4000, 26),
+    "datasets": (3754, 22, 3600, 22),
+    "experiments": (4700, 22, 2400, 12),
+    "report bookbuild cli": (4491, 26, 4000, 26),
     "benchmarks": (1492, 6, 1200, 6),
-    "fl_core": (27772, 148, 21500, 135),
-    "fl_papers": (14137, 42, 11000, 35),
-    "tests": (28496, 1000, 20000, 1000),
+    "fl_core": (27741, 148, 21500, 135),
+    "fl_papers": (14155, 42, 11000, 35),
+    "tests": (28490, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7200, 6500)
+CORE_LINES = (7216, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

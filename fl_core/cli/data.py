@@ -35,14 +35,20 @@ app.add_typer(commands, name="data")
 
 @commands.callback()
 def listing(context: typer.Context) -> None:
-    """Show all data sets, real or not; get or import them."""
+    """Show all data sets and measured links, real or not; get or import them."""
     from fl_core.datasets import registry
+    from fl_core.world import traces
 
     if context.invoked_subcommand is not None:
         return
     width = min(110, shutil.get_terminal_size((100, 24)).columns)
     for source in registry.all_sources().values():
         typer.echo("\n".join([*_entry(source, width), ""]))
+    for name, links in traces.SETS.items():
+        place = traces.place(name)
+        typer.echo(f"{name:<24}{'real' if place else 'MISSING':<12}{links.size} measured links, resampled to 1 s")
+        where = f"In {place}" if place else f"Get it: fl-core data import {traces.FILE}, if you have it"
+        typer.echo(f"    {links.about[0].upper()}{links.about[1:]}\n    Licence: {links.licence}\n    {where}\n")
     folders = (
         f"Archives and prepared data sets are in {registry.datasets_folder()}; ${registry.FOLDER} names another "
         f"folder, ${registry.SEARCH} further ones that are only read. 'fl-core data import FILE' takes an archive or "
@@ -62,7 +68,7 @@ def _entry(source: Source, width: int) -> Iterator[str]:
     facts = [f"{count} of {shape}", f"{len(source.classes)} classes"]
     facts.append(f"{size / MIB:,.0f} MiB" if size else "size not stated")
     shown = kind.upper() if kind in ("surrogate", "missing") else kind
-    yield f"{source.name:<22}{shown:<12}{', '.join(facts)}"
+    yield f"{source.name:<24}{shown:<12}{', '.join(facts)}"
     details = [source.title, *filter(None, [source.differs]), f"Licence: {source.licence}", source.homepage]
     if kind == source.kind:
         found = registry.place(source)
@@ -140,18 +146,23 @@ def take_in(
 ) -> None:
     """Take data sets from archives or unpacked copies that you have; their samples are verified, nothing is run."""
     from fl_core.datasets import registry
+    from fl_core.world import traces
 
     for path in (path.absolute() for path in paths):
         if not path.exists():
             raise DataError(f"there is no {path}")
-        if not (found := registry.recognise(path)):
-            sources = (source for source in registry.all_sources().values() if not source.embedded)
-            known = ", ".join(sorted({each.file for source in sources for each in source.archives}))
-            raise DataError(f"{path} holds no data set by the names of its files; known are {known}, ...")
+        links = path / traces.FILE if path.is_dir() else path
+        if has_links := links.name == traces.FILE and links.is_file():
+            typer.echo(f"measured links: {len(traces.SETS)} sets verified, kept as {traces.take_in(links)}")
+        if not (found := registry.recognise(path)) and not has_links:
+            sources = [source for source in registry.all_sources().values() if not source.embedded]
+            forms = [*(source.archives for source in sources), *(f.archives for s in sources for f in s.copies)]
+            known = ", ".join(sorted({each.file.split("/")[0] for archives in forms for each in archives}))
+            raise DataError(f"{path} holds no data set by the names of its files; known are {known}, {traces.FILE}")
         for source, folder, form in found:
             data = registry.take_in(source, folder, form)
-            what = "samples" if source.sha256 else "in an archive"
-            how = f"{len(data.train):,} + {len(data.test):,} {what} verified"
+            checked = "in an archive verified" if any(archive.checksum for archive in form.archives) else "counted"
+            how = f"{len(data.train):,} + {len(data.test):,} {'samples verified' if source.sha256 else checked}"
             typer.echo(f"{source.name}: {data.kind} data, {how}, kept as {registry.prepared_file(source)}")
 
 

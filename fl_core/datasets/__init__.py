@@ -23,6 +23,7 @@ from fl_core.datasets.registry import (
     all_surrogates,
     data_folder,
     datasets_folder,
+    described,
     differs,
     kind_of,
     load_dataset,
@@ -35,6 +36,7 @@ __all__ = [
     "IID", "PARTITIONS", "PRESETS", "Archive", "Dataset", "Dirichlet", "DirichletPerDevice",
     "NamedPreprocessing", "Natural", "Partition", "PartitionStatistics", "Preprocessing",
     "Samples", "Shards", "Source", "Split", "Splits", "Surrogate", "SurrogateNotice", "WKAFLPartition",
-    "actual", "all_sources", "all_surrogates", "data_folder", "datasets_folder", "differs", "kind_of", "load_dataset",
+    "actual", "all_sources", "all_surrogates", "data_folder", "datasets_folder", "described", "differs", "kind_of",
+    "load_dataset",
     "names", "partition_statistics", "sizes", "stands_for", "with_label_noise",
 ]  # fmt: skip

@@ -35,6 +35,8 @@ TIMEOUT_SECONDS = 30  # of silence, not of the whole download
 BLOCK = 1 << 18
 LARGEST_ARRAY = 1 << 28
 """Bytes of an array in an archive that a reader takes in."""
+EXPANSION = 100
+"""How many times its own size a compressed archive may unpack to: texts reach ten, zeros a thousand."""
 CONTINUE = "the same command goes on from there"
 
 
@@ -96,20 +98,25 @@ def decoding(path: Path, name: str) -> Iterator[None]:
 def tar_members(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the `wanted` files of a ``tar.gz`` or ``tar``, in their order, in one pass.
 
-    `wanted` is asked about names without a leading ``./``; none of these files may have more than `limit` bytes. A
-    damaged or unsafe archive raises many kinds of errors: to be called inside :func:`decoding`.
+    `wanted` is asked about names without a leading ``./``; none of these files may have more than `limit` bytes, and
+    a large archive not more than :data:`EXPANSION` times its own. A damaged or unsafe archive raises many kinds of
+    errors: to be called inside :func:`decoding`.
     """
+    left = EXPANSION * path.stat().st_size + LARGEST_ARRAY
     with path.open("rb") as file, gzip.open(file) if file.peek(2)[:2] == b"\x1f\x8b" else file as stream:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK) as archive:
             for member in archive:
                 name = _safe(member.name)
                 _require(member.isfile() or member.isdir(), f"member {name!r} is a link or a device")
+                left -= member.size
+                _require(left >= 0, f"it unpacks to more than {EXPANSION} times its size")
                 if member.isfile() and wanted(name):
                     _require_size(name, member.size, limit)
                     content = archive.extractfile(member)
                     yield name, content.read() if content else b""
-        while stream.read(BLOCK):  # the checksum of the whole stream is at its end
-            pass
+        while block := stream.read(BLOCK):  # the checksum of the whole stream is at its end
+            left -= len(block)
+            _require(left >= 0, f"it unpacks to more than {EXPANSION} times its size")
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:

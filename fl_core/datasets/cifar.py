@@ -3,11 +3,13 @@
 The publisher offers the same images, in the same order, as binary records and as Python pickles, which torchvision
 keeps. Loading a pickle can run any code that somebody put into it; a record is a label and 3,072 pixels and can do
 nothing. Of a pickle only the numbers are taken out, instruction by instruction, and none is executed. The third form
-is a tar with 500 images to a picture (lossless WebP, or JPEG) and the labels as NumPy arrays.
+is a tar with 500 images to a picture (lossless WebP, or JPEG) and the labels as NumPy arrays. Folders of single
+pictures, one for each class, say nothing of the publisher's order: they have a name and an order of their own.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickletools
 import re
@@ -21,6 +23,7 @@ from PIL import Image
 
 from fl_core.datasets.archives import decoding, tar_members
 from fl_core.datasets.base import Archive, Form, Source, Split, Splits, class_names
+from fl_core.errors import DataError
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR100 = class_names("cifar100")
@@ -106,15 +109,36 @@ def _pictures(folder: Path, names: Sequence[str], archive: str, form: str) -> Ch
         yield part, labels, np.concatenate([_column(found[n], form) for n in sorted(found) if n.startswith(part)])
 
 
+def read_folders(folder: Path) -> Splits:
+    """Read pictures in folders ``train`` and ``test`` with one for each class, by class and SHA-256 of the pixels."""
+    parts = []
+    for part in ("train", "test"):
+        found = []
+        for path in (folder / part).glob("*/*.png"):
+            with decoding(path, BY_CLASS):
+                pixels = _column(path.read_bytes(), "PNG", highest=32)
+                found.append((CIFAR100.index(path.parent.name), hashlib.sha256(pixels.tobytes()).digest(), pixels))
+        found.sort(key=lambda image: image[:2])
+        if not found:
+            raise DataError(f"no pictures in {folder / part}; 'fl-core data' says how to obtain {BY_CLASS}")
+        parts.append(_split([(np.array([label for label, *_ in found]), np.concatenate([p for *_, p in found]))]))
+    return parts[0], parts[1]
+
+
+def _folders_present(folder: Path) -> bool:
+    return all((folder / part / name).is_dir() for part in ("train", "test") for name in CIFAR100)
+
+
+BY_CLASS = "cifar100-by-class"
 PICTURES = {"WEBP": ".webp", "JPEG": ".jpg"}
 COLUMN = 1 << 22  # bytes of a picture in its archive
 HIGHEST = 500 * 32  # pixels of a column of images
 
 
-def _column(content: bytes, form: str) -> np.ndarray:
+def _column(content: bytes, form: str, highest: int = HIGHEST) -> np.ndarray:
     """Return the images ``[n, 3072]`` of a picture 32 pixels wide."""
     with Image.open(io.BytesIO(content), formats=[form]) as picture:
-        if picture.width != 32 or picture.height % 32 or picture.height > HIGHEST:
+        if picture.width != 32 or picture.height % 32 or picture.height > highest:
             raise ValueError(f"a picture has {picture.width} x {picture.height} pixels")
         images = np.asarray(picture.convert("RGB")).reshape(-1, 32, 32, 3)
     return images.transpose(0, 3, 1, 2).reshape(-1, PIXELS)
@@ -152,6 +176,22 @@ def _source(
             _form(pickles, paths, classes, partial(_pickled, key=key)),
             _form(list(map(Archive, files)), files, classes, partial(_binary, archive="", labels=labels)),
         ),
+        **more,
+    )
+
+
+def _copy(name: str, title: str, **more: Any) -> Source:
+    """Return a copy of CIFAR-100 that differs from the original."""
+    return Source(
+        name=name,
+        title=title,
+        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+        shape=(3, 32, 32),
+        classes=CIFAR100,
+        sizes=(50_000, 10_000),
+        archives=(),
+        kind="re-encoded",
+        of="cifar100",
         **more,
     )
 
@@ -202,18 +242,19 @@ SOURCES = (
         ],
         "fine_labels",
     ),
-    Source(
-        name="cifar100-jpeg90",
-        title="CIFAR-100 (Krizhevsky, 2009), fine labels, as JPEG of quality 90",
-        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-        shape=(3, 32, 32),
-        classes=CIFAR100,
-        sizes=(50_000, 10_000),
-        archives=(),
+    _copy(
+        "cifar100-jpeg90",
+        "CIFAR-100 (Krizhevsky, 2009), fine labels, as JPEG of quality 90",
         read=JPEG_COLUMNS.read,
         copies=(JPEG_COLUMNS,),
-        kind="re-encoded",
-        of="cifar100",
         differs="CIFAR-100 as quality-90 JPEG (35.9 dB), in the order of class and file name",
+    ),
+    _copy(
+        BY_CLASS,
+        "CIFAR-100 (Krizhevsky, 2009), fine labels, from a folder of pictures for each class",
+        read=read_folders,
+        present=_folders_present,
+        by_hand="copy folders train and test, each with a folder of PNG pictures for each class, here",
+        differs="CIFAR-100 from single pictures, not verified, in the order of class and SHA-256 of the pixels",
     ),
 )

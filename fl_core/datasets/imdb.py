@@ -28,6 +28,7 @@ PADDING, UNKNOWN = 0, 1
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos)/(\d+)_\d+\.txt")
 LIMIT = 1 << 20  # bytes of a review
+MOST = 50_000  # reviews
 
 
 Texts = Iterator[tuple[str, bool, int, str]]
@@ -41,7 +42,9 @@ def read(folder: Path, texts: Callable[[Path], Texts], file: str) -> Splits:
     counts: Counter[str] = Counter()
     seen: dict[str, int] = {}  # the place of each word in order of appearance, until its number is known
     with decoding(path, "imdb"):
-        for split, liked, number, text in texts(path):
+        for place, (split, liked, number, text) in enumerate(texts(path)):
+            if place == MOST:
+                raise ValueError(f"it has more than {MOST:,} reviews")
             found = words(text)
             if split == "train":
                 counts.update(found)

@@ -112,6 +112,12 @@ def differs(name: str) -> str:
     return all_sources()[name].differs if name in all_sources() else ""
 
 
+def described(name: str, kind: str) -> str:
+    """Return what stands beside numbers made on `name`: its name, its kind, and in what it differs."""
+    told = f": {differs(name)}" if differs(name) else ""
+    return f"{name} ({kind} data{told})"
+
+
 def sizes(name: str) -> tuple[int, int]:
     """Return how many training and test samples `name` stands for; it is loaded only if nobody knows them before."""
     if name not in names():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from fl_core.datasets import differs, kind_of
+from fl_core.datasets import described, kind_of
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, default_store
@@ -82,8 +82,7 @@ class Study:
     @property
     def data(self) -> str:
         """The data set, its kind, and in what it differs from the one that it is a copy of."""
-        told = f": {differs(self.dataset)}" if differs(self.dataset) else ""
-        return f"{self.dataset} ({self.data_kind} data{told})"
+        return described(self.dataset, self.data_kind)
 
     @property
     def verification(self) -> str:

@@ -24,6 +24,7 @@ from fl_core.world.traces import (
     Trace,
     TraceBandwidth,
     read_availability,
+    read_bandwidth,
     read_compute,
     read_throughput,
 )
@@ -36,5 +37,5 @@ __all__ = [
     "LogNormalCompute", "MeasuredBandwidth", "NamedWorld", "Network", "Path", "PeriodicAvailability",
     "PhoneBandwidth", "PhoneCompute", "Power", "RatioCompute", "Ring", "Star", "Trace", "TraceAvailability",
     "TraceBandwidth", "TraceCompute", "Trigger", "UniformBandwidth", "UniformCompute", "UniformTaskCompute", "World",
-    "named_worlds", "read_availability", "read_compute", "read_throughput",
+    "named_worlds", "read_availability", "read_bandwidth", "read_compute", "read_throughput",
 ]  # fmt: skip

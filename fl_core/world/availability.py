@@ -89,9 +89,6 @@ class Availability(Family):
         """Return the windows of all devices."""
         raise NotImplementedError
 
-    def check(self, devices: int) -> None:
-        """Refuse a number of devices that this kind does not fit."""
-
 
 class PeriodicAvailability(Availability):
     """Each device is there for the same part of every period."""

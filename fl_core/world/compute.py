@@ -30,9 +30,6 @@ class Compute(Family):
         """Return what the seconds of one task are multiplied by, if `redrawn`."""
         raise NotImplementedError
 
-    def check(self, devices: int) -> None:
-        """Refuse a number of devices that this kind does not fit."""
-
 
 class ConstantCompute(Compute):
     """Every device needs the same time for a local step (one mini-batch)."""

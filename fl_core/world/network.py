@@ -28,9 +28,6 @@ class Spread(Family):
         """Return the course of each device's speed, or None where it never changes."""
         return None
 
-    def check(self, devices: int) -> None:
-        """Refuse a number of devices that this kind does not fit."""
-
 
 class UniformBandwidth(Spread):
     """Bits per second drawn once per device, uniformly between `slowest` and `fastest`."""

@@ -22,9 +22,6 @@ class Graph(Family):
         """Return the pairs of neighbours; the graph that they make is connected."""
         raise NotImplementedError
 
-    def check(self, servers: int) -> None:
-        """Refuse a number of servers that this graph does not fit."""
-
 
 class Ring(Graph):
     """Every server has two neighbours."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -31,14 +33,29 @@ from fl_core.world.world import NamedWorld, World
 
 KIBIBYTES = 8 * 1024
 """Bits in what FLASH's program counts a link's speed in, per second."""
+
+
+class LinkSet(NamedTuple):
+    """Measured links, each the mean speeds of whole seconds."""
+
+    size: int
+    about: str
+    licence: str
+    sha256: str  # of the speeds, as :func:`_digest` takes it
+
+
 SETS = {
-    "fcc-2016": (59, "fixed lines, United States (FCC, 2016)"),
-    "hsdpa-norway": (80, "3G on the way, Oslo (Riiser et al., 2013)"),
-    "oboe": (428, "wired, WiFi and cellular clients (Akhtar et al., 2018)"),
-    "mahimahi": (7, "cellular, driving, United States (Netravali et al., 2015)"),
-    "5g-ireland": (21, "5G, at rest and driving (Raca et al., 2020)"),
-}
-"""Measured links by the name of their set: how many, and what they are. All are means of whole seconds."""
+    "fcc-2016": LinkSet(59, "fixed lines, United States (FCC, 2016)", "public",
+        "353505f82665361475a707a64b0b5d5579cc48f902d2fe98966f9239490c61df"),
+    "hsdpa-norway": LinkSet(80, "3G on the way, Oslo (Riiser et al., 2013)", "research use",
+        "a2ae00b8c918779c6fe84fa25e6d319d07639e9e7b373b87e9e3a4b3b2c71c95"),
+    "oboe": LinkSet(428, "wired, WiFi and cellular clients (Akhtar et al., 2018)", "not stated",
+        "c25b5e2924d3ea418529085144ee6c704174c9d7142c58177bf8a626a9bea2d7"),
+    "mahimahi": LinkSet(7, "cellular, driving, United States (Netravali et al., 2015)", "GPL-3",
+        "850a391212db46f2d626892d4d7eafeee5a09d070c4b04c3bcaf35c9efa29272"),
+    "5g-ireland": LinkSet(21, "5G, at rest and driving (Raca et al., 2020)", "GPL-3",
+        "3895ec840d769c9b353ec491f2501e2ce55ca6ed9585270e6520e28bd577e089"),
+}  # fmt: skip
 FILE = "network-traces.jsonl.gz"
 LARGEST = 1 << 26  # bytes of a file of traces
 SetName = Literal["fcc-2016", "hsdpa-norway", "oboe", "mahimahi", "5g-ireland"]
@@ -188,19 +205,47 @@ def phones() -> dict[str, Any]:
 
 
 def measured(name: str, direction: str) -> list[list[float]]:
-    """Return the speeds of a set of links in megabits per second, one a second."""
-    own = Path(__file__).with_name(f"{name}.jsonl.gz")
-    places = [own, *(folder / FILE for folder in (datasets_folder(), *search_path()))]
-    path = next((place for place in places if place.is_file()), None)
+    """Return the speeds of a set of links in megabits per second, one a second; other speeds are a DataError."""
+    path = place(name)
     if path is None:
-        raise DataError(f"the links of {name!r} are not on this machine; {FILE} belongs into {datasets_folder()}")
-    links = [link for link in _links(path) if link.get("set", name) == name]
-    if len(links) != SETS[name][0]:
-        raise DataError(f"{path} has {len(links)} links of {name!r} instead of {SETS[name][0]}")
-    found = [link[direction] for link in links if link.get(direction)]
+        raise DataError(f"the links of {name!r} are not on this machine; 'fl-core data import {FILE}' takes them")
+    found = [link[direction] for link in _verified(path, name) if link.get(direction)]
     if not found:
         raise DataError(f"the set {name!r} has no speeds {direction}; give {direction}_bits_per_second otherwise")
     return found
+
+
+def place(name: str) -> Path | None:
+    """Return the file that has the links of a set: in the package, the user's own folder or on the search path."""
+    own = Path(__file__).with_name(f"{name}.jsonl.gz")
+    places = [own, *(folder / FILE for folder in (datasets_folder(), *search_path()))]
+    return next((place for place in places if place.is_file()), None)
+
+
+def take_in(path: Path) -> Path:
+    """Verify a file with all sets of links, keep a copy of it, and return where."""
+    for name in SETS:
+        _verified(path, name)
+    kept = datasets_folder() / FILE
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    if not kept.exists() or not kept.samefile(path):
+        shutil.copyfile(path, kept)
+    return kept
+
+
+@cache
+def _verified(path: Path, name: str) -> list[dict[str, Any]]:
+    links = [link for link in _links(path) if link.get("set", name) == name]
+    if len(links) != SETS[name].size:
+        raise DataError(f"{path} has {len(links)} links of {name!r} instead of {SETS[name].size}")
+    if (sha256 := _digest(links)) != SETS[name].sha256:
+        raise DataError(f"{path} does not hold the links of {name!r}: their speeds have SHA-256 {sha256}")
+    return links
+
+
+def _digest(links: list[dict[str, Any]]) -> str:
+    parts = [np.array(link.get(way) or [], "<f8").tobytes() + b"|" for link in links for way in ("down", "up")]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 @cache
@@ -221,10 +266,25 @@ def read_throughput(path: Path, unit_bits: float = 1e6, step_seconds: float = 1.
 
 
 def read_compute(path: Path, per: Literal["step", "epoch"] = "step") -> TraceCompute:
-    """Read a CSV of the seconds of each device's step or epoch, one device a line (the last column)."""
+    """Read the seconds of each device's step or epoch from a CSV, one device a line (the last column).
+
+    From JSON, as FLASH has it, a benchmark's score of each phone: time is inverse to it, one second at the median.
+    """
     with _decoding(path):
-        seconds = _checked([float(row[-1]) for row in _rows(path)], 1e-12)
+        if path.suffix == ".json":
+            scores = _checked(list(json.loads(_text(path)).values()), 1e-12)
+            seconds = [float(np.median(scores) / score) for score in scores]
+        else:
+            seconds = _checked([float(row[-1]) for row in _rows(path)], 1e-12)
     return TraceCompute(seconds_per_step=tuple(seconds), per=per)
+
+
+def read_bandwidth(path: Path) -> Network:
+    """Read the mean speeds of each device's link, down and up, from JSON as FLASH has it."""
+    with _decoding(path):
+        links = list(json.loads(_text(path)).values())
+        down, up = (_checked([KIBIBYTES * link[f"{way}_u"] for link in links], 1e-12) for way in ("down", "up"))
+    return Network(down_bits_per_second=tuple(down), up_bits_per_second=tuple(up))
 
 
 def read_availability(path: Path, devices: int) -> TraceAvailability:

@@ -50,15 +50,16 @@ class DeviceProfile(NamedTuple):
 
     def down_seconds(self, size: float, start: float | None = None) -> float:
         """Return the time to receive `size` bytes, from `start` on; without one at the mean speed."""
-        if self.down_link is not None and start is not None:
-            return self.latency_seconds + self.down_link.seconds(8 * size, start + self.latency_seconds)
-        return self.latency_seconds + (8 * size / self.down_bits_per_second if self.down_bits_per_second else 0.0)
+        return self._seconds(size, start, self.down_bits_per_second, self.down_link)
 
     def up_seconds(self, size: float, start: float | None = None) -> float:
         """Return the time to send `size` bytes, from `start` on; without one at the mean speed."""
-        if self.up_link is not None and start is not None:
-            return self.latency_seconds + self.up_link.seconds(8 * size, start + self.latency_seconds)
-        return self.latency_seconds + (8 * size / self.up_bits_per_second if self.up_bits_per_second else 0.0)
+        return self._seconds(size, start, self.up_bits_per_second, self.up_link)
+
+    def _seconds(self, size: float, start: float | None, speed: float | None, link: Trace | None) -> float:
+        if link is not None and start is not None:
+            return self.latency_seconds + link.seconds(8 * size, start + self.latency_seconds)
+        return self.latency_seconds + (8 * size / speed if speed else 0.0)
 
 
 class Power(Config):

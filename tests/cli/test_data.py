@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from fl_core.cli import app
 from fl_core.datasets import Archive, Source, Split, Surrogate, registry
+from fl_core.world.traces import SETS
 
 pytestmark = pytest.mark.filterwarnings("ignore::fl_core.datasets.registry.PreparationNotice")
 RUNNER = CliRunner()
@@ -67,7 +68,8 @@ def test_the_list_of_the_real_registry_names_licence_size_and_source_of_every_se
     for source in registry.all_sources().values():
         assert source.name in output
         assert source.homepage in output.replace("\n", "")
-    assert output.count("Licence: ") == len(registry.all_sources())
+    assert all(f"\n{name} " in output and links.licence in output for name, links in SETS.items())
+    assert output.count("Licence: ") == len(registry.all_sources()) + len(SETS)
 
 
 def test_a_surrogate_is_generated_on_request_and_a_present_set_verified(folder):

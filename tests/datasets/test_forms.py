@@ -19,7 +19,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fl_core.cli import app
-from fl_core.datasets import prepared, registry
+from fl_core.datasets import archives, prepared, registry
 from fl_core.datasets.cifar import BATCHES
 from fl_core.errors import DataError
 from fl_core.experiments.run import run
@@ -242,13 +242,35 @@ def test_import_takes_files_and_folders_and_keeps_one_form(name: str, own: Path,
 def test_a_copy_that_lacks_some_or_is_encoded_anew_has_its_own_name_and_says_so(own: Path, tmp_path: Path) -> None:
     imdb_list(tmp_path)
     found = CliRunner().invoke(app, ["data", "import", str(tmp_path / "imdb.jsonl.xz")])
-    assert "imdb-49996: partial data, 6 + 6 samples" in found.output.replace("in an archive", "samples")
+    assert "imdb-49996: partial data, 6 + 6 counted" in found.output
     assert registry.kind_of("imdb-49996") == "partial"
     assert (registry.stands_for("imdb-49996"), registry.stands_for("cifar100-jpeg90")) == ("imdb", "cifar100")
     assert "49,996 of IMDb's 50,000" in registry.differs("imdb-49996")
     assert registry.differs("cifar10") == ""
     for source in registry.all_sources().values():
         assert bool(source.differs) == bool(source.of) == (source.kind != "real")
+
+
+def test_pictures_in_folders_have_an_order_that_no_name_of_a_file_decides(own: Path, tmp_path: Path) -> None:
+    sums, source = [], registry.all_sources()["cifar100-by-class"]
+    for turn in (1, -1):
+        folder = tmp_path / str(turn)
+        for part in ("train", "test"):
+            for name in source.classes:
+                (folder / part / name).mkdir(parents=True)
+            for number, image in enumerate(IMAGES[::turn]):
+                label = int(np.sum(IMAGES[0] != image) % 2)  # of the picture, not of its place
+                (folder / part / source.classes[3 + label] / f"{number}.png").write_bytes(picture(image[None], "PNG"))
+        assert source.present(folder)
+        splits = source.read(folder)
+        assert splits[0].labels.tolist() == sorted(splits[0].labels.tolist())
+        assert set(splits[0].labels.tolist()) == {3, 4}
+        sums.append(prepared.digest(prepared.tensors_of(*splits)))
+    assert sums[0] == sums[1]
+    (folder / "test/apple/x.png").write_bytes(picture(IMAGES[:2], "PNG"))
+    line = refused(folder)
+    assert "apple/x.png is damaged" in line
+    assert "a picture has 32 x 64 pixels" in line
 
 
 def test_writers_of_training_and_test_digits_are_numbered_together(own: Path, tmp_path: Path) -> None:
@@ -311,6 +333,13 @@ def tall(height: int, width: int = 32) -> bytes:
     return stream.getvalue()
 
 
+def bomb(path: Path, size: int, after: int) -> None:
+    """Write the beginning of a member that nobody asks for, or zeros after the end."""
+    info = tarfile.TarInfo("zeros")
+    info.size = size
+    path.write_bytes(gzip.compress((info.tobuf() if size else bytes(1024)) + bytes(after)))
+
+
 HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a name that leaves": (lambda f: cifar_pictures(f, **{"../../train-002.webp": b""}), "would leave the folder"),
     "an absolute name": (lambda f: cifar_pictures(f, **{"/tmp/x": b""}), "would leave the folder"),
@@ -318,6 +347,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a hard link": (lambda f: tar(f / "cifar10.tar", {}, link=tarfile.LNKTYPE), "is a link or a device"),
     "a device": (lambda f: tar(f / "cifar10.tar", {}, device=tarfile.CHRTYPE), "is a link or a device"),
     "a large member": (lambda f: cifar_pictures(f, **{"train-002.webp": bytes(1 << 23)}), "at most"),
+    "a bomb": (lambda f: bomb(f / "cifar10.tar", 1 << 40, 0), "unpacks to more than"),
+    "a bomb behind the end": (lambda f: bomb(f / "cifar10.tar", 0, 1 << 22), "unpacks to more than"),
     "a large picture": (lambda f: cifar_pictures(f, **{"train-002.webp": tall(16_001)}), "a picture has 32 x 16001"),
     "a wide picture": (lambda f: cifar_pictures(f, **{"train-002.webp": tall(32, 64)}), "a picture has 64 x 32"),
     "another format": (lambda f: cifar_pictures(f, **{"train-002.webp": b"GIF89a" + bytes(99)}), "damaged"),
@@ -338,13 +369,18 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "brackets without end": (lambda f: imdb_list(f, b"[" * 100_000 + b"\n"), "damaged"),
     "another name": (lambda f: imdb_list(f, b'["train", "pos", "../x.txt", "a"]\n'), "is not the name of a review"),
     "no text": (lambda f: imdb_list(f, b'["train", "pos", "0_1.txt", 7]\n'), "damaged"),
+    "too many reviews": (lambda f: imdb_list(f, *[b'["test", "pos", "0_1.txt", ""]\n'] * 50_001), "more than 50,000"),
     "no reviews": (lambda f: imdb_list(f, b"\n"), "damaged"),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_what_means_harm_is_refused_in_one_line(case: str, own: Path, tmp_path: Path) -> None:
+def test_what_means_harm_is_refused_in_one_line(
+    case: str, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write, words = HOSTILE[case]
+    if case == "a bomb behind the end":
+        monkeypatch.setattr(archives, "LARGEST_ARRAY", 1 << 20)
     folder = tmp_path / "given"
     folder.mkdir()
     write(folder)

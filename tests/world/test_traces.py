@@ -11,14 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
 from fl_core.algorithms import FedAsync
+from fl_core.cli import app
 from fl_core.datasets import registry
 from fl_core.errors import DataError
 from fl_core.runtime import Budget, Checkpoints, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
-from fl_core.world import Network, Trace, World, read_availability, read_compute, read_throughput
-from fl_core.world.traces import SETS, phones
+from fl_core.world import (
+    Network,
+    Trace,
+    World,
+    read_availability,
+    read_bandwidth,
+    read_compute,
+    read_throughput,
+    traces,
+)
+from fl_core.world.traces import LinkSet, phones
 
 SPEEDS = st.lists(st.floats(0, 1e7).map(lambda speed: 0.0 if speed < 1 else speed), min_size=1, max_size=12).filter(
     any
@@ -123,25 +134,32 @@ def test_measured_links_are_those_of_the_file_each_from_a_second_of_its_own(tmp_
     monkeypatch.setenv(registry.SEARCH, str(tmp_path))
     monkeypatch.setenv(registry.FOLDER, str(tmp_path / "own"))
     network = Network(down_bits_per_second={"kind": "measured", "set": "oboe"})
-    with pytest.raises(DataError, match="links of 'oboe' are not on this machine"):
+    with pytest.raises(DataError, match="links of 'oboe' are not on this machine; 'fl-core data import"):
         World(devices=3, network=network).realise(0)
-    path = tmp_path / "network-traces.jsonl.gz"
-    write_links(path, SETS["oboe"][0] - 1)
-    with pytest.raises(DataError, match="has 427 links of 'oboe' instead of 428"):
-        World(devices=3, network=network).realise(0)
+
+
+def test_links_from_elsewhere_are_verified_by_their_speeds_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv(registry.FOLDER, str(tmp_path / "own"))
+    path = tmp_path / "given/network-traces.jsonl.gz"
+    path.parent.mkdir()
+    monkeypatch.setenv(registry.SEARCH, str(path.parent))
+    network = Network(down_bits_per_second={"kind": "measured", "set": "oboe"})
+    link = {"set": "oboe", "name": "x", "dt": 1.0, "down": [1.0, 3.0]}
+    for count, words in ((1, "has 1 links of 'oboe' instead of 2"), (2, "does not hold the links of 'oboe'")):
+        monkeypatch.setattr(traces, "SETS", {"oboe": LinkSet(2, "links", "none", "0" * 64)})
+        path.write_bytes(gzip.compress("\n".join([json.dumps(link)] * count).encode()))
+        traces._links.cache_clear()
+        with pytest.raises(DataError, match=words):
+            World(devices=3, network=network).realise(0)
+    right = traces._digest([link, link])
+    monkeypatch.setattr(traces, "SETS", {"oboe": LinkSet(2, "links", "none", right)})
+    found = CliRunner().invoke(app, ["data", "import", str(path.parent)])
+    assert found.output == f"measured links: 1 sets verified, kept as {tmp_path}/own/network-traces.jsonl.gz\n"
     path.unlink()
-    monkeypatch.setenv(registry.SEARCH, str(tmp_path / "b"))
-    (tmp_path / "b").mkdir()
-    write_links(tmp_path / "b/network-traces.jsonl.gz", 428)
     assert World(devices=3, network=network).realise(0).profile(0, 0).down_bits_per_second == pytest.approx(2e6)
     up = Network(up_bits_per_second={"kind": "measured", "set": "oboe"})
     with pytest.raises(DataError, match="has no speeds up"):
         World(devices=3, network=up).realise(0)
-
-
-def write_links(path: Path, count: int) -> None:
-    line = json.dumps({"set": "oboe", "name": "x", "dt": 1.0, "down": [1.0, 3.0]})
-    path.write_bytes(gzip.compress("\n".join([line] * count).encode()))
 
 
 def test_files_become_kinds(tmp_path: Path):
@@ -149,6 +167,11 @@ def test_files_become_kinds(tmp_path: Path):
     assert read_throughput(tmp_path / "link.csv").bits_per_second == ((1.5e6, 0.0, 4e6),)
     (tmp_path / "speed.csv").write_text("0.5\n2\n1e-1\n")
     assert read_compute(tmp_path / "speed.csv").seconds_per_step == (0.5, 2.0, 0.1)
+    (tmp_path / "phones.json").write_text('{"A": 100, "B": 200, "C": 400}')
+    assert read_compute(tmp_path / "phones.json").seconds_per_step == (2.0, 1.0, 0.5)
+    (tmp_path / "links.json").write_text('{"x": {"down_u": 2.0, "down_sigma": 1, "up_u": 0.5, "up_sigma": 1}}')
+    links = read_bandwidth(tmp_path / "links.json")
+    assert (links.down_bits_per_second, links.up_bits_per_second) == ((16384.0,), (4096.0,))
     users = {"a": {"active": [0, 50], "inactive": [10, 70], "finish_time": 100, "model": "X"},
              "b": {"active": [5], "inactive": [95], "finish_time": 96}}  # fmt: skip
     (tmp_path / "users.json").write_text(json.dumps(users))
@@ -164,6 +187,7 @@ def test_files_become_kinds(tmp_path: Path):
         (read_throughput, ""), (read_throughput, "a\nb\n"), (read_throughput, "1\n-2\n"),
         (read_throughput, "1\nnan\n"),
         (read_throughput, "1\ninf\n"), (read_throughput, "0\n0\n"), (read_compute, "0\n"), (read_compute, "\x00\xff"),
+        (read_bandwidth, "{}"), (read_bandwidth, '{"x": {"down_u": 1}}'),
         (lambda path: read_availability(path, 2), "[1]"), (lambda path: read_availability(path, 2), "[" * 99_999),
         (lambda path: read_availability(path, 2), '{"a": {"active": [5], "inactive": [1], "finish_time": 9}}'),
         (lambda path: read_availability(path, 2), "{}"),

@@ -8,7 +8,7 @@ that they are judged on. What the clock alone decides and the theory are in exac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 
 from fl_core.experiments.claims import Check, make_claim
-from fl_core.experiments.evidence import POINTS, RATIO, Effect, Relation
+from fl_core.experiments.evidence import POINTS, RATIO, Effect, Relation, untrained
 from fl_core.experiments.measures import BySeed, passage
 from fl_core.experiments.study import Study
 from fl_core.formulas.staleness import Hinge
 from fl_papers.fedasync import exact
 from fl_papers.fedasync.experiment import ADAPTIVE, SLOWER, options_of
-from fl_papers.fedasync.figures import alphas, area, event_curves, oscillation, sweep_values
+from fl_papers.fedasync.figures import alphas, area, event_curves, final_accuracy, oscillation, sweep_values
 
 PLAIN, POLY, HINGE = ADAPTIVE
 SMALL, LARGE = 0, 1
@@ -47,16 +47,22 @@ def staleness(study: Study, which: int) -> int:
 # Curves: Figures 2 to 7, and with a clock
 
 
+def idle(ends: Mapping[str, Mapping[int, float]]) -> str:
+    """Return whose final accuracies are no better than guessing, as a reason to exclude a comparison."""
+    return "; ".join(f"{name} is not trained" for name, end in ends.items() if untrained(end, 10, IMAGES))
+
+
 def against(
     study: Study, axis: str, method: str, whiches: Sequence[int], claimed: Relation, bound: float | None = None
 ) -> list[Effect]:
     """Compare the areas of plain FedAsync, at each staleness and alpha, with another method's."""
-    other, found = area(study, axis, method), []
+    other, end, found = area(study, axis, method), final_accuracy(study, method), []
     for which in whiches:
         for alpha in alphas(study):
             labels = {"alpha": alpha, "max_staleness": staleness(study, which)}
             name = f"against {method}, K = {labels['max_staleness']}, α = {alpha:g}"
-            found.append(Effect(name, area(study, axis, PLAIN, **labels), other, RATIO, claimed, bound))
+            why = idle({method: end, PLAIN: final_accuracy(study, PLAIN, **labels)})
+            found.append(Effect(name, area(study, axis, PLAIN, **labels), other, RATIO, claimed, bound, excluded=why))
     return found
 
 
@@ -200,8 +206,8 @@ def slower_but_alive(study: Study) -> list[Effect]:
     small, large = (by_seed(accuracy, staleness(study, which)) for which in (SMALL, LARGE))
     grown = over(loss, lambda x, row: float(np.exp(rise(x, np.log(row)))))
     return [
-        Effect("loss, largest K over smallest on a fitted line", grown, 1.0, of_settings=True),
-        Effect("accuracy, large K over small", large, small, bound=ALIVE, of_settings=True),
+        Effect("loss, largest K over smallest on a fitted line", grown, 1.0),
+        Effect("accuracy, large K over small", large, small, bound=ALIVE),
     ]
 
 
@@ -217,7 +223,7 @@ def robust_to_alpha(study: Study) -> list[Effect]:
     cells = [(SMALL, PLAIN), (SMALL, POLY), *((LARGE, method) for method in ADAPTIVE)]
     ranges = {cell: over(by_alpha(study, cell[1], cell[0]), lambda x, row: float(np.ptp(row))) for cell in cells}
     return [
-        points(f"K = {staleness(study, which)}, {method}", found, 0.0, claimed="less", bound=TINY, of_settings=True)
+        points(f"K = {staleness(study, which)}, {method}", found, 0.0, claimed="less", bound=TINY)
         for (which, method), found in ranges.items()
     ]
 
@@ -234,13 +240,7 @@ def adaptivity_is_unnecessary(study: Study) -> list[Effect]:
 def best_alpha(study: Study) -> list[Effect]:
     """FEDASYNC-C15."""
     return [
-        points(
-            method,
-            over(by_alpha(study, method, LARGE), rise),
-            0.0,
-            of_settings=True,
-            claimed="less" if method == PLAIN else "more",
-        )
+        points(method, over(by_alpha(study, method, LARGE), rise), 0.0, claimed="less" if method == PLAIN else "more")
         for method in ADAPTIVE
     ]
 
@@ -250,8 +250,7 @@ def poly_beats_hinge(study: Study) -> list[Effect]:
     large = staleness(study, LARGE)
     poly, hinge = (over(by_alpha(study, method, LARGE), lambda x, row: float(row.mean())) for method in (POLY, HINGE))
     ends = [by_seed(by_staleness(study, "test_accuracy", method), large) for method in (POLY, HINGE)]
-    means = points(f"Fig. 10, K = {large}, mean over α", poly, hinge, of_settings=True)
-    return [means, points(f"Fig. 8, K = {large}", *ends)]
+    return [points(f"Fig. 10, K = {large}, mean over α", poly, hinge), points(f"Fig. 8, K = {large}", *ends)]
 
 
 claim = partial(make_claim, "FEDASYNC")
