@@ -30,17 +30,17 @@ ROOMS = {
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2964, 24, 2800, 24),
-    "datasets": (3754, 22, 3600, 22),
-    "experiments": (4700, 22, 2400, 12),
-    "report bookbuild cli": (4491, 26, 4000, 26),
+    "datasets": (3757, 22, 3600, 22),
+    "experiments": (4778, 22, 2400, 12),
+    "report bookbuild cli": (4501, 26, 4000, 26),
     "benchmarks": (1492, 6, 1200, 6),
-    "fl_core": (27741, 148, 21500, 135),
-    "fl_papers": (14155, 42, 11000, 35),
-    "tests": (28490, 1000, 20000, 1000),
+    "fl_core": (27830, 148, 21500, 135),
+    "fl_papers": (14137, 42, 11000, 35),
+    "tests": (28561, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7216, 6500)
+CORE_LINES = (7213, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

@@ -300,7 +300,11 @@ def claims(
     elif names and len(names) == len(found) == 1:
         [one] = found
         typer.echo(f"{one.sentence()}\n{one.claim.source}; {one.claim.endpoint}")
-        typer.echo(f"null: {one.claim.null}; decided by {', '.join(one.artifacts) or 'mathematics'}\n")
+        where, line = one.claim.code
+        typer.echo(
+            f"null: {one.claim.null}; shown by {', '.join(one.artifacts) or 'no figure'}; {len(one.runs)} records"
+        )
+        typer.echo(f"judged by {where} (line {line})\n")
         typer.echo(Table(details(found).drop(columns="claim")).to_text())
     else:
         columns = ["claim", "label", "measured", "claimed", "seeds", "budget", "reason"]

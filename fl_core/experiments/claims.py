@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +32,7 @@ from fl_core.experiments.evidence import (
     luck,
     moderated,
 )
+from fl_core.experiments.measures import guessing
 from fl_core.experiments.study import Study
 from fl_core.plugins import paper_modules
 
@@ -50,6 +51,11 @@ Label = Literal[
     "by construction",
 ]
 NO_RUNS = "no runs to judge it on"
+FULL = "paper"
+"""Profile with the paper's own budget."""
+REDUCED = "run at a reduced budget"
+GROUPS = "run", REDUCED, "system", "theory"
+"""What is counted apart in the headline."""
 OPEN: tuple[Label, ...] = ("undecided", "smaller than printed, sign open")
 """What more seeds, or another measurement, could change."""
 
@@ -109,6 +115,14 @@ class Claim:
         """E.g. ``"FEDASYNC"``."""
         return self.id.partition("-")[0]
 
+    @property
+    def code(self) -> tuple[str, int]:
+        """Name and line of the function that judges it: ``"fl_papers.sdfeel.claims:faster_in_loss", 48``."""
+        judge: Any = self.judge
+        while isinstance(judge, partial):
+            judge = judge.func
+        return f"{judge.__module__}:{judge.__qualname__}", judge.__code__.co_firstlineno
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -139,6 +153,11 @@ class Judgement:
     def checks(self) -> list[Check]:
         """The parts that are exact."""
         return [part for part in self.parts if isinstance(part, Check)]
+
+    @property
+    def runs(self) -> frozenset[str]:
+        """Hashes of the records that its effects rest on."""
+        return frozenset().union(*(part.runs for part in self.parts if isinstance(part, Effect)))
 
     @cached_property
     def outcomes(self) -> dict[Outcome, float]:
@@ -241,6 +260,11 @@ class Judgement:
         return self.claim.kind != "definition"
 
     @property
+    def group(self) -> str:
+        """What it is counted with in the headline: its kind, of runs by budget."""
+        return REDUCED if self.claim.kind == "run" and self.budget != FULL else self.claim.kind
+
+    @property
     def on_real_data(self) -> bool:
         """Whether there is something to judge it on, and it is real."""
         return self.data_kind == "real" and bool(self.effects or any(c.holds is not None for c in self.checks))
@@ -316,9 +340,16 @@ class Judgement:
         found = replace(self, parts=tuple(wider))
         return replace(found, p=found.own_p * self.step)
 
+    def rests_on(self) -> str:
+        """Return in words where it comes from: figures, records, and the code that compares them."""
+        where, line = self.claim.code
+        figures = ", ".join(self.artifacts) or "no figure"
+        return f"{figures}; {len(self.runs) or 'no'} records; {where}, line {line}"
+
     def sentence(self) -> str:
         """Return id, label, what it rests on, the statement and why it is undecided, as one line of text."""
-        rests = f"{self.seeds} seeds, {self.budget}" if self.seeds else self.claim.kind
+        reduced = "" if self.budget == FULL else ", reduced budget"
+        rests = f"{self.seeds} seeds, {self.budget}{reduced}" if self.seeds else self.claim.kind
         why = f" [{self.reason}]" if self.reason else ""
         return f"{self.claim.id} {self.label} ({rests}): {self.claim.statement}{why}"
 
@@ -363,6 +394,8 @@ class Judgement:
             "dataset": self.dataset if self.effects else "",
             "data": ": ".join(filter(None, [self.data_kind, differs(self.dataset)])) if self.effects else "",
             "artifact": " ".join(self.artifacts),
+            "runs": " ".join(sorted(self.runs)),
+            "judge": self.claim.code[0],
             "command": f"fl-core claims {self.claim.id}",
         }
 
@@ -424,10 +457,25 @@ def judge(names: Iterable[str], study: Study, artifacts: Sequence[str] = ()) -> 
 
 
 def judge_one(claim: Claim, study: Study, artifacts: Sequence[str] = ()) -> Judgement:
-    """Judge one claim on `study`, by itself; effects that no seed has both sides of are left out."""
-    parts = tuple(part for part in claim.judge(study) if not isinstance(part, Effect) or part.seeds)
-    found = Judgement(claim, parts, study.dataset, study.data_kind, study.profile, tuple(artifacts))
+    """Judge one claim on `study`, by itself."""
+    parts = parts_of(claim, study)
+    found = Judgement(claim, tuple(parts), study.dataset, study.data_kind, study.profile, tuple(artifacts))
     return replace(found, p=found.own_p)
+
+
+def parts_of(claim: Claim, study: Study) -> list[Part]:
+    """Return what a claim compares on `study`, without effects that no seed has both sides of.
+
+    An effect that rests on runs of a method that only guesses is shown and not judged.
+    """
+    found: list[Part] = []
+    for part in claim.judge(study):
+        if isinstance(part, Effect) and part.seeds and not (part.excluded or part.of_settings):
+            lost = guessing(study, part.runs)
+            found.append(replace(part, excluded="; ".join(f"{method} is not trained" for method in lost)))
+        elif not isinstance(part, Effect) or part.seeds:
+            found.append(part)
+    return found
 
 
 def settled(judgements: Iterable[Judgement]) -> list[Judgement]:
@@ -477,12 +525,12 @@ def details(judgements: Iterable[Judgement]) -> pd.DataFrame:
 
 
 def headline(judgements: Iterable[Judgement]) -> dict[str, Any]:
-    """Return how many claims of each kind have each label, of the counted ones, and how many may be wrong.
+    """Return how many of the counted claims have each label, by kind and budget, and how many may be wrong.
 
     Holm's correction keeps the probability that any direction of a paper is wrong at 5 %, so no more than 5 % of the
     decided ones are expected to be; nor of the readings of size, each of which is made at 5 %.
     """
     counted = [each for each in judgements if each.counted]
-    labels = {kind: Counter(j.label for j in counted if j.claim.kind == kind) for kind in ("run", "system", "theory")}
+    labels = {group: Counter(j.label for j in counted if j.group == group) for group in GROUPS}
     decided = sum(not j.open for j in counted if j.claim.kind == "run")
     return {"labels": labels, "decided": decided, "expected_wrong": LEVEL * decided}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fl_core.experiments.claims import Claim, Judgement, Part, lucky, settled
+from fl_core.experiments.claims import Claim, Judgement, Part, lucky, parts_of, settled
 from fl_core.experiments.evidence import LOOKS, PLAIN, RATIO, TIE, Censored, Direction, Effect, luck
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
@@ -143,17 +143,17 @@ def reproduced_by_luck(claim: Claim, study: Study, permutations: int, seed: int 
     study. A claim that compares seed by seed is read off them; one of which that is not true is measured each time.
     So few seeds of so few sides that they can decide nothing never do.
     """
-    sides = [part for part in claim.judge(study) if isinstance(part, Effect)]
+    sides = [part for part in parts_of(claim, study) if isinstance(part, Effect)]
     if not lucky(luck(sides), max((effect.look for effect in sides), default=0)):
         return 0.0
     rng, seeds = np.random.default_rng(seed), study.seeds
     pool = [permuted(study, rng) for _ in range(min(measured, permutations))]
     choices = [dict(zip(seeds, row, strict=True)) for row in rng.integers(len(pool), size=(permutations, len(seeds)))]
-    parts = [list(claim.judge(each)) for each in pool]
+    parts = [parts_of(claim, each) for each in pool]
 
     def measure(choice: dict[int, int]) -> list[Part]:
         keys = ((entry.key, choice[entry.labels["seed"]]) for entry in study.entries if entry.key in study.results)
-        return list(claim.judge(study.with_results({key: pool[one].results[key] for key, one in keys})))
+        return parts_of(claim, study.with_results({key: pool[one].results[key] for key, one in keys}))
 
     apart = _alike(parts) and all(measure(choice) == _chosen(parts, choice) for choice in choices[:CHECKED])
     held = 0

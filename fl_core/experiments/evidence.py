@@ -118,6 +118,8 @@ class Effect:
     """Standard deviation that rounding alone gives the effect, where measured; no spread is taken to be less."""
     excluded: str = ""
     """Why the part is shown but not judged: a method that is not trained."""
+    of_settings: bool = False
+    """Whether it compares settings of a method, of which some may leave it untrained: that is no reason then."""
     prior: tuple[float, float] | None = field(default=None, repr=False)
     """Degrees of freedom and variance that the effects of a group share."""
 
@@ -129,6 +131,11 @@ class Effect:
     def seeds(self) -> list[int]:
         """Seeds that both sides have."""
         return sorted(set(self.left) & set(self.right) if isinstance(self.right, Mapping) else self.left)
+
+    @property
+    def runs(self) -> frozenset[str]:
+        """Hashes of the runs that it rests on, as far as its sides know them."""
+        return frozenset().union(*(getattr(side, "runs", ()) for side in (self.left, self.right)))
 
     @property
     def look(self) -> int:

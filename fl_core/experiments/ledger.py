@@ -24,6 +24,7 @@ from fl_core.datasets import data_folder
 from fl_core.errors import unknown
 from fl_core.experiments.artifacts import artifacts, find_artifact, make_study, no_runs
 from fl_core.experiments.claims import (
+    FULL,
     Check,
     Claim,
     Judgement,
@@ -43,8 +44,8 @@ from fl_core.experiments.store import Store, default_store, write_atomically
 from fl_core.experiments.study import Entry, Study
 from fl_core.plugins import paper_modules
 
-FULL, REDUCED = "paper", "laptop"
-"""Budgets, by the names of their profiles."""
+REDUCED = "laptop"
+"""Profile of the reduced budget."""
 SEEDS = [range(first, last) for first, last in pairwise([0, *LOOKS])]
 """What each look adds; more are looked for only if some of the former are stored."""
 DATASET = "fashion-mnist"
@@ -208,16 +209,16 @@ def in_short(judgements: Iterable[Judgement]) -> str:
     """Return the headline as sentences: counted claims by kind and label, and how many verdicts may be wrong."""
     found = list(judgements)
     head = headline(found)
-    kinds = [
-        f"{kind}: " + ", ".join(f"{count} {label}" for label, count in labels.most_common())
-        for kind, labels in head["labels"].items()
+    groups = [
+        f"{group}: " + ", ".join(f"{count} {label}" for label, count in labels.most_common())
+        for group, labels in head["labels"].items()
         if labels
     ]
     others = len(found) - sum(labels.total() for labels in head["labels"].values())
     listed = f" {others} more are listed, not counted." if others else ""
     decided, wrong = head["decided"], head["expected_wrong"]
     errors = f" Of {decided} decided about runs at most {wrong:.1f} are expected to be wrong." if decided else ""
-    return f"{'; '.join(kinds)}.{listed}{errors}"
+    return f"{'; '.join(groups)}.{listed}{errors}"
 
 
 COLUMNS = {
@@ -250,6 +251,8 @@ COLUMNS = {
     "dataset": "name",
     "data": "real, re-encoded, partial or surrogate",
     "artifact": "which carry it",
+    "runs": "hashes of the records that its effects rest on",
+    "judge": "the function that compares them, module:name",
     "command": "prints it with all parts",
 }
 """Of the export, with their meanings: a stable schema, to which columns are only added."""

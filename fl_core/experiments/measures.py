@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, wraps
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -12,10 +13,11 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
 
+from fl_core.datasets import all_sources, all_surrogates, sizes
 from fl_core.errors import SpecError
-from fl_core.experiments.evidence import Censored
+from fl_core.experiments.evidence import Censored, untrained
 from fl_core.experiments.run import Result
-from fl_core.experiments.study import Entry
+from fl_core.experiments.study import Entry, Study
 
 Measure = TypeVar("Measure", bound=Callable[..., Any])
 
@@ -149,6 +151,28 @@ def passages(
 @remembered
 def _passage(result: Result, read: Callable[[Result], tuple[Series, Series]], target: float, **how: Any) -> Passage:
     return passage(*read(result), target, **how)
+
+
+@remembered
+def final_accuracy(result: Result) -> float:
+    """Return the mean test accuracy of the last tenth of the evaluations."""
+    values = result.history.evaluations["test_accuracy"]
+    return float(np.mean(values[-ceil(len(values) / 10) :]))
+
+
+def guessing(study: Study, runs: Iterable[str]) -> list[str]:
+    """Return the methods of the runs (hashes) that are not trained in one of the settings that these runs have."""
+    entries = {entry.key: entry for entry in reversed(study.entries) if entry.key in study.results}
+    cells: dict[str, tuple[str, dict[int, float], Result]] = {}
+    for key in sorted(entries.keys() & set(runs)):
+        result, labels = study.results[key], dict(entries[key].labels)
+        seed = labels.pop("seed")
+        cell = cells.setdefault(repr(labels), (str(labels.get("method", "the method")), {}, result))
+        cell[1][seed] = final_accuracy(result)
+    known = all_surrogates() | all_sources()
+    return sorted({method for method, ends, result in cells.values()
+                   if untrained(ends, len(known[result.spec.dataset].classes),
+                                result.spec.evaluation.test_samples or sizes(result.spec.dataset)[1])})  # fmt: skip
 
 
 def unevenness(values: Series, *, falling: bool = False) -> float:

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fl_core.datasets import described
-from fl_core.experiments.claims import Judgement, Label, details, ledger
-from fl_core.experiments.ledger import FULL
+from fl_core.experiments.claims import REDUCED, Judgement, Label, details, ledger
 
 NOWRAP = ' style="white-space:nowrap"'
 
@@ -110,8 +109,10 @@ def claims_table(judgements: Iterable[Judgement]) -> Table:
     frame = in_words(judged)
     papers = {judgement.claim.paper for judgement in judged}
     names = {"statement": "the paper says", "measured": "effect [interval]", "part": "at"}
-    columns = ["claim", "kind", "statement", "label", "measured", "claimed", "part", "reason", "endpoint"]
+    frame["rests on"] = [judgement.rests_on() for judgement in judged]
     wrap = {"statement": 12.0, "label": 6.0, "measured": 7.0, "part": 7.0, "reason": 9.0, "endpoint": 14.0}
+    wrap["rests on"] = 14.0
+    columns = ["claim", "kind", "statement", "label", "measured", "claimed", "part", "reason", "endpoint", "rests on"]
     if len(papers) == 1:
         names["claim"] = papers.pop()
         frame["claim"] = [name.partition("-")[2] for name in frame["claim"]]
@@ -154,7 +155,7 @@ def verdicts_in_words(judgements: Iterable[Judgement]) -> str:
     measured = [j for j in judged if j.effects]
     runs = "all stored runs" if all(j.stored for j in judged) else "these runs alone"
     where = f" on {runs}, {described(measured[0].dataset, measured[0].data_kind)}" if measured else ""
-    reduced = sum(j.budget != FULL for j in measured)
+    reduced = sum(j.group == REDUCED for j in measured)
     budget = f" {reduced} of the {len(measured)} about runs were judged at a reduced budget." if reduced else ""
     return f"Of {len(judged)} claims judged{where}: {'; '.join(groups)}.{budget}"
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from fl_core.experiments.claims import Judgement, Label
+from fl_core.experiments.claims import REDUCED, Judgement, Label
 from fl_core.experiments.evidence import Effect
 from fl_core.experiments.ledger import judged
 from fl_core.report.style import BLUE, GREEN, GREY, PURPLE, SKY, VERMILION, style
@@ -222,7 +222,9 @@ def sentence(judgements: Iterable[Judgement], name: str) -> str:
     runs = [j for j in found if j.claim.kind == "run"]
     counts = Counter(j.label for j in runs)
     told = [f"**{counts[label]}** {label}" for label in LOOKS if counts[label]]
-    text = f"**{name}.** Of {len(runs)} claims about training: {', '.join(told) or 'none judged'}."
+    reduced = sum(j.group == REDUCED for j in runs)
+    budget = f" ({reduced} at a reduced budget)" if reduced else ""
+    text = f"**{name}.** Of {len(runs)} claims about training{budget}: {', '.join(told) or 'none judged'}."
     for label, lead in (
         ("reproduced", "Clearest"),
         ("weaker than printed", "Weaker"),

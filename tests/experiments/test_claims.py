@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from functools import partial
 
 import numpy as np
 import pytest
 
 from fl_core.errors import SpecError
 from fl_core.experiments import claims as module
-from fl_core.experiments.claims import Check, Claim, Judgement, Part, details, headline, judge, ledger, settled
+from fl_core.experiments.claims import (
+    REDUCED,
+    Check,
+    Claim,
+    Judgement,
+    Part,
+    details,
+    headline,
+    judge,
+    judge_one,
+    ledger,
+    settled,
+)
 from fl_core.experiments.evidence import POINTS, Effect
-from fl_core.experiments.study import Study
+from fl_core.experiments.measures import BySeed, final_accuracy
+from fl_core.experiments.run import Result
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.study import Entry, Study
 from fl_core.report.figures import draw_effects
+from fl_core.runtime import History
 
 STUDY = Study("laptop", "fashion-mnist", (), {})
 
@@ -82,6 +100,40 @@ def test_a_check_of_numpy_is_a_check():
     failed, passed = Check("", np.False_, ""), Check("", np.True_, "")  # type: ignore[arg-type]
     assert judged(failed).label == judged(effect(2), failed).label == "contradicted"
     assert judged(passed).row()["held"] == 1
+
+
+def test_a_row_leads_to_its_records_and_to_the_code_that_judges_it():
+    part = dataclasses.replace(effect(2), left=BySeed(effect(2).left, ["b", "a"]))
+    found = dataclasses.replace(judged(part), claim=Claim("X-C01", "run", "", "", "", partial(guesses, "FedAvg")))
+    assert (found.row()["runs"], found.row()["judge"]) == ("a b", f"{__name__}:guesses")
+    assert f"; 2 records; {__name__}:guesses, line " in found.rests_on()
+
+
+def guesses(method: str, study: Study, **how: bool) -> list[Effect]:
+    """Return that FedAsync is more accurate than `method`."""
+    sides = (
+        BySeed.of(study.select(method=name), lambda _, result: final_accuracy(result))
+        for name in ("FedAsync", method)
+    )
+    return [Effect("", *sides, POINTS, **how)]
+
+
+def test_a_method_that_guesses_is_left_out_of_every_comparison_but_one_of_settings():
+    """Half of the papers' claims had no such rule: a run at one in ten that swings little counted as stable."""
+    results, entries = {}, []
+    for (method, end), seed in itertools.product({"FedAsync": 0.7, "FedAvg": 0.1, "PORT": 0.5}.items(), range(5)):
+        spec = RunSpec(algorithm=method.lower(), seed=seed)
+        entries.append(Entry(spec, {"method": method, "seed": seed}))
+        history = History()
+        history.evaluations["test_accuracy"].extend([0.1, 0.1, end * (1 + 1e-3 * seed)])
+        results[spec.hash] = Result(spec, history, {"data": "real"})
+    study = Study("laptop", "fashion-mnist", tuple(entries), results)
+
+    def found(method: str, **how: bool) -> Judgement:
+        return judge_one(Claim("X-C01", "run", "", "", "", partial(guesses, method, **how)), study)
+
+    assert found("PORT").label == found("FedAvg", of_settings=True).label == "reproduced"
+    assert (found("FedAvg").label, found("FedAvg").parts[0].excluded) == ("undecided", "FedAvg is not trained")
 
 
 def test_a_definition_is_never_counted():
@@ -189,6 +241,9 @@ def test_the_headline_counts_by_kind_and_says_how_many_may_be_wrong():
     surrogate = dataclasses.replace(decided[0], data_kind="surrogate")
     proved = judged(Check("", True, ""), kind="theory", proof="step 1")
     found = headline([*decided, surrogate, proved, judged(effect(0.4, 3))])
-    assert found["labels"]["run"] == {"reproduced": 40, "undecided": 1}
+    assert found["labels"][REDUCED] == {"reproduced": 40, "undecided": 1}
+    at_papers = dataclasses.replace(decided[0], budget="paper")
+    assert headline([at_papers, *decided])["labels"]["run"] == {"reproduced": 1}  # counted apart
+    assert ("reduced budget" in decided[0].sentence(), "reduced budget" in at_papers.sentence()) == (True, False)
     assert found["labels"]["theory"] == {"true": 1}
     assert found["expected_wrong"] == 2

@@ -8,7 +8,7 @@ that they are judged on. What the clock alone decides and the theory are in exac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 
 from fl_core.experiments.claims import Check, make_claim
-from fl_core.experiments.evidence import POINTS, RATIO, Effect, Relation, untrained
+from fl_core.experiments.evidence import POINTS, RATIO, Effect, Relation
 from fl_core.experiments.measures import BySeed, passage
 from fl_core.experiments.study import Study
 from fl_core.formulas.staleness import Hinge
 from fl_papers.fedasync import exact
 from fl_papers.fedasync.experiment import ADAPTIVE, SLOWER, options_of
-from fl_papers.fedasync.figures import alphas, area, event_curves, final_accuracy, oscillation, sweep_values
+from fl_papers.fedasync.figures import alphas, area, event_curves, oscillation, sweep_values
 
 PLAIN, POLY, HINGE = ADAPTIVE
 SMALL, LARGE = 0, 1
@@ -47,22 +47,16 @@ def staleness(study: Study, which: int) -> int:
 # Curves: Figures 2 to 7, and with a clock
 
 
-def idle(ends: Mapping[str, Mapping[int, float]]) -> str:
-    """Return whose final accuracies are no better than guessing, as a reason to exclude a comparison."""
-    return "; ".join(f"{name} is not trained" for name, end in ends.items() if untrained(end, 10, IMAGES))
-
-
 def against(
     study: Study, axis: str, method: str, whiches: Sequence[int], claimed: Relation, bound: float | None = None
 ) -> list[Effect]:
     """Compare the areas of plain FedAsync, at each staleness and alpha, with another method's."""
-    other, end, found = area(study, axis, method), final_accuracy(study, method), []
+    other, found = area(study, axis, method), []
     for which in whiches:
         for alpha in alphas(study):
             labels = {"alpha": alpha, "max_staleness": staleness(study, which)}
             name = f"against {method}, K = {labels['max_staleness']}, α = {alpha:g}"
-            why = idle({method: end, PLAIN: final_accuracy(study, PLAIN, **labels)})
-            found.append(Effect(name, area(study, axis, PLAIN, **labels), other, RATIO, claimed, bound, excluded=why))
+            found.append(Effect(name, area(study, axis, PLAIN, **labels), other, RATIO, claimed, bound))
     return found
 
 
@@ -206,8 +200,8 @@ def slower_but_alive(study: Study) -> list[Effect]:
     small, large = (by_seed(accuracy, staleness(study, which)) for which in (SMALL, LARGE))
     grown = over(loss, lambda x, row: float(np.exp(rise(x, np.log(row)))))
     return [
-        Effect("loss, largest K over smallest on a fitted line", grown, 1.0),
-        Effect("accuracy, large K over small", large, small, bound=ALIVE),
+        Effect("loss, largest K over smallest on a fitted line", grown, 1.0, of_settings=True),
+        Effect("accuracy, large K over small", large, small, bound=ALIVE, of_settings=True),
     ]
 
 
@@ -223,7 +217,7 @@ def robust_to_alpha(study: Study) -> list[Effect]:
     cells = [(SMALL, PLAIN), (SMALL, POLY), *((LARGE, method) for method in ADAPTIVE)]
     ranges = {cell: over(by_alpha(study, cell[1], cell[0]), lambda x, row: float(np.ptp(row))) for cell in cells}
     return [
-        points(f"K = {staleness(study, which)}, {method}", found, 0.0, claimed="less", bound=TINY)
+        points(f"K = {staleness(study, which)}, {method}", found, 0.0, claimed="less", bound=TINY, of_settings=True)
         for (which, method), found in ranges.items()
     ]
 
@@ -240,7 +234,13 @@ def adaptivity_is_unnecessary(study: Study) -> list[Effect]:
 def best_alpha(study: Study) -> list[Effect]:
     """FEDASYNC-C15."""
     return [
-        points(method, over(by_alpha(study, method, LARGE), rise), 0.0, claimed="less" if method == PLAIN else "more")
+        points(
+            method,
+            over(by_alpha(study, method, LARGE), rise),
+            0.0,
+            of_settings=True,
+            claimed="less" if method == PLAIN else "more",
+        )
         for method in ADAPTIVE
     ]
 
@@ -250,7 +250,8 @@ def poly_beats_hinge(study: Study) -> list[Effect]:
     large = staleness(study, LARGE)
     poly, hinge = (over(by_alpha(study, method, LARGE), lambda x, row: float(row.mean())) for method in (POLY, HINGE))
     ends = [by_seed(by_staleness(study, "test_accuracy", method), large) for method in (POLY, HINGE)]
-    return [points(f"Fig. 10, K = {large}, mean over α", poly, hinge), points(f"Fig. 8, K = {large}", *ends)]
+    means = points(f"Fig. 10, K = {large}, mean over α", poly, hinge, of_settings=True)
+    return [means, points(f"Fig. 8, K = {large}", *ends)]
 
 
 claim = partial(make_claim, "FEDASYNC")

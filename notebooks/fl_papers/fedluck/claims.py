@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 
 from fl_core.experiments.claims import Check, exact, make_claim
-from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Censored, Effect, untrained
+from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Censored, Effect
 from fl_core.experiments.measures import BySeed
 from fl_core.experiments.study import Study
 from fl_papers.fedluck import errata
-from fl_papers.fedluck.experiment import BASELINES, CLASSES, SINGLE, TASKS, Target
+from fl_papers.fedluck.experiment import BASELINES, SINGLE, TASKS, Target
 from fl_papers.fedluck.experiment import FedLuckExperiment as Runs
 from fl_papers.fedluck.figures import edge_share, factor_correlation, speeds, worst_and_best
 from fl_papers.fedluck.tables import (
@@ -77,20 +77,13 @@ def _printed_ratio(study: Study, left: str, right: str, what: str, target: Targe
     return sides[0] / sides[1]  # type: ignore[operator]
 
 
-def _untrained(study: Study, partition: str, *methods: str) -> str:
-    """Return which of the methods are not trained at the horizon, in words; empty if all are."""
-    guessing = [m for m in methods if untrained(final(study, m, partition), CLASSES, 10_000)]
-    return f"not trained: {', '.join(guessing)}" if guessing else ""
-
-
 def _less(study: Study, wanted: Iterable[tuple[str, str, Target]], partition: str, what: str) -> list[Effect]:
     """Return that one method needs less to a target than another, as parts."""
     found = []
     for less, more, target in wanted:
         left, right = (needed(study, method, partition, target.here, what) for method in (less, more))
         printed = _printed_ratio(study, less, more, what, target, partition)
-        found.append(Effect(f"{target}, {less} against {more}", left, right, RATIO, "less", printed=printed,
-                            excluded=_untrained(study, partition, less, more)))  # fmt: skip
+        found.append(Effect(f"{target}, {less} against {more}", left, right, RATIO, "less", printed=printed))
     return found
 
 
@@ -164,8 +157,7 @@ def _ends_above(study: Study, pairs: Iterable[tuple[str, str]], bound: float | N
         ours, theirs = (final(study, method) for method in (left, right))
         printed = [number(cell, ROWS.get(method, method), "accuracy") for method in (left, right)]
         size = None if None in printed else printed[0] - printed[1]  # type: ignore[operator]
-        found.append(Effect(f"{left} against {right}", ours, theirs, POINTS, "more", bound, size, resolution=1e-4,
-                            excluded=_untrained(study, "iid", left, right)))  # fmt: skip
+        found.append(Effect(f"{left} against {right}", ours, theirs, POINTS, "more", bound, size, resolution=1e-4))
     return found
 
 
@@ -176,7 +168,8 @@ def interior_is_best(study: Study) -> list[Effect]:
         runs = [entry for entry, _ in study.select(role="heat map")]
         count = len({entry.labels[axis] for entry in runs})
         shares = BySeed(edge_share(study, axis), [entry.key for entry in runs])
-        found.append(Effect(name, shares, (count - 2) / max(1, count), PLAIN, "more", delta=1 / 12))
+        found.append(Effect(name, shares, (count - 2) / max(1, count), PLAIN, "more", delta=1 / 12,
+                            of_settings=True))  # fmt: skip
     return found
 
 
@@ -184,12 +177,23 @@ def worst_setting(study: Study) -> list[Effect]:
     """C06."""
     worst, best = worst_and_best(study)
     paper = PRINTED.number(source="section 3.1", quantity="best to worst")
-    return [Effect("settings chosen on another seed", worst, best, RATIO, "more", printed=paper)]
+    return [Effect("settings chosen on another seed", worst, best, RATIO, "more", printed=paper, of_settings=True)]
 
 
 def factor_predicts(study: Study) -> list[Effect]:
     """C07."""
-    return [Effect("rank correlation", factor_correlation(study), 0.0, PLAIN, "more", delta=0.1)]
+    runs = [entry.key for entry, _ in study.select(role="heat map")]
+    return [
+        Effect(
+            "rank correlation",
+            BySeed(factor_correlation(study), runs),
+            0.0,
+            PLAIN,
+            "more",
+            delta=0.1,
+            of_settings=True,
+        )
+    ]
 
 
 claim = partial(make_claim, "FEDLUCK")

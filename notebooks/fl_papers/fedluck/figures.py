@@ -241,7 +241,8 @@ def worst_and_best(study: Study) -> tuple[Censored, Censored]:
                     end, at = float(own["end"][cell]), float(own["rounds"][cell])
                     side[seed] = end if np.isnan(at) else at
                     at_least |= {seed} if np.isnan(at) else set()
-    return Censored(values[0], bounds[0]), Censored(values[1], bounds[1])
+    keys = [entry.key for entry, _ in study.select(role="heat map")]
+    return Censored(values[0], bounds[0], keys), Censored(values[1], bounds[1], keys)
 
 
 def _ends(values: pd.Series[float]) -> list[Any]:

@@ -7,14 +7,13 @@ settings of the theory are D1, D5, D9 and D10. Statement C16, of the abstract, i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from fl_core.experiments.claims import Check, make_claim
-from fl_core.experiments.evidence import POINTS, Censored, Effect, untrained
+from fl_core.experiments.evidence import POINTS, Censored, Effect
 from fl_core.experiments.measures import BySeed, passage
 from fl_core.experiments.study import Study
 from fl_papers.sdfeel import exact, theory
@@ -33,13 +32,6 @@ IMAGES = 10_000
 
 
 # Claims about runs
-
-
-def idle(study: Study, *compared: float, methods: Sequence[str] = (ASYNC, SYNC), role: str = "curve") -> str:
-    """Return which method is not trained at which of the gaps `compared`: a reason to exclude the comparison."""
-    ends = {(m, gap): values_at(study, m, gap, "test_accuracy", role=role) for gap in compared for m in methods}
-    none = (key for key, end in ends.items() if untrained(end, 10, IMAGES))
-    return "; ".join(f"{method}, H = {gap:g} is not trained" for method, gap in none)
 
 
 def times(study: Study, gap: float, part: float) -> tuple[Censored, Censored]:
@@ -61,8 +53,7 @@ def times(study: Study, gap: float, part: float) -> tuple[Censored, Censored]:
 def faster_in_loss(study: Study) -> list[Effect]:
     """SDFEEL-C01."""
     return [
-        Effect(f"H = {gap:g}, loss of Sync. at {part:.0%}", *times(study, gap, part), claimed="less",
-               excluded=idle(study, gap))
+        Effect(f"H = {gap:g}, loss of Sync. at {part:.0%}", *times(study, gap, part), claimed="less")
         for gap in gaps(study) for part in PARTS
     ]  # fmt: skip
 
@@ -78,7 +69,7 @@ def more_accurate_early(study: Study) -> list[Effect]:
             BySeed({s: value_at(side[s], "test_accuracy", part[s]) for s in early}, [side[s][0].key for s in early])
             for side in (ours, theirs)
         )
-        found.append(Effect(f"H = {gap:g}", left, right, POINTS, excluded=idle(study, gap), resolution=1 / IMAGES))
+        found.append(Effect(f"H = {gap:g}", left, right, POINTS, resolution=1 / IMAGES))
     return found
 
 
@@ -86,8 +77,7 @@ def loss_rises_with_gap(study: Study, method: str, part: float) -> list[Effect]:
     """SDFEEL-C03 and C04: the loss at a part of the horizon, at each H against the next one."""
     losses = {gap: values_at(study, method, gap, "train_loss", part) for gap in gaps(study, method)}
     return [
-        Effect(f"H = {high:g} over {low:g}", losses[high], losses[low],
-               excluded=idle(study, low, high, methods=[method]))
+        Effect(f"H = {high:g} over {low:g}", losses[high], losses[low])
         for low, high in pairwise(losses)
     ]  # fmt: skip
 
@@ -95,8 +85,7 @@ def loss_rises_with_gap(study: Study, method: str, part: float) -> list[Effect]:
 def similar_in_the_end(study: Study) -> list[Effect]:
     """SDFEEL-C05, on the long runs; "may even perform better" makes it one-sided."""
     sync, ours = (values_at(study, m, LONG_GAP, "test_accuracy", role="long") for m in (SYNC, ASYNC))
-    why = idle(study, LONG_GAP, role="long")
-    return [Effect("Sync. less Async.", sync, ours, POINTS, bound=-SIMILAR, excluded=why, resolution=1 / IMAGES)]
+    return [Effect("Sync. less Async.", sync, ours, POINTS, bound=-SIMILAR, resolution=1 / IMAGES)]
 
 
 def helps_more_with_gap(study: Study) -> list[Effect]:
@@ -111,7 +100,7 @@ def helps_more_with_gap(study: Study) -> list[Effect]:
             shares[gap] = Censored(known, ours.at_least, ours.runs | theirs.runs)
         found += [
             Effect(f"loss of Sync. at {part:.0%}: H = {high:g} over {low:g}", shares[high], shares[low],
-                   claimed="less", excluded=idle(study, low, high))
+                   claimed="less")
             for low, high in pairwise(shares)
         ]  # fmt: skip
     return found
@@ -122,7 +111,7 @@ def skew_hurts(study: Study) -> list[Effect]:
     return [
         Effect(f"{method} at {part:.0%}", values_at(study, method, gap, "test_accuracy", part, "non-IID"),
                values_at(study, method, gap, "test_accuracy", part), POINTS, "less",
-               excluded=idle(study, gap, methods=[method]), resolution=1 / IMAGES)
+               resolution=1 / IMAGES)
         for gap in gaps(study, role="non-IID") for method in (ASYNC, SYNC) for part in (0.5, 1.0)
     ]  # fmt: skip
 

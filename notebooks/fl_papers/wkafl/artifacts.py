@@ -132,7 +132,7 @@ ARTIFACTS = [
               rounding.VIEW, "The same run from an initial model changed in its last bits.", over_seeds="mean over"),
     _training("x11", "what a rounding error does to a final accuracy", WKAFLExperiment.luck, rounding.moved,
               Columns(), "The same run from an initial model changed in its last bits; spread over seeds.",
-              _claims("C03", "C05", "C07", "C08", "C10", "C11", "C12", modes=("",))),
+              _claims("C03", "C04", "C05", *(f"C{n:02}" for n in (7, 8, 9, 10, 11, 12, 13, 14, 16, 18)), "C27b")),
     _training("x12", "Table 2 as written, on shared memory and as released", WKAFLExperiment.in_all_modes,
               figures.staleness_table, Columns({"cell": "level"}), "The mean of the last ten measurements.",
               _claims("C07", "C08", "C09", "C10", modes=("-released",))),

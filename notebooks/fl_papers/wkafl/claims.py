@@ -14,7 +14,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from fl_core.experiments.claims import Check, Claim, Part, make_claim
-from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Effect, Relation, Scale, untrained
+from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Effect, Relation, Scale
 from fl_core.experiments.measures import BySeed
 from fl_core.experiments.rounding import luck
 from fl_core.experiments.run import Result
@@ -22,7 +22,6 @@ from fl_core.experiments.study import Study
 from fl_papers.wkafl import errata
 from fl_papers.wkafl.experiment import (
     ABLATIONS,
-    CLASSES,
     COMPARED,
     PRINTED,
     Cell,
@@ -66,25 +65,20 @@ def effect(
     study: Study,
     name: str,
     sides: tuple[BySeed, BySeed],
-    places: Iterable[tuple[str, Cell]],
-    scale: Scale,
+    methods: Iterable[str],
+    measure: Measure,
     claimed: Relation,
     size: float,
     bound: float | None = None,
 ) -> list[Effect]:
-    """Return one part; it is excluded if a method only guesses in one of its places.
+    """Return one part, of `measure`; `methods` has a method as often as a value of it is in the effect.
 
-    Training amplifies rounding, so a difference of final accuracies is given at least the spread that rounding makes.
+    Training amplifies rounding, so an effect is given at least the spread that rounding makes.
     """
-    places = list(places)
-    classes = CLASSES.get(study.dataset.removesuffix("-surrogate"), 10)
-    lost = [method for method, cell in places if untrained(measured(study, final, method, cell), classes, 10_000)]
-    excluded = f"not trained: {', '.join(dict.fromkeys(lost))}" if lost else ""
-    step = STEP if scale is POINTS else 0.0
-    by_method = [luck(study, method, final) for method in {method for method, _ in places}]
-    chaos = float(np.linalg.norm(by_method)) if scale is POINTS else 0.0
-    printed = None if np.isnan(size) else size
-    return [Effect(name, *sides, scale, claimed, bound, printed, None, False, step, chaos, excluded)]
+    scale = MEASURES[measure][1]
+    chaos = [luck(study, method, lambda result: scale.inner(measure(result))) for method in methods]
+    step, printed = STEP if scale is POINTS else 0.0, None if np.isnan(size) else size
+    return [Effect(name, *sides, scale, claimed, bound, printed, None, False, step, float(np.linalg.norm(chaos)))]
 
 
 def compare(
@@ -107,7 +101,7 @@ def compare(
         left, right = (measured(study, measure, each, cell) for each in both)
         size = ours / theirs if scale is RATIO else ours - theirs
         name = f"{what}, {name_of(cell)}, {method} against {other}"
-        found += effect(study, name, (left, right), product(both, [cell]), scale, claimed, size, bound)
+        found += effect(study, name, (left, right), both, measure, claimed, size, bound)
     return found
 
 
@@ -143,7 +137,7 @@ def gap_grows(
 
     `one_pair`: than in the one at the other end.
     """
-    (what, scale, quantity), found, both = MEASURES[measure], [], ("WKAFL", other)
+    (what, _, quantity), found, both = MEASURES[measure], [], ("WKAFL", other)
     rising, source = (1, "table2") if cells is by_level else (-1, "table3")
     *others, top = cells(study, snapshot)[::rising] or [{}]
     for cell in others[:1] if one_pair else others:
@@ -154,7 +148,7 @@ def gap_grows(
         sizes = [printed(study, source, quantity, method, end) for end, method in product(ends, both)]
         name = f"{what}, gap to {other}, {name_of(top)} against {name_of(cell)}"
         size = sizes[0] - sizes[1] - sizes[2] + sizes[3]
-        found += effect(study, name, (left, right), product(both, ends), scale, "more", size)
+        found += effect(study, name, (left, right), 2 * both, measure, "more", size)
     return found
 
 
@@ -167,7 +161,7 @@ def robust_to_staleness(study: Study, snapshot: str) -> list[Effect]:
         sizes = [printed(study, "table2", "accuracy", method, end) for method, end in product(both, ends)]
         size = sizes[0] - sizes[1] - sizes[2] + sizes[3]
         name = f"{both[0]} against {both[1]}"
-        found += effect(study, name, (less, more), product(both, ends), POINTS, "less", size)
+        found += effect(study, name, (less, more), 2 * both, final, "less", size)
     return found
 
 
@@ -192,7 +186,7 @@ def less_stable_if_skewed(study: Study, snapshot: str) -> list[Effect]:
         ends = cells[0], cells[-1]
         few, many = (measured(study, uneven, method, end) for end in ends)
         sizes = [printed(study, "table3", "stability", method, end) for end in ends]
-        found += effect(study, method, (few, many), product([method], ends), RATIO, "more", sizes[0] / sizes[1])
+        found += effect(study, method, (few, many), 2 * [method], uneven, "more", sizes[0] / sizes[1])
     return found
 
 
@@ -214,11 +208,10 @@ def curves_coincide(study: Study, snapshot: str) -> list[Effect]:
     """C20: there, the curves of WKAFL and TWAFL, smoothed over five measurements."""
     found = []
     for cell in _mild(study, snapshot):
-        ours, theirs = (
-            {entry.labels["seed"]: result for entry, result in study.select(method=m, lr_factor=1.0, **cell)}
-            for m in ("WKAFL", "TWAFL")
-        )
-        far = {seed: _farthest(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()}
+        both = [study.select(method=method, lr_factor=1.0, **cell) for method in ("WKAFL", "TWAFL")]
+        ours, theirs = ({entry.labels["seed"]: result for entry, result in runs} for runs in both)
+        keys = [entry.key for runs in both for entry, _ in runs]
+        far = BySeed({seed: _farthest(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()}, keys)
         found.append(Effect(f"{name_of(cell)}, largest gap", far, 0.0, POINTS, "less", 0.03))
     return found
 

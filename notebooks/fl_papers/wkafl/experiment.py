@@ -45,8 +45,6 @@ NAMES = {
     "celeba": "CelebA",
 }
 """The paper's data sets; for any other it has EMNIST MNIST."""
-CLASSES = {"emnist-byclass": 62, "celeba": 2}
-"""Of a data set; ten of any other."""
 MAIN = "fashion-mnist"
 """Takes the place of EMNIST MNIST (E30)."""
 MODES = {"copy": "true staleness", "aliased": "shared memory", "released": "as released"}

@@ -139,5 +139,5 @@ def test_a_method_that_has_not_learned_is_shown_and_not_compared() -> None:
     study = made_up_study(lambda gap: 1.0, lambda gap: 0.0 if gap == 30 else 0.5)
     [judgement] = judge(["SDFEEL-C02"], study)
     parts = {part.name: part for part in judgement.parts if isinstance(part, Effect)}
-    assert parts["H = 30"].excluded == "Sync. SD-FEEL, H = 30 is not trained"
+    assert parts["H = 30"].excluded == "Sync. SD-FEEL is not trained"
     assert {part.name for part in judgement.effects} == {"H = 5", "H = 10"}
