@@ -35,7 +35,7 @@ app.add_typer(commands, name="data")
 
 @commands.callback()
 def listing(context: typer.Context) -> None:
-    """Show all data sets and measured links, real or not; get or import them."""
+    """Data sets and measured links: show, get or import them."""
     from fl_core.datasets import registry
     from fl_core.world import traces
 
