@@ -35,8 +35,8 @@ ROOMS = {
     "report bookbuild cli": (4501, 26, 4000, 26),
     "benchmarks": (1492, 6, 1200, 6),
     "fl_core": (27830, 148, 21500, 135),
-    "fl_papers": (14137, 42, 11000, 35),
-    "tests": (28561, 1000, 20000, 1000),
+    "fl_papers": (14175, 42, 11000, 35),
+    "tests": (28608, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from fl_core.bookbuild.chapters import ROOT
+from fl_core.experiments.claims import claims
 
 PAGES = sorted((ROOT / "notebooks" / "fl_papers").glob("*/readings.md"))
 ITEM = re.compile(r"^\(([a-z]+)-([aed])(-?)(\d+[a-z]?)\)=\n\*\*([AED]-?\d+[a-z]?)\*\* ", re.MULTILINE)
@@ -23,6 +24,22 @@ paper_pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.paren
 
 CITED_TOO = {"wkafl": ["fl_core/algorithms/kasync.py", "fl_core/algorithms/zenopp.py"]}
 """Files of the core that cite a paper's numbers without having its name."""
+NOTHING_TO_JUDGE = {
+    "fedasync": "11 to 17, 19",
+    "fedasmu": "03, 10, 16, 20 to 22",
+    "fedluck": "11, 17 to 19",
+    "sdfeel": "03, 18 to 20",
+    "wkafl": "3, 5 to 10, 25, 27, 28, 30 to 39",
+}
+"""Errata of letters and references, of an experiment's setting, of other papers' methods and of programs; advice."""
+
+
+def numbers(text: str, before: str = "") -> set[int]:
+    return {
+        number
+        for first, last in re.findall(rf"\b{before}(\d+)(?: to {before}(\d+))?", text)
+        for number in range(int(first), int(last or first) + 1)
+    }
 
 
 def items(page: Path) -> list[str]:
@@ -94,3 +111,13 @@ def test_the_page_follows_the_papers_replication_in_the_book(page):
     files = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
     folder = page.parent.relative_to(ROOT).as_posix()
     assert files.index(f"{folder}/readings") == files.index(f"{folder}/replication") + 1
+
+
+@paper_pages
+def test_every_erratum_of_a_statement_has_its_row_in_the_ledger(page):
+    """Eq. 5, Lemmas 2 and 3 and Theorem 1 of SD-FEEL are refuted by the derivation and had none."""
+    paper = page.parent.name
+    own = [f"{claim.id.partition('-')[2].rstrip('c')} {claim.source}" for claim in claims().values()
+           if claim.paper == paper.upper()]  # fmt: skip
+    known = numbers(" ".join(item for item in items(page) if item[0] == "E"), "E-?")
+    assert known - numbers(" ".join(own), "E-?") == numbers(NOTHING_TO_JUDGE[paper])

@@ -246,7 +246,8 @@ Both = Callable[[], tuple[Shown, Shown]]
 
 def false(number: int, source: str, statement: str, endpoint: str, errata: str, show: Callable[[], Shown]) -> Claim:
     """Return a statement as printed that something shows false."""
-    return claim(f"C{number:02d}", source, statement, endpoint, exact(errata, show, "counter-example"), "theory")
+    judge = exact(errata, show, "counter-example")
+    return claim(f"C{number:02d}", f"{source}; {errata}", statement, endpoint, judge, "theory")
 
 
 def theorem(

@@ -135,7 +135,7 @@ ARTIFACTS = [
         title="the error of toy Q against the printed and the derived bound",
         reduce=figures.reduce_bounds,
         view=Curves("updates t", (Panel("error", "expected error, log scale", log=True),)),
-        claims=claims("C26 C26c C27 C27c"),
+        claims=claims("C26 C26c C27 C27c E10 E21"),
     ),
     derived(
         id="fedasync-x3",

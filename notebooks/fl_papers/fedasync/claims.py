@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fl_core.experiments.claims import Check, make_claim
+from fl_core.experiments.claims import exact as exact_statement
 from fl_core.experiments.evidence import POINTS, RATIO, Effect, Relation
 from fl_core.experiments.measures import BySeed, passage
 from fl_core.experiments.study import Study
@@ -263,13 +264,13 @@ CLAIMS = [
     claim("C01", "Fig. 2", "With little staleness FedAsync converges as fast as SGD per gradient.",
           f"{AREA}: FedAsync, small K, best α over SGD, below 1.15 (the specification's margin)", as_fast_as_sgd,
           null="15 % slower"),
-    claim("C02", "Figs 2, 6; section 6.4", "With little staleness FedAsync is faster than FedAvg, per gradient "
+    claim("C02", "Figs 2, 6 (C09); section 6.4", "With little staleness FedAsync is faster than FedAvg, per gradient "
           "and (the same) per communication.", f"{AREA}: FedAsync, small K, each α over FedAvg",
           partial(against, axis="gradients", method="FedAvg", whiches=(SMALL,), claimed="less"),
           null="equal areas"),
     claim("C03", "Figs 3, 8", "More staleness makes FedAsync slower.", f"{AREA}: large K over small K, each α",
           slower_if_staler, null="equal areas"),
-    claim("C04", "Figs 3, 7; section 6.4", "In the worst case FedAsync is similar to FedAvg, per gradient and "
+    claim("C04", "Figs 3, 7 (C10); section 6.4", "In the worst case FedAsync is similar to FedAvg, per gradient and "
           "(the same) per communication.", f"{AREA}: FedAsync, large K, each α over FedAvg, below 1.1 (the "
           "specification's margin)",
           partial(against, axis="gradients", method="FedAvg", whiches=(LARGE,), claimed="less", bound=SIMILAR),
@@ -331,8 +332,7 @@ CLAIMS = [
           "a pause of Δ shifts the worker's own finish times by Δ and no others", exact.pauses_stay_private),
     printed("C26", "Theorem 1", "With Option I the error falls like β^T to a neighbourhood.",
             "FA-9 with its constant on toys; whether it is ever below the error at the start",
-            partial(exact.first_theorem, bound="FA-9"),
-            proof="sec:fedasync-theorem"),
+            partial(exact.first_theorem, bound="FA-9"), proof="sec:fedasync-theorem"),
     corrected("C26c", "Theorem 1; E1, E2, E4, E6, E18, E20, E22, E23", "It falls, at a rate that depends on "
               "staleness, to a neighbourhood without V₂, for adaptive weights too (FA-10).", "FA-10 on toys",
               partial(exact.first_theorem, bound="FA-10"), proof="thm-fedasync-repaired"),
@@ -350,6 +350,12 @@ CLAIMS = [
     printed("C29", "abstract, introduction", "FedAsync tolerates staleness: on quadratics mixing is always stable.",
             "largest root of mixing < 1 at every age; λ* < 1 for K ≤ 64", exact.tolerance,
             proof="thm-fedasync-stable, thm-fedasync-stable-varying, thm-fedasync-repaired"),
+    printed("E10", "Algorithm 1; E10", "A model without staleness is mixed with the full weight α.",
+            "weight of an upload that missed nothing, by Algorithm 1's t − τ",
+            exact_statement("Poly, a = 0.5", exact.weight_without_staleness, "counter-example")),
+    printed("E21", "Algorithm 1, section 6.2; E21", "Algorithm 1's weight is the one that α's decay leaves.",
+            "weight of update 801 as Algorithm 1 assigns it, and with the decay of section 6.2",
+            exact_statement("after the decay", exact.undone_decay, "counter-example")),
     claim("C30", "section 6.4", "With a straggler FedAsync has a loss earlier than FedAvg.",
           "ratio of first passages to the lowest training loss that both have (running mean of 3 measurements, "
           f"interpolated), one client {SLOWER} times slower, each α", sooner, null="equal times"),

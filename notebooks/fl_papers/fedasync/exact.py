@@ -6,6 +6,7 @@ A row of the ledger names the algebra that proves it (`proof`); everything else 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 from fl_core.algorithms import Algorithm, FedAsync, FedAvg
 from fl_core.experiments.claims import Check
 from fl_core.experiments.study import Study
+from fl_core.formulas.fedasync import alpha_t
+from fl_core.formulas.staleness import polynomial
 from fl_core.runtime import Budget, Evaluation, History, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import (
@@ -241,6 +244,18 @@ def alpha_trades(study: Study) -> list[Check]:
         Check("rate λ falls", bool((np.diff(rates) < 0).all()), span.format(rates[0], rates[-1])),
         Check("remaining error rises", bool((np.diff(errors) > 0).all()), span.format(errors[0], errors[-1])),
     ]
+
+
+def weight_without_staleness() -> tuple[bool, str]:
+    """E10: s of Algorithm 1's t - tau, which is 1 for a model that missed no update."""
+    weight = alpha_t(1.0, 1, 0, partial(polynomial, a=0.5), convention="paper")
+    return weight < 1, f"{weight:.4f} α"
+
+
+def undone_decay() -> tuple[bool, str]:
+    """E21: update 801, fresh, alpha = 0.8."""
+    assigned, decayed = alpha_t(0.8, 801, 0), alpha_t(0.8, 801, 0, schedule="step")
+    return assigned != decayed, f"{assigned:g}, with the decay {decayed:g}"
 
 
 def tolerance(study: Study) -> list[Check]:

@@ -123,10 +123,10 @@ EARLY = "ratio of first passages (running mean of 3 measurements, interpolated, 
 TWO = "both sides on two quadratics, τ = (1, 5)"
 
 CLAIMS = [
-    claim("C01", "Fig. 2a; abstract; conclusion", "For each H asynchronous training converges faster in loss.",
+    claim("C01", "Fig. 2a; abstract (C16); conclusion", "For each H asynchronous training converges faster in loss.",
           f"time of Async. over Sync. to the loss of Sync. at 25 % and 50 % of the horizon, each H: {EARLY}",
           faster_in_loss, null="equal times"),
-    claim("C02", "Fig. 2b; abstract", "Within a short time asynchronous training has the higher test accuracy.",
+    claim("C02", "Fig. 2b; abstract (C16)", "Within a short time asynchronous training has the higher test accuracy.",
           "points of accuracy, Async. less Sync., after five synchronous rounds, each H", more_accurate_early,
           null="equal accuracies"),
     claim("C03", "Fig. 2", "A larger H slows synchronous training.",

@@ -264,6 +264,20 @@ def increment(study: Study, printed: bool) -> list[Check]:
     return [Check("reduction", abs(1 - ours / theirs - 0.44) < 0.005, text)]
 
 
+def cifars_levels() -> tuple[bool, str]:
+    """E23: of CIFAR-10 in Table 2."""
+    table = PRINTED.rows(source="table2", task="cifar10")
+    levels = sorted(set(table["clients"] / table["aggregated"]))
+    return 100 not in levels, f"Table 2 has {', '.join(f'{level:g}' for level in levels)}"
+
+
+def one_experiment_twice() -> tuple[bool, str]:
+    """E24: TWAFL on CIFAR-10, P/K = 150, one label."""
+    cell = {"task": "cifar10", "method": "TWAFL", "quantity": "accuracy", "clients": 3000, "labels": 1}
+    two, three = (PRINTED.number(source=f"table{n}", aggregated=20, **cell) for n in (2, 3))
+    return two != three, f"{two:g} in Table 2, {three:g} in Table 3"
+
+
 def falls_in_every_column() -> tuple[bool, str]:
     """E26: accuracy by level, and stability by labels, of WKAFL on EMNIST MNIST."""
     table = PRINTED.rows(source="table2", task="digits", method="WKAFL", quantity="accuracy")
@@ -303,8 +317,7 @@ CLAIMS = [
            "More aggregated gradients are staler ones, about linearly: the two remedies contradict.",
            "slope > 0 and R² ≥ 0.9 over nine decays of the weights", contradiction),
     as_printed("C21", "Sec. 6.3.1", "The least average staleness is about P/(2K).",
-               "mean staleness of used gradients under five laws",
-               partial(least_staleness, printed=True)),
+               "mean staleness of used gradients under five laws", partial(least_staleness, printed=True)),
     corrected("C21c", "Sec. 6.3.1; E29",
               "The mean staleness is P/K − 1 for every law; (P/K − 1)/2 is the least mean age.",
               "both means under five laws of arrival", partial(least_staleness, printed=False),
@@ -327,15 +340,14 @@ CLAIMS = [
               "(14) on T2; right side over min V in σ_g and B", stage_two, proof="sec:wkafl-theorem2"),
     as_printed("C25", "Remark 5.4", "With IID data C = 0, and with unbounded staleness the rate is O(1/√J).",
                "C of equal clients with mini-batches", exact("equal clients", alike_and_noisy, "counter-example")),
-    corrected("C25c", "Remark 5.4; E18",
+    corrected("C25c", "Remark 5.4; E18, E19",
               "With C = 0 the rate is O(1/√J), else O(1/√J + C); staleness does not enter (14).",
               "log-log slope −1/2 ± 0.05 for C = 0; plateau in proportion to C", second_rate,
               proof="sec:wkafl-theorem2"),
     as_printed("C26", "Fig. 4", "Clipping brings the estimate closer to the true gradient when stale ones are long.",
                "cosine before and after, on the toy of Figure 4", exact("200 draws", clipping_helps)),
     as_printed("C27a", "Sec. 4.3.1", "Accumulated gradients reduce the error of non-IID data.",
-               "its variance relative to the signal", exact("Eq. 4", momentum_averages),
-               proof="sec:wkafl-momentum"),
+               "its variance relative to the signal", exact("Eq. 4", momentum_averages), proof="sec:wkafl-momentum"),
     system("C28", "Sec. 4.3.4", "Dividing by staleness, as SASGD does, slows training too much at large scale.",
            "mean step SASGD / WKAFL < 0.2 at P/K = 300", sasgd_hardly_moves),
     system("C31", "Sec. 1", "K-asynchronous updates take less time than K-synchronous ones.",
@@ -370,6 +382,10 @@ CLAIMS = [
                partial(increment, printed=True)),
     corrected("E22c", "Sec. 6.3.2 on Table 3", "0.0060 is 44 percent less than 0.0107.", "printed stabilities",
               partial(increment, printed=False), proof="sec:wkafl-errata"),
+    as_printed("E23", "Sec. 6.3 on Table 2", "On CIFAR-10 the level of staleness goes from 100 to 300.",
+               "printed levels", exact("three levels", cifars_levels, "counter-example")),
+    as_printed("E24", "Tables 2, 3", "One experiment has one accuracy in both tables.", "printed accuracies",
+               exact("TWAFL on CIFAR-10", one_experiment_twice, "counter-example")),
     as_printed("E26", "Secs 6.3.1, 6.3.2 on Tables 2, 3",
                "Accuracy falls with staleness, and stability with labels, throughout.",
                "WKAFL's printed numbers", exact("EMNIST MNIST", falls_in_every_column, "counter-example")),
