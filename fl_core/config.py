@@ -36,6 +36,18 @@ class Config(BaseModel):
         return data
 
 
+def ascending(low: str, high: str, unit: str) -> Any:
+    """Return a validator of a model whose field `high` must not be below its field `low`."""
+
+    def check(self: Any) -> Any:
+        least, most = getattr(self, low), getattr(self, high)
+        if most < least:
+            raise ValueError(f"{high} = {most} {unit} must not be below {low} = {least}")
+        return self
+
+    return model_validator(mode="after")(check)
+
+
 def _leaves(annotation: Any) -> Iterator[type]:
     """Yield the types that an annotation is made of; of choices their types."""
     for inner in get_args(annotation) or [annotation]:

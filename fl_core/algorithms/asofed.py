@@ -81,12 +81,8 @@ class ASOFed(ContinuousAlgorithm):
             elif snapshot.version:
                 start = await device.ask("initial model")
             objective = Towards(self.rho, snapshot.model[: device.num_parameters])
-        trained = await device.train(
-            start,
-            lr=device.lr * lr_factor(mean_seconds),
-            objective=objective,
-            correction=DecayedMemory(self.beta, state.get("memory", ())),
-        )
+        lr, correction = device.lr * lr_factor(mean_seconds), DecayedMemory(self.beta, state.get("memory", ()))
+        trained = await device.train(start, lr=lr, objective=objective, correction=correction)
         if torch.isfinite(trained.model).all():  # what the server will reject leaves no trace here either
             state["memory"] = trained.memory
             if self.start == "own":

@@ -112,7 +112,7 @@ class FedASMU(FreshMerge):
     async def updater(self, server: ServerHandle) -> None:
         """Weigh each arrival (2, 3) and mix it in (1), or drop it."""
         [upload] = await server.receive()
-        if not self.keeps(upload.staleness):
+        if upload.staleness >= self.staleness_bound:  # from 0: the paper's is one more
             server.discard(upload)
             return
         made = self.weigh(server, upload)
@@ -140,22 +140,15 @@ class FedASMU(FreshMerge):
             return Mixture(formulas.blend(model, uploaded, weight), weight)
         projected = nan
         if past is not None:
-            slopes = formulas.control_gradient(
-                q, past, self.mu_alpha, sqrt_offset=self.sqrt_offset_server, form=self.server_grad
-            )
+            rates, options = Controls(self.lr_lambda, self.lr_sigma, self.lr_iota), self.sqrt_offset_server
+            slopes = formulas.control_gradient(q, past, self.mu_alpha, sqrt_offset=options, form=self.server_grad)
             gradient = Controls(*(left * slope for slope in slopes))
-            moved = formulas.descend_controls(
-                controls, gradient, Controls(self.lr_lambda, self.lr_sigma, self.lr_iota)
-            )
+            moved = formulas.descend_controls(controls, gradient, rates)
             controls = formulas.project_controls(moved, self.server_grad) if self.project else moved
             projected = sum(a != b for a, b in zip(moved, controls, strict=True))
         score = formulas.weight_score(version, staleness, controls, sqrt_offset=self.sqrt_offset_server)
         weight = formulas.squash(score, self.mu_alpha)
         return Mixture(formulas.blend(model, uploaded, weight), weight, controls, score, projected)
-
-    def keeps(self, missed: int) -> bool:
-        """Return whether an upload that missed so many updates, and so has staleness `missed` + 1, is used."""
-        return missed < self.staleness_bound
 
     def weigh(self, server: ServerHandle, upload: Upload) -> Mixture:
         """Return what becomes of `upload`, having updated the control parameters of its device (section 2.3)."""
@@ -173,7 +166,7 @@ class FedASMU(FreshMerge):
             # What was mixed in no earlier than the device's start, as where staleness is drawn, is not in its model.
             left = formulas.propagation(kept, past.version, origin) if past.version < origin else 0.0
         made = self.combine(server.model, upload.model, t, staleness, controls, past, q, left)
-        row = {"device": upload.device, **_report(upload)}
+        row = {"device": upload.device, **{n: upload.payload[n] for n in REPORTED if n in upload.payload}}
         if not static:
             own["controls"] = tuple(made.controls)
             row |= {"score": made.score, **made.controls._asdict()}
@@ -192,9 +185,8 @@ class FedASMU(FreshMerge):
         divisor = upload.steps if self.grad_divisor == "steps" else upload.epochs
         if self.directions in ("ram", "memmap"):
             return formulas.inner_product(difference, direction, upload.lr, divisor)
-        return product(difference, direction, self.directions, self.sketch_size, self._seed(server)) / (
-            upload.lr * divisor
-        )
+        found = product(difference, direction, self.directions, self.sketch_size, self._seed(server))
+        return found / (upload.lr * divisor)
 
     def _past(self, server: ServerHandle, upload: Upload, own: dict[str, Any]) -> tuple[PastAggregation | None, Any]:
         """Return the aggregation that the gradient goes through, with its direction; None: there is none yet."""
@@ -237,10 +229,6 @@ def _kept(server: ServerHandle) -> list[float]:
     kept: list[float] = server.state.setdefault("kept", [])
     kept.extend([1.0] * (server.iteration - len(kept)))
     return kept
-
-
-def _report(upload: Upload) -> dict[str, Any]:
-    return {name: upload.payload[name] for name in REPORTED if name in upload.payload}
 
 
 @register

@@ -42,9 +42,8 @@ class FedBuff(ContinuousAlgorithm):
         """Return w - (eta_g / K) sum_k s(tau_k) Delta_k, each Delta_k a received model minus the trained one."""
         weights = [self.weight(late) for late in staleness]
         scaled = torch.stack([weight * delta for weight, delta in zip(weights, deltas, strict=True)])
-        return Step(
-            mean_step(model, scaled, self.global_lr), [self.global_lr * weight / len(weights) for weight in weights]
-        )
+        parts = [self.global_lr * weight / len(weights) for weight in weights]
+        return Step(mean_step(model, scaled, self.global_lr), parts)
 
     async def device(self, device: DeviceHandle) -> None:
         """Train, and upload the difference."""

@@ -53,9 +53,8 @@ class FedDyn(SynchronousRounds):
             server.commit(server.model)
             return
         models, state = torch.stack([upload.model for upload in uploads]), server.state.get("h", 0.0)
-        model, server.state["h"] = self.combine(
-            server.model, models, state, len(server.devices), server.num_parameters
-        )
+        counts = len(server.devices), server.num_parameters
+        model, server.state["h"] = self.combine(server.model, models, state, *counts)
         server.commit(model)
 
     def combine(

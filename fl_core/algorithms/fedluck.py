@@ -10,20 +10,9 @@ from pydantic import Field, model_validator
 
 from fl_core.algorithms.base import Step, register
 from fl_core.algorithms.fedper import PeriodicAggregation
+from fl_core.formulas import fedluck as formulas
 from fl_core.formulas.compression import Compressor, TopK
-from fl_core.formulas.fedluck import (
-    PROBE_RATES,
-    PROBE_REPEATS,
-    TIMED_STEPS,
-    WARM_UP_STEPS,
-    Box,
-    DevicePlan,
-    UploadFit,
-    fit_upload,
-    fit_upload_with_latency,
-    mean_step_seconds,
-    plan_devices,
-)
+from fl_core.formulas.fedluck import Box, DevicePlan, UploadFit
 
 if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle, ServerHandle, Upload
@@ -76,24 +65,19 @@ class FedLuck(PeriodicAggregation):
         self, seconds_per_step: object, full_upload_seconds: object, latency_seconds: object = 0.0
     ) -> DevicePlan:
         """Return what devices with these alpha_i, beta_i and latencies do (Eq. 15)."""
-        return plan_devices(
-            seconds_per_step,
-            full_upload_seconds,
-            self.period_seconds,
-            solver=self.solver,
-            box=self.box(),
-            latency_seconds=latency_seconds,
-        )
+        times = seconds_per_step, full_upload_seconds, self.period_seconds
+        return formulas.plan_devices(*times, solver=self.solver, box=self.box(), latency_seconds=latency_seconds)
 
     def times(self, device: DeviceHandle, model_bytes: int) -> tuple[float, UploadFit]:
         """Return alpha_i, and beta_i with the latency, as declared or as measured in trials before the run."""
         if not self.measure:
             latency = device.upload_seconds(0) if self.with_latency else 0.0
             return device.step_seconds(), UploadFit(device.upload_seconds(model_bytes) - latency, latency)
-        steps = [device.step_seconds(trial) for trial in range(WARM_UP_STEPS + TIMED_STEPS)]
-        rates = PROBE_RATES * PROBE_REPEATS
-        fit = fit_upload_with_latency if self.with_latency else fit_upload
-        return mean_step_seconds(steps), fit(rates, [device.upload_seconds(rate * model_bytes) for rate in rates])
+        steps = [device.step_seconds(trial) for trial in range(formulas.WARM_UP_STEPS + formulas.TIMED_STEPS)]
+        rates = formulas.PROBE_RATES * formulas.PROBE_REPEATS
+        fit = formulas.fit_upload_with_latency if self.with_latency else formulas.fit_upload
+        sent = [device.upload_seconds(rate * model_bytes) for rate in rates]
+        return formulas.mean_step_seconds(steps), fit(rates, sent)
 
     def combine_round(self, server: ServerHandle, uploads: Sequence[Upload]) -> Step:
         """Return the step of a round, and log the plan k_i, delta_i of each device when it first contributes."""

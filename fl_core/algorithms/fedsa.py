@@ -70,10 +70,8 @@ class FedSA(ContinuousAlgorithm):
         else:
             stage = self.convergence_epochs or -(-usual // 2)
         work = local_epochs(stage, await device.ask("mean staleness"), self.a, self.min_epochs)
-        counted = device.training.steps is not None
-        trained = await device.train(
-            snapshot.model, steps=work if counted else None, epochs=None if counted else work
-        )
+        counted = "epochs" if device.training.steps is None else "steps"
+        trained = await device.train(snapshot.model, **{counted: work})  # type: ignore[arg-type]
         await device.upload(model=trained.model, based_on=snapshot)
 
     def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> float:

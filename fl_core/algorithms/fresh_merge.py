@@ -88,10 +88,8 @@ class FreshMerge(Algorithm):
         if self.slot == "none":
             return None
         if device.training.steps is not None:
-            raise RunError(
-                f"{self.name} counts local training in epochs, but the run has steps = {device.training.steps}; "
-                "set training.epochs and leave training.steps empty"
-            )
+            what = f"{self.name} counts local training in epochs, but the run has steps = {device.training.steps}"
+            raise RunError(f"{what}; set training.epochs and leave training.steps empty")
         epochs = device.training.epochs
         if epochs < 2:
             return None
@@ -198,9 +196,7 @@ class FreshMerge(Algorithm):
 
     def _meta(self, server: ServerHandle, count: int) -> Tensor:
         if "meta" not in server.state:
-            meta = formulas.initial_meta(server.stream("meta-model"))
-            server.state["meta"] = (
-                formulas.pretrain_meta(meta, self.meta_records, count) if self.meta_records else meta
-            )
-        meta = server.state["meta"]
+            new = formulas.initial_meta(server.stream("meta-model"))
+            server.state["meta"] = formulas.pretrain_meta(new, self.meta_records, count) if self.meta_records else new
+        meta: Tensor = server.state["meta"]
         return meta

@@ -63,11 +63,9 @@ class WeightedKAsynchronous(KAsynchronous):
         direction, weights = self.combine(stacked(uploads), staleness, sizes)
         descend(server, direction, self.lr, weights)
 
-    def combine(
-        self, gradients: Tensor, staleness: Sequence[int], batch_sizes: Sequence[int]
-    ) -> tuple[Tensor, Tensor]:
+    def combine(self, gradients: Tensor, staleness: Sequence[int], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the weighted sum of `gradients` ``[K, p]``, and the weights."""
-        weights = self.weights(staleness, batch_sizes)
+        weights = self.weights(staleness, sizes)
         return weights.to(gradients.dtype) @ gradients, weights
 
     def weights(self, staleness: Sequence[int], batch_sizes: Sequence[int]) -> Tensor:
@@ -222,16 +220,20 @@ def sasgd_weights(staleness: Sequence[float], divide: bool = True) -> Tensor:
 
     Three of the authors' four programs do not divide by K (E35).
     """
-    tau = torch.as_tensor(staleness, dtype=torch.float64)
-    require(tau >= 0, "staleness", staleness, ">= 0 (missed updates)")
+    tau = _missed(staleness)
     return 1 / ((tau + 1) * (len(tau) if divide else 1))
 
 
 def softsync_weights(staleness: Sequence[float]) -> Tensor:
     """Return the original SASGD's weights 1 / (K max(tau_i, 1)), BL-3.15."""
+    tau = _missed(staleness)
+    return 1 / (tau.clamp(min=1) * len(tau))
+
+
+def _missed(staleness: Sequence[float]) -> Tensor:
     tau = torch.as_tensor(staleness, dtype=torch.float64)
     require(tau >= 0, "staleness", staleness, ">= 0 (missed updates)")
-    return 1 / (tau.clamp(min=1) * len(tau))
+    return tau
 
 
 def gsgm_direction(mean_grad: Tensor, round_momentum: Tensor, momentum_alpha: float) -> Tensor:

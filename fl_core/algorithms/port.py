@@ -48,11 +48,9 @@ class PORT(Algorithm):
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> PORT:
-        if self.min_uploads > self.concurrency:
-            raise ValueError(
-                f"min_uploads = {self.min_uploads} would wait for ever with concurrency = {self.concurrency}; "
-                f"choose at most {self.concurrency}"
-            )
+        if self.min_uploads > (most := self.concurrency):
+            what = f"min_uploads = {self.min_uploads} would wait for ever with concurrency = {most}"
+            raise ValueError(f"{what}; choose at most {most}")
         return self
 
     async def scheduler(self, server: ServerHandle) -> None:
@@ -116,11 +114,7 @@ def _missed(server: ServerHandle) -> dict[int, int]:
 
 
 def agreement(progress: Tensor, moved: Tensor) -> float:
-    """Return cos(Delta_k, w_t - w_b), the similarity of BL-3.4; 1 where one of the two is zero (a fresh update).
-
-    `progress` ``[p]`` is the trained model minus the received one, parameters only; `moved` ``[p]`` what the global
-    model has become minus what the device had received.
-    """
+    """Return cos(Delta_k, w_t - w_b), the similarity of BL-3.4 ``[p]``; 1 where one of the two is zero (if fresh)."""
     if not progress.any() or not moved.any():
         return 1.0
     if not all(1e-8 < float(vector.norm()) < math.inf for vector in (progress, moved)):  # PyTorch's own limit

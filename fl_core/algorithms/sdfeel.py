@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,22 +19,8 @@ from torch import Tensor
 
 from fl_core.algorithms.base import Algorithm, register
 from fl_core.config import Duration, Seconds
-from fl_core.formulas.sdfeel import (
-    ClusterPlan,
-    ConstantMixing,
-    DeadlineRule,
-    Mixing,
-    SelfStaleness,
-    consensus_phase,
-    gossip_average,
-    gossip_towards,
-    gossip_weights,
-    intra_cluster_aggregate,
-    joint_gossip_weights,
-    normalized_update,
-    plan_cluster,
-    synchronous_mixing_matrix,
-)
+from fl_core.formulas import sdfeel as formulas
+from fl_core.formulas.sdfeel import ClusterPlan, ConstantMixing, DeadlineRule, Mixing, SelfStaleness, gossip_average
 from fl_core.formulas.staleness import Polynomial, StalenessWeight
 from fl_core.world.triggers import Rounds
 
@@ -45,7 +31,7 @@ if TYPE_CHECKING:
 TIE = 1e-9
 """What arrives within this part of an iteration after its end still belongs to it."""
 
-_plan = lru_cache(maxsize=4096)(plan_cluster)
+_plan = lru_cache(maxsize=4096)(formulas.plan_cluster)
 
 
 @register
@@ -81,10 +67,8 @@ class AsyncSDFeel(Algorithm):
     @model_validator(mode="after")
     def _consistent(self) -> AsyncSDFeel:
         if (self.deadline == "fixed") != (self.deadline_seconds is not None):
-            raise ValueError(
-                f"deadline = {self.deadline!r} with deadline_seconds = {self.deadline_seconds}: "
-                "a fixed deadline, and no other, needs its seconds"
-            )
+            given = f"deadline = {self.deadline!r} with deadline_seconds = {self.deadline_seconds}"
+            raise ValueError(f"{given}: a fixed deadline, and no other, needs its seconds")
         if self.simultaneous == "together" and self.mixing == "printed":
             raise ValueError("simultaneous = 'together' has no printed form: mixing must be derived or data_weighted")
         return self
@@ -99,7 +83,10 @@ class AsyncSDFeel(Algorithm):
     async def updater(self, server: ServerHandle) -> None:
         """At the end of an iteration aggregate (Eq. 3), mix with the neighbours (Eqs. 4, 5), and go on (Eq. 6)."""
         size = server.num_parameters * server.model.element_size()
-        plans = [self.plan(c, c.upload_seconds(size), server.backhaul_seconds) for c in self._watched(server)]
+        # Of the clusters whose iteration times matter here, that of `server` last.
+        others = server.clusters if self.simultaneous == "together" else ()
+        watched = [*others, server.clusters[server.number]]
+        plans = [self.plan(c, c.upload_seconds(size), server.backhaul_seconds) for c in watched]
         period = plans[-1].iteration_seconds
         uploads = await server.receive(until=(server.version + 1) * period, tolerance=TIE * period)
         own = aggregated(server, uploads)
@@ -117,28 +104,19 @@ class AsyncSDFeel(Algorithm):
         steps = self.plan(cluster).local_steps[device.id - cluster.devices.start]
         await upload_normalized(device, snapshot, await device.train(snapshot.model, steps=steps))
 
-    def plan(self, cluster: Cluster, upload_seconds: float = 0.0, exchange_seconds: float = 0.0) -> ClusterPlan:
-        """Return the deadline and the step counts of `cluster`, and the time of an iteration with these transfers."""
-        return _plan(
-            cluster.step_seconds, upload_seconds, exchange_seconds,
-            min_batches=self.min_batches, rule=self.deadline, deadline_seconds=self.deadline_seconds,
-        )  # fmt: skip
+    def plan(self, cluster: Cluster, *transfers: float) -> ClusterPlan:
+        """Return deadline and steps of `cluster`, and its iteration time with these times of upload and exchange."""
+        return self._plan(cluster.step_seconds, *transfers)
+
+    def _plan(self, step_seconds: tuple[float, ...], *transfers: float) -> ClusterPlan:
+        how: dict[str, Any] = {"rule": self.deadline, "deadline_seconds": self.deadline_seconds}
+        return _plan(step_seconds, *transfers, min_batches=self.min_batches, **how)
 
     def mini_batches(self, devices: Devices, seconds: float) -> float:
         """Return that number as if transfers took no time."""
-        total = 0.0
-        for server in range(devices.num_servers):
-            plan = _plan(
-                tuple(devices.seconds[list(devices.members(server))].tolist()),
-                min_batches=self.min_batches, rule=self.deadline, deadline_seconds=self.deadline_seconds,
-            )  # fmt: skip
-            total += seconds / plan.iteration_seconds * sum(plan.local_steps)
-        return total
-
-    def _watched(self, server: ServerHandle) -> list[Cluster]:
-        """Return the clusters whose iteration times matter here, that of `server` last."""
-        others = server.clusters if self.simultaneous == "together" else ()
-        return [*others, server.clusters[server.number]]
+        clusters = map(devices.members, range(devices.num_servers))
+        plans = [self._plan(tuple(devices.seconds[list(cluster)].tolist())) for cluster in clusters]
+        return sum(seconds / plan.iteration_seconds * sum(plan.local_steps) for plan in plans)
 
     async def _alone(self, server: ServerHandle, own: Tensor) -> tuple[Tensor, dict[int, Tensor]]:
         """Return what `server` and its neighbours hold after this cluster's event."""
@@ -155,12 +133,12 @@ class AsyncSDFeel(Algorithm):
         cluster_weight: Sequence[float] | None = None,
     ) -> tuple[Tensor, dict[int, Tensor]]:
         """Return what the trigger and its neighbours hold after its event (Eqs. 4, 5), given the models of both."""
-        weights = gossip_weights(
+        weights = formulas.gossip_weights(
             trigger, staleness, self.discount, rule=self.mixing, self_staleness=self.self_staleness,
             cluster_weight=cluster_weight,
         )  # fmt: skip
         own = models[trigger]
-        neighbours = {j: gossip_towards(models[j], own, part) for j, part in weights.given.items()}
+        neighbours = {j: formulas.gossip_towards(models[j], own, part) for j, part in weights.given.items()}
         return gossip_average(models, weights.column), neighbours
 
     async def _together(self, server: ServerHandle, own: Tensor) -> Tensor:
@@ -168,12 +146,9 @@ class AsyncSDFeel(Algorithm):
         snapshots = await server.exchange()
         discounts = {j: self.discount(late) for j, late in self._staleness(server, snapshots).items()}
         met = await server.meet((own, sum(discounts.values())))
-        weights = joint_gossip_weights(
-            server.number,
-            discounts,
-            {j: met[j][1] for j in discounts},
-            cluster_weights(server.clusters) if self.mixing == "data_weighted" else None,
-        )
+        data = cluster_weights(server.clusters) if self.mixing == "data_weighted" else None
+        sums = {j: met[j][1] for j in discounts}
+        weights = formulas.joint_gossip_weights(server.number, discounts, sums, data)
         return gossip_average({j: met[j][0] for j in weights}, weights)
 
     def _staleness(self, server: ServerHandle, snapshots: dict[int, Snapshot]) -> dict[int, int]:
@@ -256,7 +231,7 @@ class SyncSDFeel(Lockstep):
 def _power(
     neighbours: tuple[tuple[int, ...], ...], weights: tuple[float, ...], kind: ConstantMixing, exponent: int
 ) -> np.ndarray:
-    return np.linalg.matrix_power(synchronous_mixing_matrix(neighbours, weights, kind), exponent)
+    return np.linalg.matrix_power(formulas.synchronous_mixing_matrix(neighbours, weights, kind), exponent)
 
 
 @register
@@ -286,19 +261,16 @@ async def upload_normalized(device: DeviceHandle, start: Snapshot, trained: Trai
     """Upload Delta_i (SD-FEEL, Eq. 2) as ``delta`` ``[d]``.
 
     Statistics (batch normalisation) are sent as they are, for a plain mean: differences that are scaled up could
-    make a variance negative (A-06). They are not counted in the size of the upload, as in the paper.
+    make a variance negative (A-06). As in the paper, they are not counted in bytes.
     """
     count = device.num_parameters
-    update = normalized_update(trained.model[:count], start.model[:count], trained.steps)
+    update = formulas.normalized_update(trained.model[:count], start.model[:count], trained.steps)
     delta = torch.cat([update, trained.model[count:]]) if len(trained.model) > count else update
     await device.upload(delta=delta, based_on=start, bytes_up=update.nbytes)
 
 
 def aggregated(server: ServerHandle, uploads: Sequence[Upload]) -> Tensor:
-    """Return the server's model ``[d]`` with the cluster's `uploads` applied (Eq. 3); without any, as it is.
-
-    Shares of the data are those among the devices whose uploads are there.
-    """
+    """Return the server's model ``[d]`` with the cluster's `uploads` applied by their shares (Eq. 3)."""
     if not uploads:
         return server.model
     ordered = sorted(uploads, key=lambda upload: upload.device)
@@ -311,7 +283,7 @@ def aggregate(
 ) -> Tensor:
     """Return `model` ``[d]`` after the normalised updates of parameters (Eq. 3); statistics are averaged (A-06)."""
     parameters = [delta[:num_parameters] for delta in deltas]
-    updated = intra_cluster_aggregate(model[:num_parameters], parameters, weights, steps)
+    updated = formulas.intra_cluster_aggregate(model[:num_parameters], parameters, weights, steps)
     if len(model) == num_parameters:
         return updated
     statistics = [weight * delta[num_parameters:] for weight, delta in zip(weights, deltas, strict=True)]
@@ -349,14 +321,11 @@ def gossip_consensus(
 ) -> Agreement:
     """Let the servers of a finished run exchange models until no two are further apart than `tolerance` (2.3).
 
-    What a run measures and returns, ``history.model``, is the exact data-weighted mean; this is how servers come to
-    it without a cloud. Other matrices than the Laplacian ones lead to the plain mean instead (E-06). With `relative`
-    the tolerance is a part of the distance at the end of the run; the servers' models stay as they are.
+    With Laplacian matrices they come without a cloud to ``history.model``, the data-weighted mean; others lead to the
+    plain mean (E-06). With `relative` the tolerance is a part of the distance at the end; the run's models stay.
     """
-    servers = simulation.servers
-    matrix = synchronous_mixing_matrix(
-        [server.neighbours for server in servers], cluster_weights(simulation.clusters), mixing
-    )
+    servers, weights = simulation.servers, cluster_weights(simulation.clusters)
+    matrix = formulas.synchronous_mixing_matrix([server.neighbours for server in servers], weights, mixing)
     models = np.stack([server.model.numpy().astype(float) for server in servers])
-    found = consensus_phase(models, matrix, tolerance, relative=relative)
+    found = formulas.consensus_phase(models, matrix, tolerance, relative=relative)
     return Agreement(found.models, found.rounds, found.rounds * servers[0].backhaul_seconds)

@@ -80,13 +80,10 @@ class WKAFL(KAsynchronous):
             mean = formulas.estimate(clipped, weights)
             return Aggregation(mean, mean, formulas.similarities(clipped, mean), weights)
         return formulas.aggregate(
-            clipped,
-            weights,
-            sim_beta=self.sim_beta,
-            sim_min=self.sim_min,
+            clipped, weights, sim_beta=self.sim_beta, sim_min=self.sim_min,
             stage2_clip_factor=self.stage2_clip_factor if stage == 2 else None,
             log_prior=None if self.selection_score == "similarity" else -DECAY * staleness,
-        )
+        )  # fmt: skip
 
     def rate(self, min_staleness: float) -> float:
         """Return the learning rate where the freshest gradient has missed `min_staleness` updates, Eq. 10."""
@@ -101,11 +98,8 @@ class WKAFL(KAsynchronous):
         if self.stage_rule == "iteration":
             begins = server.version + 1 >= self.stage_threshold
         else:
-            losses = [
-                *state.get("losses", ()),
-                formulas.stage_loss([upload.loss for upload in uploads], self.stage_rule),
-            ]
-            state["losses"] = losses[-self.stage_loss_window :]
+            loss = formulas.stage_loss([upload.loss for upload in uploads], self.stage_rule)
+            state["losses"] = [*state.get("losses", ()), loss][-self.stage_loss_window :]
             begins = formulas.enters_stage2(state["losses"], self.stage_threshold)
         if begins:
             state["stage"], state["stage2_from"] = 2, server.version + 1

@@ -42,11 +42,9 @@ class ZenoPP(KAsynchronous):
 
     @model_validator(mode="after")
     def _batch_fits(self) -> ZenoPP:
-        if self.validation_batch > self.server_samples:
-            raise ValueError(
-                f"validation_batch = {self.validation_batch} is larger than server_samples; choose at most "
-                f"{self.server_samples}"
-            )
+        if self.validation_batch > (most := self.server_samples):
+            what = f"validation_batch = {self.validation_batch} is larger than server_samples"
+            raise ValueError(f"{what}; choose at most {most}")
         return self
 
     async def updater(self, server: ServerHandle) -> None:
@@ -54,13 +52,7 @@ class ZenoPP(KAsynchronous):
         [upload] = await server.receive()
         if "validation" not in server.state or server.version % self.refresh_every == 0:
             server.state["validation"] = self.validation_gradient(server)
-        judged = judge_gradient(
-            upload.gradient,
-            server.state["validation"],
-            rho=self.rho,
-            epsilon=self.epsilon,
-            score_gamma=self.score_gamma,
-        )
+        judged = judge_gradient(upload.gradient, server.state["validation"], self.rho, self.epsilon, self.score_gamma)
         if judged.accepted:
             descend(server, judged.candidate, self.lr, torch.ones(1))
         else:
@@ -86,7 +78,7 @@ class Judgement(NamedTuple):
 
 
 def judge_gradient(
-    grad: Tensor, validation_grad: Tensor, *, rho: float = 0.2, epsilon: float = 0.1, score_gamma: float = 1.0
+    grad: Tensor, validation_grad: Tensor, rho: float = 0.2, epsilon: float = 0.1, score_gamma: float = 1.0
 ) -> Judgement:
     """Rescale g to the length of the validation gradient v ``[p]`` and judge it: Zeno++ (BL-3.19, BL-3.20).
 

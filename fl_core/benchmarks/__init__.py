@@ -5,16 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from fl_core.benchmarks.harness import (
-    Effort,
-    Part,
-    Report,
-    circumstances,
-    load_average,
-    new_report,
-    part_text,
-    published,
-)
+from fl_core.benchmarks import harness
+from fl_core.benchmarks.harness import Effort, Part, Report, circumstances, part_text, published
 from fl_core.benchmarks.runtime import clusters, data, formulas, kasync, kernel, memory
 from fl_core.benchmarks.throughput import batched, limit, overhead, reference, scaling, small, synchronous
 from fl_core.errors import unknown
@@ -47,10 +39,10 @@ def measure(
     `echo` receives the table of each part when it is done.
     """
     effort, parts = effort or Effort(), find_parts(names)
-    report = new_report()
+    report = harness.new_report()
     report["effort"] = {"quick": effort.quick, "repetitions": effort.repetitions, "threads": effort.threads}
     for part in parts:
-        load, started = load_average(), time.perf_counter()
+        load, started = harness.load_average(), time.perf_counter()
         outcome = part.measure(effort)
         where = {"load": load, "seconds": round(time.perf_counter() - started, 1)}
         report["parts"][part.name] = part.report(outcome, **where)

@@ -171,9 +171,8 @@ def memory(effort: Effort) -> Outcome:
 
 def probe(kind: str, devices: int, updates: int) -> dict[str, float]:
     """Run :func:`idle`, :func:`busy` or :func:`gradients` in a process of its own and return what it found."""
-    code = (
-        f"import json\nfrom fl_core.benchmarks import runtime as r\nprint(json.dumps(r.{kind}({devices}, {updates})))"
-    )
+    call = f"runtime.{kind}({devices}, {updates})"
+    code = f"import json\nfrom fl_core.benchmarks import runtime\nprint(json.dumps({call}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -194,26 +193,20 @@ def idle(devices: int, updates: int) -> dict[str, float]:
 def busy(devices: int, updates: int) -> dict[str, float]:
     """Train on all `devices` at once, K-asynchronously."""
     spec = RunSpec(
-        algorithm=FirstArrivals(),
-        world={"devices": devices},
-        training={"batch_size": 10},
-        budget={"updates": updates},
-        evaluation={"every_updates": None},
+        algorithm=FirstArrivals(), world={"devices": devices}, training={"batch_size": 10},
+        budget={"updates": updates}, evaluation={"every_updates": None},
         partition={"kind": "iid", "samples_per_device": 20},
-    )
+    )  # fmt: skip
     return _watched(spec.simulation, "threads")
 
 
 def kasync_spec(devices: int, updates: int) -> RunSpec:
     """Return WKAFL on Fashion-MNIST with LeNet-5: all `devices` in flight, a version for every 10 gradients."""
     return RunSpec(
-        algorithm={"name": "wkafl", "num_aggregated": 10, "lr": 0.05},
-        world=f"wkafl(devices={devices})",
-        partition="wkafl(labels_per_device=1)",
-        training={"batch_size": 4},
-        budget={"updates": updates},
+        algorithm={"name": "wkafl", "num_aggregated": 10, "lr": 0.05}, world=f"wkafl(devices={devices})",
+        partition="wkafl(labels_per_device=1)", training={"batch_size": 4}, budget={"updates": updates},
         evaluation={"every_updates": None},
-    )
+    )  # fmt: skip
 
 
 def gradients(devices: int, updates: int) -> dict[str, float]:
@@ -248,12 +241,10 @@ def kasync(effort: Effort) -> Outcome:
     work = Workload(kasync_spec(devices, effort.pick(300, 5)), test_samples=50)
     work.warm_up(effort.threads)
     ours, one = f"simulator, {effort.threads} threads", "simulator, 1 thread"
-    sides = work.race(
-        {ours: ("threads", effort.threads), "bare loop": Gradients, one: ("sequential", None)}, effort.repetitions
-    )
-    rows = [
-        Row(name, "gradients/s", rates(len(work.batches), sides[name]), devices) for name in (ours, one, "bare loop")
-    ]
+    how = {ours: ("threads", effort.threads), "bare loop": Gradients, one: ("sequential", None)}
+    sides = work.race(how, effort.repetitions)
+    names = (ours, one, "bare loop")
+    rows = [Row(name, "gradients/s", rates(len(work.batches), sides[name]), devices) for name in names]
     for side, name in ((ours, "ratio"), (one, "ratio on one thread")):
         rows.append(Row(name, "×", gains(sides[side], sides["bare loop"]), devices))
     found = probe("gradients", devices, effort.pick(1500, 5))
@@ -270,14 +261,10 @@ def cluster_spec(devices: int, updates: int) -> RunSpec:
     """Return asynchronous SD-FEEL with LeNet-5 on Fashion-MNIST, 100 images a device, for so many `devices`."""
     world = f"sdfeel(devices={devices}, servers={FEDERATIONS[devices]}, parameters={LENET5}, communication=0.1)"
     return RunSpec(
-        algorithm=AsyncSDFeel(min_batches=10),
-        model="lenet5",
-        partition={"kind": "iid", "samples_per_device": 100},
-        world=world,
-        training={"lr": 0.03, "batch_size": 10},
-        budget={"updates": updates},
+        algorithm=AsyncSDFeel(min_batches=10), model="lenet5", partition={"kind": "iid", "samples_per_device": 100},
+        world=world, training={"lr": 0.03, "batch_size": 10}, budget={"updates": updates},
         evaluation={"every_updates": None},
-    )
+    )  # fmt: skip
 
 
 @part(Target("600 devices against 30: mini-batch", "<=", 1.1), sizes="devices")
@@ -317,15 +304,13 @@ def clusters(effort: Effort) -> Outcome:
 
 
 SAMPLES, DEVICES = 60_000, 3000
-PARTITIONS: list[Partition] = list(
-    map(
-        Partition.model_validate,
-        (
-            "iid()", "dirichlet(alpha=0.5, min_samples=10)", "dirichlet_per_device(alpha=0.5)", "shards()",
-            "wkafl(labels_per_device=10)", "natural()",
-        ),
+PARTITIONS: list[Partition] = [
+    Partition.model_validate(text)
+    for text in (
+        "iid()", "dirichlet(alpha=0.5, min_samples=10)", "dirichlet_per_device(alpha=0.5)", "shards()",
+        "wkafl(labels_per_device=10)", "natural()",
     )
-)  # fmt: skip
+]  # fmt: skip
 
 
 @part(
@@ -343,10 +328,8 @@ def data(effort: Effort) -> Outcome:
     labels = np.arange(SAMPLES) % 10
     owners = np.arange(SAMPLES) % DEVICES
     for partition in PARTITIONS:
-        seconds = [
-            seconds_of(partial(partition.split, labels, DEVICES, stream(seed, "partition"), owners))
-            for seed in range(effort.repetitions)
-        ]
+        streams = [stream(seed, "partition") for seed in range(effort.repetitions)]
+        seconds = [seconds_of(partial(partition.split, labels, DEVICES, each, owners)) for each in streams]
         rows.append(Row(f"partition {partition.kind}", "s", seconds, DEVICES))
     count = effort.pick(0, 64) or None
     for name, surrogate in all_surrogates().items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -22,15 +22,10 @@ from fl_core.runtime.executors import usable_cores
 def reference_spec(updates: int) -> RunSpec:
     """Return the reference workload: FedAsync on Fashion-MNIST with LeNet-5, 100 devices, 10 in flight."""
     return RunSpec(
-        algorithm={"name": "fedasync", "alpha": 0.6, "concurrency": 10},
-        dataset="fashion-mnist",
-        model="lenet5",
-        partition={"kind": "iid"},
-        world={"devices": 100},
-        training={"lr": 0.03, "batch_size": 50, "epochs": 1},
-        budget={"updates": updates},
-        evaluation={"every_updates": 100},
-    )
+        algorithm={"name": "fedasync", "alpha": 0.6, "concurrency": 10}, dataset="fashion-mnist", model="lenet5",
+        partition={"kind": "iid"}, world={"devices": 100}, training={"lr": 0.03, "batch_size": 50, "epochs": 1},
+        budget={"updates": updates}, evaluation={"every_updates": 100},
+    )  # fmt: skip
 
 
 @part(Target("ratio", ">=", 1.85))
@@ -71,8 +66,9 @@ def against_plain(spec: RunSpec, effort: Effort, pairs: int | None = None) -> Ou
     rows = [Row(name, "samples/s", rates(work.samples, watches)) for name, watches in sides.items()]
     rows.append(Row("ratio", "×", gains(*sides.values())))
     for name, watches in sides.items():
-        microseconds = [1e6 * watch.cpu / work.samples for watch in watches]
-        rows.append(Row(f"{name}: processor time", "µs/sample", microseconds))
+        rows.append(
+            Row(f"{name}: processor time", "µs/sample", [1e6 * watch.cpu / work.samples for watch in watches])
+        )
     accuracy = work.history.evaluations["test_accuracy"][-1]
     return Outcome(rows, f"{work.samples:,} samples; history identical in all runs, final accuracy {accuracy:.3f}")
 
@@ -97,10 +93,7 @@ def overhead(effort: Effort) -> Outcome:
         spec = reference_spec(effort.pick(full, 2)).changed(**{"training.batch_size": batch})
         work = Workload(spec, test_samples=50)
         work.warm_up(1)
-        both: dict[str, Callable[[], Stopwatch]] = {
-            "ours": work.simulate_steadily,
-            "floor": partial(work.loop, Floor),
-        }
+        both = {"ours": work.simulate_steadily, "floor": partial(work.loop, Floor)}
         sides = alternate(both, 9 * effort.repetitions)
         total, gather, step = [], [], []
         for ours, floor in zip(sides["ours"], sides["floor"], strict=True):
@@ -208,9 +201,8 @@ def limit(effort: Effort) -> Outcome:
     flops = work.samples * (forward + backward) + work.evaluations * len(task.test) * forward
     counts = sorted({1, effort.threads})
     rates = {n: [matmul_rate(n) for _ in range(effort.pick(7, 3))] for n in counts}
-    sides = work.race(
-        {"one": ("sequential", None), "floor": Floor, "all": ("threads", effort.threads)}, min(effort.repetitions, 3)
-    )
+    how = {"one": ("sequential", None), "floor": Floor, "all": ("threads", effort.threads)}
+    sides = work.race(how, min(effort.repetitions, 3))
     walls = {1: [w.wall for w in sides["one"]], effort.threads: [w.wall for w in sides["all"]]}
     rows = [
         Row("forward, one sample", "kFLOP", [forward / 1e3]),

@@ -125,6 +125,34 @@ class Artifact:
         return f"fl-core regenerate {self.id}"
 
 
+@dataclass(frozen=True)
+class Paper:
+    """What the artifacts of one paper have in common."""
+
+    name: str
+    """E.g. ``"fedasync"``: of its folder, and what ids begin with."""
+    cited: str
+    setting: Callable[..., pd.DataFrame]
+    """`paper_setting` of the artifacts that have runs."""
+
+    def claims(self, numbers: str) -> tuple[str, ...]:
+        """Return the ids of claims, ``"C01 C02"`` being the first two."""
+        return tuple(f"{self.name.upper()}-{number}" for number in numbers.split())
+
+    def artifact(
+        self, name: str, where: str, title: str, description: str, reduce: Callable[[Study], pd.DataFrame],
+        view: View, make_grid: Callable[..., list[Entry]] = no_runs, claims: str = "", chapter: str = "replication",
+        **more: Any,
+    ) -> Artifact:  # fmt: skip
+        """Return an artifact that is `where` in the paper ("": nowhere), from runs if it has a grid."""
+        given: dict[str, Any] = {} if make_grid is no_runs else {"paper_setting": self.setting}
+        return Artifact(
+            f"{self.name}-{name}", title, f"{where} of {self.cited}" if where else "Beyond the paper", description,
+            f"notebooks/fl_papers/{self.name}/{chapter}.ipynb", reduce, view, make_grid,
+            claims=self.claims(claims), **{**given, **more},
+        )  # fmt: skip
+
+
 ARTIFACTS: dict[str, Artifact] = {}
 
 

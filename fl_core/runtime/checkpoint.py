@@ -1,8 +1,7 @@
 """Keep the whole state of a run on disk, and go on from it bit for bit.
 
 A checkpoint is taken between two events, when every server program waits at the beginning of a turn. It holds the
-clock, the timers, the server's and the devices' state, uploads that wait, and for each task in flight what it has
-seen since its trigger: numbers as tensors, and JSON that says what they are.
+clock, the timers, all state, uploads that wait, and for each task in flight what it has seen since its trigger.
 
 Coroutines are not stored. A server program is begun again at the time at which its turn began; a device program is
 run again from its trigger, and what it awaits is answered from the record until it comes to the point where it
@@ -12,6 +11,7 @@ waited. Local training that was under way is computed again: its result depends 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import time
 import warnings
@@ -50,13 +50,11 @@ PATIENCE = 100
 class Checkpoints:
     """Where a run keeps its last two states: a `folder` that is made if need be and holds nothing else.
 
-    `every_seconds` of wall time one is written (0: at every opportunity), or `when` that says so, told the number of
-    events so far. One is used only where the `identity` is equal, the canonical specification of the run, and the
-    digest `code` of what computes it.
+    One is written `every_seconds` of wall time (0: at every opportunity), or `when` that says so of the number of
+    events so far, and used only where `identity`, the run's specification, and the digest `code` are equal.
 
     States may hold numbers, text, tensors, arrays, random generators, and lists, tuples, sets, deques and
-    dictionaries of them; what was one object stays one object. A set comes back with its members, but may be iterated
-    over in another order: sort them where the order matters.
+    dictionaries of them; what was one object stays one object. A set may come back in another order.
     """
 
     def __init__(
@@ -104,12 +102,10 @@ class Checkpoints:
     def _boundary(self) -> None:
         run = self._run
         due = self.when(run.kernel.events) if self.when else time.monotonic() >= self._next
-        if not due:
-            return
-        if at_rest(run):
+        if due and all(program.at_rest for program in alive(run).values()):
             self.write(run)
             self._next, self._missed = time.monotonic() + self.every_seconds, 0
-        else:
+        elif due:
             self._miss(run)
 
     def _miss(self, run: Simulation) -> None:
@@ -171,10 +167,8 @@ class Checkpoints:
         return None
 
     def _unwritable(self, error: OSError) -> RunError:
-        return RunError(
-            f"cannot write a checkpoint to {self.folder} ({error.strerror or error}); what was stored there before "
-            "is untouched, and the run goes on from it when it is resumed"
-        )
+        before = "what was stored there before is untouched, and the run goes on from it when it is resumed"
+        return RunError(f"cannot write a checkpoint to {self.folder} ({error.strerror or error}); {before}")
 
     def clear(self) -> None:
         """Delete the checkpoints of a run that has ended."""
@@ -186,10 +180,8 @@ class Checkpoints:
     def _read(self, path: Path) -> dict[str, Any]:
         header = storage.read_metadata(path)
         if header["format"] != str(FORMAT):
-            raise _Unusable(
-                f"has format {header['format']}, but this version reads format {FORMAT}: finish the run with the "
-                "version that wrote it"
-            )
+            hint = "finish the run with the version that wrote it"
+            raise _Unusable(f"has format {header['format']}, but this version reads format {FORMAT}: {hint}")
         if header["identity"] != self.identity:
             raise _Unusable("belongs to another run")
         if header.get("code", "") != self.code:
@@ -217,7 +209,6 @@ SERVER_FIELDS = {
 }  # fmt: skip
 """Names in a file, and in a server's handle."""
 RUN_FIELDS, WATCHDOG_FIELDS = ("version", "dispatched", "waits"), ("quiet", "ticks")
-UPLOAD_FIELDS = ("device", "task", "base_version", "arrived_seconds", "num_samples", "steps", "loss", "payload")
 
 
 def state_of(run: Simulation) -> dict[str, Any]:
@@ -235,11 +226,7 @@ def state_of(run: Simulation) -> dict[str, Any]:
         ],
         "timers": [[*key, *_event(event)] for key, event in run.timers.events.items()],
         "servers": [_server(server) for server in run.servers],
-        "devices": {
-            device: Owned("device.state", state, f" of device {device}")
-            for device, state in run.device_state.items()
-            if state
-        },
+        "devices": {device: _kept(device, state) for device, state in run.device_state.items() if state},
         "tasks": [_task(process) for process in run.running.values()],
         "programs": [
             [*key, p.began, p.place, list(p.wait), p.seen, _event(p.pending) if p.wait[0] == "until" else None]
@@ -249,11 +236,7 @@ def state_of(run: Simulation) -> dict[str, Any]:
 
 
 def restore(run: Simulation, state: dict[str, Any]) -> None:
-    """Bring `run`, which has not begun, to where the one was whose `state` was stored.
-
-    It is an error if a program does not come to the point where it waited: it keeps something outside its state, or
-    does something before its first wait.
-    """
+    """Bring `run`, which has not begun, to where the one was whose `state` was stored, or say who cannot."""
     kernel = run.kernel
     for name, value in state["run"].items():
         setattr(_owner(run, name), name, value)
@@ -319,17 +302,22 @@ def _restored_server(run: Simulation, number: int, stored: dict[str, Any]) -> Se
 
 
 def _upload(upload: Upload) -> list[Any]:
-    *numbers, payload = (getattr(upload, name) for name in UPLOAD_FIELDS)
+    """Return the fields after the first one, which is the server."""
+    *numbers, payload = (getattr(upload, field.name) for field in dataclasses.fields(upload)[1:])
     return [*numbers, Owned("the upload", payload, f" of device {upload.device}")]
 
 
 def _task(process: Process) -> list[Any]:
     handle: DeviceHandle = process.name  # type: ignore[assignment]
-    state = Owned("device.state", handle._state_before, f" of device {handle.id}")
     return [
         handle._server.number, handle.id, handle.trigger, handle._task, handle._trigger_snapshot, handle._seconds,
-        handle._triggered_at, state, handle._journal, handle._sent, _event(process.pending), handle._reserved,
+        handle._triggered_at, _kept(handle.id, handle._state_before), handle._journal, handle._sent,
+        _event(process.pending), handle._reserved,
     ]  # fmt: skip
+
+
+def _kept(device: int, state: dict[str, Any] | None) -> Owned:
+    return Owned("device.state", state, f" of device {device}")
 
 
 def _revive_task(run: Simulation, record: list[Any]) -> None:
@@ -390,14 +378,8 @@ def _event(event: Event | None) -> list[Any]:
 
 
 def _cannot(name: object, why: str) -> NoReturn:
-    raise RunError(
-        f"{name} cannot be resumed: {why}. What a program must remember belongs into server.state or device.state"
-    )
-
-
-def at_rest(run: Simulation) -> bool:
-    """Say whether the state between two events can be stored: every server program is at the beginning of a turn."""
-    return all(program.at_rest for program in alive(run).values())
+    rule = "What a program must remember belongs into server.state or device.state"
+    raise RunError(f"{name} cannot be resumed: {why}. {rule}")
 
 
 def alive(run: Simulation) -> dict[tuple[int, str], Program]:
@@ -408,8 +390,7 @@ def alive(run: Simulation) -> dict[tuple[int, str], Program]:
 def watch_turns(program: Program, server: ServerHandle) -> None:
     """Have a warning given if `program` changes, before it waits, what is stored: begun again, it would do so twice.
 
-    The first turn may initialise the state. Of the others those are looked at whose numbers are powers of two, so
-    that it costs next to nothing.
+    Only turns whose numbers are powers of two are looked at: that costs next to nothing.
     """
     begin, turn, warned = program.begin, 0, False
 
@@ -422,11 +403,9 @@ def watch_turns(program: Program, server: ServerHandle) -> None:
     def warn() -> None:
         nonlocal warned
         warned = True
-        warnings.warn(
-            f"{program.name} changes server.state, or draws from server.rng, before it waits: unless that gives the "
-            "same when it is done again, the run cannot be resumed from its checkpoints",
-            stacklevel=2,
-        )
+        why = "unless that gives the same when it is done again, the run cannot be resumed from its checkpoints"
+        what = f"{program.name} changes server.state, or draws from server.rng, before it waits"
+        warnings.warn(f"{what}: {why}", stacklevel=2)
 
     program.begin = watched
 

@@ -145,10 +145,7 @@ class DeviceHandle:
         return stream(self._run.seed, "device", self.id, self.trigger, self._calls)
 
     def step_seconds(self, trial: int | None = None) -> float:
-        """Return the time of one local step as the world declares it, before anything that is drawn for each task.
-
-        With `trial`, a number >= 0: the time in that trial before the run, drawn as a task's is where tasks differ.
-        """
+        """Return the time of one local step as declared, or as drawn for `trial` >= 0, one before the run."""
         profile = self._run.devices.profile(self.id, None if trial is None else -1 - trial)
         return profile.train_seconds(1, self.steps_per_epoch)
 
@@ -159,8 +156,7 @@ class DeviceHandle:
     async def download(self, *, bytes_down: float | None = None) -> Snapshot:
         """Receive the global model: the one of the trigger, and on later calls the newest one.
 
-        With `bytes_down` only a part of it is sent, for the time of the transfer and for the counter of bytes. The
-        whole model is at hand all the same; the program has to keep to its part.
+        With `bytes_down` the transfer is of a part, to which the program has to keep: the whole model is at hand.
         """
         snapshot = self._snapshot
         if snapshot is None:
@@ -182,23 +178,18 @@ class DeviceHandle:
         return snapshot
 
     async def download_newer(self, than: Snapshot) -> Snapshot | None:
-        """Ask for a global model that is newer than `than` and receive it; None if there is none.
+        """Ask for a global model that is newer than `than` and receive it; None, at no cost, if there is none.
 
-        The question takes no time, and an answer that there is none takes none and no bytes either. It is put after
-        the arrivals of that instant, and waits while the server is down.
+        The question is put after the arrivals of that instant, and waits while the server is down.
         """
         if self._seconds is not None:
-            raise RunError(
-                f"{self} cannot ask for a newer model: this world draws staleness instead of simulating time"
-            )
+            why = "this world draws staleness instead of simulating time"
+            raise RunError(f"{self} cannot ask for a newer model: {why}")
         self._snapshot = await self._request(than.version)
         return None if self._snapshot is None else await self.download()
 
     async def ask(self, question: Any) -> Any:
-        """Return what the algorithm's ``answer(server, device, question)`` says, at once.
-
-        For numbers that travel with a model: neither time nor bytes are counted.
-        """
+        """Return what the algorithm's ``answer(server, device, question)`` says, at once; no bytes are counted."""
         if self._replay:
             return self._replayed()
         answer = self._run.algorithm.answer(self._server, self, question)
@@ -219,12 +210,11 @@ class DeviceHandle:
     ) -> Trained:
         """Run local SGD from `model` ``[d]`` and return the result after the virtual time that it costs.
 
-        The model is not changed; for a proximal `objective` it is the anchor. Local work is so many `steps`
-        (mini-batches) or `epochs`, at least 1; by default, and `lr` too, as the run's settings say. `objective` and
-        `contrast` are terms added to the local loss, the second compares representations with those under other
-        models; `correction` is what is done to the gradient of each step, with a memory. `cost` is the virtual time
-        of a step, in steps of plain training: below 1 if only a part of the model is trained. With momentum, a second
-        call in the same task goes on with the velocity of the first.
+        The model is not changed; for a proximal `objective` it is the anchor. `steps` (mini-batches) or `epochs`, and
+        `lr`, are by default as the run's settings say. `objective` and `contrast` are terms added to the local loss;
+        `correction` is what is done to the gradient of each step, with a memory. `cost` is the virtual time of a
+        step, in steps of plain training: below 1 if only a part of the model is trained. With momentum, a second call
+        in the same task goes on with the velocity of the first.
         """
         settings, samples, key, cursor = self._next_batch()
         if steps is None and epochs is None:
@@ -256,8 +246,7 @@ class DeviceHandle:
     async def gradient(self, model: Tensor | None, *, objective: Objective | None = None) -> Gradient:
         """Return the gradient ``[p]`` of one mini-batch at `model` ``[d]``, after the time of one local step.
 
-        None: at the model that the server has when that time is over, as if the device shared its memory. No transfer
-        is counted; WKAFL's published programs are like that (E30 of its specification).
+        None: at the model that the server has then, without a transfer, as in WKAFL's published programs (E30).
         """
         settings, samples, key, cursor = self._next_batch()
         self._calls += 1
@@ -277,10 +266,9 @@ class DeviceHandle:
         return float(await self._work(job, 0.0))
 
     async def peek(self, model: Tensor, *, others: Sequence[Tensor] = ()) -> Peek:
-        """Look at the mini-batch with which the next :meth:`train` begins; takes no time and is no step.
+        """Look at the first mini-batch of the next :meth:`train`, with `model` ``[d]``; takes no time, is no step.
 
-        The gradient is that of the first step of a training that begins with `model` ``[d]``; of `others` ``[d]``
-        only the loss is wanted.
+        Of `others` ``[d]`` only the loss is wanted.
         """
         settings, samples, key, cursor = self._next_batch()
         job = PeekJob(model, tuple(others), self.id, samples, settings.batch_size, key, cursor)
@@ -290,10 +278,9 @@ class DeviceHandle:
     async def upload(self, *, based_on: Snapshot, bytes_up: float | None = None, **payload: Any) -> None:
         """Send `payload`, such as ``model=``, ``delta=`` or ``gradient=``, once per task; returns when it is there.
 
-        It is `based_on` the global model that it was made from; staleness counts from that version. Tensors count as
-        bytes on the wire, unless they are sent in another form, e.g. compressed: then `bytes_up` is for the time of
-        the transfer and for the counter, which is not rounded. What ``device.state`` holds may be changed in place
-        later on: the server has what was sent. Any other tensor must stay as it is.
+        Staleness counts from the version `based_on`. Tensors count as bytes, unless `bytes_up` says how long their
+        form on the wire, e.g. compressed, is. What ``device.state`` holds may be changed in place later on: the
+        server has what was sent. Any other tensor must stay as it is.
         """
         if self._sent:
             raise RunError("a task sends one upload; this is its second")
@@ -326,10 +313,8 @@ class DeviceHandle:
             # counted now, together with the one that is received: two transfers per global epoch.
             self._server.counters["bytes_down"] -= self._saved_bytes
             self._server._count_download()
-        upload = Upload(
-            self._server, self.id, self._task, based_on.version, self._run.kernel.now, self.num_samples, self._steps,
-            self._loss, arrived,
-        )  # fmt: skip
+        made_from = self._server, self.id, self._task, based_on.version, self.now
+        upload = Upload(*made_from, self.num_samples, self._steps, self._loss, arrived)
         self._server._deliver(upload, size, None if arrived is payload else payload)
         self._record()
 
@@ -357,10 +342,7 @@ class DeviceHandle:
 
     @types.coroutine
     def _work(self, job: Job, seconds: float, newest: bool = False) -> Generator[Any, Any, Any]:
-        """Have `job` computed while its virtual `seconds` pass, with what interrupts it.
-
-        With `newest` it is computed when they have passed, and starts from the server's model of that time.
-        """
+        """Have `job` computed while its virtual `seconds` pass, or, from the server's `newest` model, after them."""
         run, crash = self._run, None
         finish = run.kernel.now + seconds
         if run.undisturbed:
@@ -434,9 +416,7 @@ class DeviceHandle:
             self._trace(way, began, self._run.kernel.now)
 
     @types.coroutine
-    def _send(
-        self, payload: dict[str, Any], seconds: float, size: float
-    ) -> Generator[Any, Any, dict[str, Any] | None]:
+    def _send(self, payload: dict[str, Any], seconds: float, size: float) -> Generator[Any, Any, Any]:
         """Let the transfer pass, with what goes wrong; return what arrives, or None if that is nothing (any more)."""
         run, arrived = self._run, payload
         finish = run.kernel.now + seconds
@@ -462,10 +442,7 @@ class DeviceHandle:
         return arrived
 
     async def _request(self, than: int = -1) -> Any:
-        """Ask the server for a model newer than version `than`, or return None.
-
-        It answers after the arrivals of that instant, and when it is up.
-        """
+        """Ask the server, when it is up, for a model newer than version `than`; None if there is none."""
         if self._replay:
             return self._replayed()
         kernel = self._run.kernel
@@ -555,10 +532,9 @@ class DeviceHandle:
                     left -= stop - time
                     time = run.devices.resume_at(self.id, stop)
                     if len(intervals) > MOST_WINDOWS:
-                        raise RunError(
-                            f"{self} is there for more than {MOST_WINDOWS:,} windows of time during {seconds:g} s of "
-                            "work: give its availability in longer ones, or slow its computing down instead"
-                        )
+                        many = f"more than {MOST_WINDOWS:,} windows of time during {seconds:g} s of work"
+                        hint = "give its availability in longer ones, or slow its computing down instead"
+                        raise RunError(f"{self} is there for {many}: {hint}")
             intervals.append((time, time + left))
             time, done = time + left + away, after
         return intervals
@@ -567,10 +543,9 @@ class DeviceHandle:
 
     def _trace(self, activity: str, start: float, end: float) -> None:
         if start < end < inf:
-            append(
-                self._run.history.spans, task=self._task, device=self.id, activity=activity, start=start, end=end,
-                base_version=self._trigger_snapshot.version,
-            )  # fmt: skip
+            spans, version = self._run.history.spans, self._trigger_snapshot.version
+            what = {"task": self._task, "device": self.id, "activity": activity}
+            append(spans, **what, start=start, end=end, base_version=version)
 
     def _log(self, fault: Fault, seconds: float) -> None:
         if not self._replay and not self._resuming:

@@ -129,11 +129,7 @@ def batch_sizes(samples: int, size: int, steps: int, done: int = 0) -> tuple[int
 def compute_together(
     jobs: Sequence[TrainJob] | Sequence[GradientJob], shape: Shape, workspace: BatchedWorkspace
 ) -> list[Trained] | list[Gradient]:
-    """Compute `jobs`, all of `shape`, and return their results in this order, in main memory.
-
-    Each job uses the mini-batches that it would use alone. Temporary memory is a few matrices ``[g, d]`` and the
-    activations of ``g`` mini-batches.
-    """
+    """Compute `jobs`, all of `shape`, on the mini-batches that each would use alone; results are in main memory."""
     place = workspace.vector.device
     models = torch.stack([job.start for job in jobs]).to(place)
     parameters = models[:, : len(workspace.parameters)]
@@ -210,13 +206,12 @@ class Batched(Executor):
     A task that is no :class:`~fl_core.tasks.BatchedTask`, and whatever cannot be vectorised (control flow that looks
     at the data, say), is computed job by job, with a warning that names the reason.
 
-    A job whose result is wanted is computed with the pending jobs of its shape (the same steps on mini-batches of the
-    same sizes), earliest due first; on what they are grouped depends the last digits of a result, and on nothing but
-    the order of calls and the due times depends the grouping. As with :class:`Threads`, results that nobody has taken
-    yet fill at most :data:`RESULT_BYTES`, and a step has at most :data:`STEP_SAMPLES` samples.
+    A job whose result is wanted is computed with pending jobs of its shape, earliest due first. The last digits of a
+    result depend on this grouping, which depends on the order of calls and the due times alone. Results that nobody
+    has taken yet fill at most :data:`RESULT_BYTES`, and a step has at most :data:`STEP_SAMPLES` samples.
 
-    On a CPU this works and is slower, 0.5 to 0.7 times as fast as ``sequential`` with LeNet-5: a convolution with a
-    kernel for each model runs badly there.
+    On a CPU it is 0.5 to 0.7 times as fast as ``sequential`` (LeNet-5): convolutions with a kernel for each model run
+    badly there.
     """
 
     def __init__(self, task: Task) -> None:
@@ -361,13 +356,11 @@ class Debug(Sequential):
 class Threads(Executor):
     """Computes jobs in so many worker threads, earliest due first, ahead of the virtual clock.
 
-    Work ahead is bounded: results that nobody has taken yet fill at most
-    :data:`~fl_core.runtime.executors.RESULT_BYTES` (and at least two models per thread), however many devices are in
-    flight.
+    Results that nobody has taken yet fill at most :data:`RESULT_BYTES` (and at least two models per thread), however
+    many devices are in flight.
 
     A worker hands the interpreter back at each PyTorch call, mostly for a few microseconds. Those who wait for it are
-    woken each time and mostly find it taken again; only after Python's switch interval does the next to let go wait
-    until another has it. A short interval therefore saves most of that waking.
+    woken each time, in vain until Python's switch interval is over; a short one saves most of that waking.
     """
 
     def __init__(self, task: Task, threads: int) -> None:
@@ -485,6 +478,4 @@ def make_executor(name: str, task: Task, threads: int | None = None) -> Executor
         raise SpecError(f"threads = {threads} must be between 1 and {MOST_THREADS}")
     if name == "threads":
         return Threads(task, threads or usable_cores())
-    if name == "batched":
-        return Batched(task)
-    return Debug(task) if name == "debug" else Sequential(task)
+    return Batched(task) if name == "batched" else Debug(task) if name == "debug" else Sequential(task)

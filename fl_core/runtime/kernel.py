@@ -2,9 +2,7 @@
 
 A process is a coroutine. It suspends by awaiting :func:`sleep_until`, or :func:`park` after having arranged that
 somebody resumes it. Events are ordered by (time, kind, order): ``order`` is the dispatch sequence number of the task
-that an event belongs to. Nothing else decides, so the same inputs give the same history. At one instant, device
-progress that the server cannot see comes first; then arrivals, requests for a fresh model, trigger ticks, and
-evaluations last.
+that an event belongs to. Nothing else decides, so the same inputs give the same history.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from typing import Any
 
 from fl_core.errors import FlCoreError, RunError
 
+Action = Callable[[], None]
 MOST_AT_ONCE = 1 << 16
 """So many turns of a program, or versions, between two events end a run (a power of two)."""
 
@@ -50,11 +49,7 @@ class Process:
     __slots__ = ("acted", "coroutine", "name", "on_end", "order", "pending", "send")
 
     def __init__(
-        self,
-        coroutine: Coroutine[Any, Any, Any],
-        name: object,
-        order: int = 0,
-        on_end: Callable[[], None] | None = None,
+        self, coroutine: Coroutine[Any, Any, Any], name: object, order: int = 0, on_end: Action | None = None
     ) -> None:
         self.coroutine, self.send = coroutine, coroutine.send
         self.name, self.order, self.on_end = name, order, on_end
@@ -109,13 +104,16 @@ class Program(Process):
 
 def too_many(name: object, now: float) -> RunError:
     """Build the error for what goes on and on although nothing happens."""
-    return RunError(
-        f"{name} has gone on {MOST_AT_ONCE:,} times at t = {now:g} s without anything happening meanwhile: what it "
-        "waits for is there already, each time"
-    )
+    what = f"{name} has gone on {MOST_AT_ONCE:,} times at t = {now:g} s without anything happening meanwhile"
+    return RunError(f"{what}: what it waits for is there already, each time")
 
 
-Event = tuple[float, int, int, int, Process | Callable[[], None]]
+def nothing_left(now: float) -> RunError:
+    """Build the error for a run that ends before its budget is used up."""
+    return RunError(f"nothing is left to happen at t = {now:g} s, but the run has not reached its budget")
+
+
+Event = tuple[float, int, int, int, Process | Action]
 
 
 @types.coroutine
@@ -141,7 +139,7 @@ class Kernel:
         self.now = 0.0
         self.events = 0
         self.current: Process | None = None
-        self.boundary: Callable[[], None] = lambda: None
+        self.boundary: Action = lambda: None
         self.due: float = float("inf")
         self.scheduled = 0
         self._queue: list[Event] = []
@@ -153,7 +151,7 @@ class Kernel:
         self._alive[process] = None
         self._ready.append((process, None))
 
-    def at(self, time: float, kind: Kind, order: int, action: Process | Callable[[], None]) -> Event:
+    def at(self, time: float, kind: Kind, order: int, action: Process | Action) -> Event:
         """Call `action` (or run it, if it is a process) at virtual `time` (not before now), in the kernel's order."""
         if not time >= self.now:
             raise ValueError(f"cannot schedule an event at t = {time} s: it is already t = {self.now} s")
@@ -235,4 +233,4 @@ class Kernel:
             for process in self._alive:
                 process.coroutine.close()
             self._alive.clear()
-        raise RunError(f"nothing is left to happen at t = {self.now:g} s, but the run has not reached its budget")
+        raise nothing_left(self.now)

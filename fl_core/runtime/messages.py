@@ -56,10 +56,7 @@ class LocalTraining(Config):
 
 
 class Warmup(Config):
-    """Training of the initial model on device 0's data before version 0 (FedAsync specification, A11).
-
-    It is shared by all methods of a comparison and counts neither as gradients nor as virtual time.
-    """
+    """Training of the initial model on device 0's data before version 0, which counts nothing (FedAsync, A11)."""
 
     perturbation: float = Field(0.0, ge=0, le=1)
     """Every weight w of the initial model becomes w (1 + perturbation z), z standard normal: to see what luck by
@@ -88,7 +85,7 @@ class Budget(Config):
 
     @model_validator(mode="after")
     def _bounded(self) -> Budget:
-        if self.updates is None and self.gradients is None and self.seconds is None and self.uploads is None:
+        if {self.updates, self.gradients, self.seconds, self.uploads} == {None}:
             raise ValueError("a budget needs at least one of updates, gradients, seconds, uploads")
         return self
 

@@ -1,8 +1,7 @@
 """A run with every rule checked that programs must keep, and what a run's state is in words.
 
-After each step of a program: what was handed out, sent or committed is bit for bit what it was, however it may have
-been reached (``.data``, ``.numpy()``, a view), the global random generators have not been drawn from, and commits are
-finite. So an error names who did it.
+After each step of a program: what was handed out, sent or committed is bit for bit what it was, the global random
+generators have not been drawn from, and commits are finite. So an error names who did it.
 """
 
 from __future__ import annotations
@@ -101,10 +100,9 @@ class Sanitizer:
         for name, state in GENERATORS.items():
             if state() != self._generators[name]:
                 self._generators[name] = state()
-                raise RunError(
-                    f"{who} has drawn from the global random generator of {name} at t = {self._run.kernel.now:g} s: "
-                    "device.rng and server.rng belong to the run, and make it repeatable"
-                )
+                what = f"has drawn from the global random generator of {name} at t = {self._run.kernel.now:g} s"
+                why = "device.rng and server.rng belong to the run, and make it repeatable"
+                raise RunError(f"{who} {what}: {why}")
 
     def _frozen(self) -> Iterator[tuple[str, Any]]:
         """Yield what nothing may change now, and what it is."""

@@ -1,9 +1,8 @@
 """The server's side: what a scheduler and an updater may call and await, and what becomes of their devices' uploads.
 
 Both are programs that the runtime repeats: a *turn* waits for one occasion, acts on it, and returns; what must be
-remembered is kept in ``server.state``. (A loop inside the coroutine works too, but a run can be stored only while
-every server program waits at the beginning of a turn.) While the server is down, nobody goes on; what the programs
-have missed they are told when it is up again.
+remembered is kept in ``server.state``. (A loop in the coroutine works too, but then no checkpoint can be stored.)
+While the server is down, nobody goes on; what the programs have missed they are told when it is up again.
 """
 
 from __future__ import annotations
@@ -37,36 +36,20 @@ Select = Callable[[Any], "list[Upload] | None"]
 
 
 class ServerHandle:
-    """The server as an algorithm sees it; in a world with clusters there is one for each."""
+    """The server as an algorithm sees it, `number` from 0; in a world with clusters there is one for each.
 
-    number: int
-    """Which server this is, from 0."""
-    devices: range
-    """Numbers of its devices."""
-    version: int
-    """Its commits so far."""
-    in_flight: int
-    """Tasks that its devices work on."""
-    idle: IdleSet
-    """Its devices that are free."""
-    state: dict[str, Any]
-    """Plain data that the algorithm keeps."""
-    rng: np.random.Generator
-    """The server's own random stream."""
-    up_at: float
-    """Virtual time at which it is up again; in the past except during a restart."""
-    counters: dict[str, Any]
-    """Transfers and gradients so far."""
-    outcomes: dict[str, int]
-    """How tasks have ended so far."""
+    It has made `version` commits; its `devices` work on `in_flight` tasks, and those that are free are `idle`.
+    `state` is plain data that the algorithm keeps, `rng` its own random stream; `counters` are of transfers and
+    gradients, `outcomes` of how tasks have ended; it is up again at `up_at`, in the past except during a restart.
+    """
 
     def __init__(self, run: Simulation, model: Tensor, number: int = 0) -> None:
         self._run, self.number, self.version, self.in_flight, self.up_at = run, number, 0, 0, 0.0
         self.devices = run.devices.members(number)
         self.idle = IdleSet(self.devices)
-        self.state = {}
+        self.state: dict[str, Any] = {}
         self.rng = stream(run.seed, "server", *([number] if number else []))
-        self.counters = dict.fromkeys((*COUNTERS, *(JOULES if run.power else ())), 0)
+        self.counters: dict[str, Any] = dict.fromkeys((*COUNTERS, *(JOULES if run.power else ())), 0)
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         self._model, self._frozen = model, model._version
         self._snapshot: Snapshot | None = None
@@ -188,10 +171,9 @@ class ServerHandle:
         return stream(self._run.seed, purpose, *index)
 
     def gradient(self, batch: np.ndarray) -> Gradient:
-        """Return the gradient ``[p]`` of the mean loss at the present model over the server's own samples.
+        """Return the gradient ``[p]`` of the mean loss at the present model over the samples at `batch` ``[b]``.
 
-        They stand at the positions `batch` ``[b]`` among all devices' samples, which the server has, too. It takes no
-        virtual time.
+        Positions are those among all devices' samples, which the server has, too. It takes no virtual time.
         """
         key = (self._run.seed, "server-gradient", self.number, self.version, 0)
         job = ServerGradientJob(self._checked_model(), batch, key)
@@ -229,10 +211,7 @@ class ServerHandle:
         program.seen["idle"] = self._changes
 
     async def released(self) -> list[int]:
-        """Wait for devices whose last upload has been dealt with, and take them: at the start all devices.
-
-        Those whose uploads were committed come in the order in which these were taken.
-        """
+        """Wait for devices whose last upload has been dealt with, and take them in their order; at first all."""
         if self._released is None:
             self._released = dict.fromkeys(self.idle)
         program = self._program()
@@ -252,11 +231,9 @@ class ServerHandle:
     ) -> list[Upload]:
         """Wait for uploads and take them: the first `count` in order of arrival.
 
-        Or wait `until` a virtual time and take all that have arrived, possibly none; an arrival exactly then is
-        included, and what devices do within `tolerance` seconds after it counts as done then: tasks that should fill
-        a period exactly may end after it because of rounding. Or wait for one upload of each of the devices `from_`,
-        and return them in this order; a device whose last upload was lost or rejected, and that has not been
-        triggered since, is not waited for.
+        Or all, possibly none, that have arrived `until` a virtual time, then included; what ends within `tolerance`
+        seconds after it, because of rounding, counts as well. Or one of each of the devices `from_`, in this order,
+        except those whose last upload was lost or rejected and that have not been triggered since.
         """
         if until is not None:
             await self._sleep(float(until), tolerance)
@@ -274,21 +251,18 @@ class ServerHandle:
     async def receive_round(self, most: int | None = None) -> list[Upload]:
         """Wait until every triggered device has answered or failed; take the answers, in order of dispatch.
 
-        With `most`: take the first so many in order of arrival as soon as they are there, and fewer only when nobody
-        else can answer (blocked rounds).
+        With `most`: the first so many to arrive, and fewer only when nobody else can answer (blocked rounds).
         """
-        uploads = self._select("round", self._round, (most,))
-        if uploads is None:
-            uploads = await park()
+        ready = self._select("round", self._round, (most,))
+        uploads: list[Upload] = await park() if ready is None else ready
         if not self.in_flight:
             self._answered = self.outcomes["dispatched"]
         return uploads
 
     async def meet(self, value: T) -> list[T]:
-        """Hand in `value`, wait until every server has handed in one, and return all of them, by number.
+        """Hand in `value`, wait until every server has, and return all values, by number.
 
-        All go on at that instant, in the order of their numbers. What each of them commits next belongs to one event:
-        their staleness does not grow by it, and counts from its end.
+        What each commits next belongs to one event: their staleness does not grow by it, and counts from its end.
         """
         run, program = self._run, self._program()
         if self.number in run.meeting:
@@ -307,13 +281,9 @@ class ServerHandle:
     async def exchange(self) -> dict[int, Snapshot]:
         """Return, by number, the present model of this server and of each neighbour.
 
-        The version of each is the :attr:`iteration` that its own last commit made (0 before the first): when its
-        devices were sent what they now train. A neighbour may have changed the model since.
-
-        All models are those of this instant, and no time passes: aggregation, exchange and mixing are one event at
-        the end of a server's iteration (SD-FEEL, A-14). What the exchange takes, :attr:`backhaul_seconds`, is a part
-        of the length of that iteration, for which nobody waits but this server and its devices; so an updater counts
-        it in the time that it waits for uploads.
+        The version of each is the :attr:`iteration` that its own last commit made (0 before the first). No time
+        passes: aggregation, exchange and mixing are one event at the end of a server's iteration (SD-FEEL, A-14), of
+        whose length an updater counts :attr:`backhaul_seconds` in the time that it waits for uploads.
         """
         servers = (self._run.servers[number] for number in (self.number, *self.neighbours))
         return {server.number: Snapshot(server._checked_model(), server._committed_at) for server in servers}
@@ -321,10 +291,9 @@ class ServerHandle:
     # What a program may do.
 
     def keep_busy(self, concurrency: int | Trigger) -> Coroutine[Any, Any, None]:
-        """Keep `concurrency` tasks in flight: idle devices are triggered, drawn uniformly; one turn of that.
+        """Keep so many tasks in flight, of idle devices drawn uniformly, or use another trigger; one turn of that.
 
-        Instead of a number, another trigger may be given. If the world declares one (or sampled staleness), that
-        decides, and what is given here has no meaning.
+        A trigger that the world declares, or its sampled staleness, goes before what is given here.
         """
         default = _continuous(concurrency) if isinstance(concurrency, int) else concurrency
         return (self._declared or default).turn(self)
@@ -332,11 +301,10 @@ class ServerHandle:
     def dispatch(
         self, devices: Iterable[int], *, seconds: float | None = None, snapshot: Snapshot | None = None
     ) -> None:
-        """Trigger idle `devices` of this server now, in the given order, each with the present global model.
+        """Trigger idle `devices` of this server, in this order, with the present global model or a `snapshot` of one.
 
         :data:`fl_core.tasks.POOLED` is the imaginary machine with all data. `seconds` fixes the whole duration of
-        these tasks instead of letting the world decide. Only then may a device do several tasks at once: this is how
-        a sampled staleness becomes a timeline. A `snapshot` taken earlier is handed out instead of the present model.
+        the tasks; only then may a device do several at once: so a sampled staleness becomes a timeline.
         """
         run, triggers, idle = self._run, self._triggers, self.idle
         snapshot = snapshot or self.snapshot
@@ -367,10 +335,8 @@ class ServerHandle:
         """Drop an upload that was received, e.g. because it is too stale; it counts as discarded."""
         self._run.kernel.current.acted = True  # type: ignore[union-attr]
         if upload not in self._taken:
-            raise RunError(
-                f"cannot discard the upload of device {upload.device} (task {upload.task}): it was discarded or "
-                "committed already, or not received here"
-            )
+            which, why = f"device {upload.device} (task {upload.task})", "discarded or committed already, or not"
+            raise RunError(f"cannot discard the upload of {which}: it was {why} received here")
         self._taken.remove(upload)
         self.outcomes["discarded"] += 1
         self._release(upload.device)
@@ -383,11 +349,10 @@ class ServerHandle:
         weight: float | Sequence[float] = float("nan"),
         neighbours: Mapping[int, Tensor] | None = None,
     ) -> None:
-        """Make `model` the next global version, applied from the uploads received since the last commit.
+        """Make `model` ``[d]``, a new tensor, the next version, applied from the uploads since the last commit.
 
-        It is ``[d]`` of the old one's type, a new tensor, not the old one changed in place. `weight` is the mixing
-        weight for the record: of all uploads, or of each in the order in which they were received. `neighbours` are
-        new models of neighbouring servers, changed at the same instant; their versions stay.
+        `weight` is for the record: of all uploads, or of each in the order in which they were received. `neighbours`
+        are new models of neighbouring servers, changed at the same instant; their versions stay.
         """
         run, taken = self._run, self._taken
         run.kernel.current.acted = True  # type: ignore[union-attr]
@@ -424,10 +389,7 @@ class ServerHandle:
         run.committed()
 
     def log(self, **values: float) -> None:
-        """Keep numbers that the algorithm has learned, for the record: a row of ``history.learned``.
-
-        The version that is being made is noted with them; what a row lacks is NaN.
-        """
+        """Keep numbers that the algorithm has learned, with the version in the making: in ``history.learned``."""
         run, table = self._run, self._run.history.learned
         row = {"seconds": run.kernel.now, "version": run.version + 1, **values}
         rows = len(table.get("version", ()))
@@ -487,14 +449,14 @@ class ServerHandle:
         """Return what is there already, or None: then the calling program is resumed with what it wants."""
         program = self._program()
         ready = None if self._down else select(wanted)
-        if ready is None:
-            self._register(program, (name, wanted))
-            if self._receiver is not None:
-                raise RunError(f"{program.name} and {self._receiver[0].name} both wait for uploads")
-            self._receiver = (program, select, wanted)
-        else:
+        if ready is not None:
             self._taken.extend(ready)
-        return ready
+            return ready
+        self._register(program, (name, wanted))
+        if self._receiver is not None:
+            raise RunError(f"{program.name} and {self._receiver[0].name} both wait for uploads")
+        self._receiver = (program, select, wanted)
+        return None
 
     def _first(self, count: int) -> list[Upload] | None:
         if len(self._inbox) < count:
@@ -654,10 +616,8 @@ class ServerHandle:
     def _checked_model(self) -> Tensor:
         """Return the global model, having made sure that nobody has changed it."""
         if self._model._version != self._frozen:
-            raise RunError(
-                f"the global model of version {self.version} was changed in place; "
-                "devices may hold it: commit a new tensor instead"
-            )
+            which = f"the global model of version {self.version}"
+            raise RunError(f"{which} was changed in place; devices may hold it: commit a new tensor instead")
         return self._model
 
     def _replace(self, model: Tensor) -> None:
@@ -669,10 +629,9 @@ class ServerHandle:
         self._model, self._frozen, self._snapshot = model, model._version, None
 
     def _not_idle(self, device: int) -> RunError:
+        why = "it is away" if device in self._run.away else "it is already working"
         if device not in self.devices:
             why = f"it does not exist ({self.devices.start}..{self.devices.stop - 1})"
-        else:
-            why = "it is away" if device in self._run.away else "it is already working"
         return RunError(f"cannot trigger device {device} at t = {self.now:g} s: {why}")
 
 

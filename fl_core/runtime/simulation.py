@@ -119,11 +119,10 @@ class Simulation:
         progress: Callable[[float], None] | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> History:
-        """Simulate until the budget is used up; the executor changes the speed and nothing else.
+        """Simulate until the budget is used up; the `executor`, one of ``EXECUTORS``, changes only the speed.
 
-        It is ``"sequential"``, ``"threads"`` (so many; by default one per core), ``"batched"`` or ``"debug"``.
-        `progress` is called after every commit with the part of the budget that is used, in [0, 1]. If there are
-        `checkpoints` already, the run goes on from them.
+        `threads` are by default one per core. `progress` is called after every commit with the part of the budget
+        that is used, in [0, 1]. If there are `checkpoints` already, the run goes on from them.
         """
         self._progress = progress
         self.wall_start = time.perf_counter()
@@ -137,8 +136,7 @@ class Simulation:
         self.segments = tuple(map(prod, self.shapes))
         held = checkpoints.held() if checkpoints is not None else nullcontext()
         with held, make_executor(executor, self.task, threads) as self.executor:
-            stored = checkpoints.load() if checkpoints is not None else None
-            if stored is not None:
+            if checkpoints is not None and (stored := checkpoints.load()) is not None:
                 restore(self, stored)
             else:
                 self._begin()
@@ -162,10 +160,7 @@ class Simulation:
         return self.programs[number, name]
 
     def launch(self, handle: DeviceHandle) -> Process:
-        """Start the device program of a task; the process knows its handle, which does not know its process.
-
-        Without a cycle all that a task has used is free as soon as it ends.
-        """
+        """Start the device program of a task; its handle does not know the process: what it holds is soon free."""
         process = Process(self.algorithm.device(handle), handle, handle._task, handle._end)
         self.running[handle._task] = process
         self.kernel.spawn(process)
@@ -268,12 +263,8 @@ class Simulation:
         if not self.warmup.epochs:
             return model
         samples = self.task.num_samples(0)
-        size, weight_decay, key = (
-            self.training.batch_size,
-            self.training.weight_decay,
-            (self.seed, "warm-up", 0, 0, 0),
-        )
-        steps = self.warmup.epochs * -(-samples // size)
+        size, weight_decay = self.training.batch_size, self.training.weight_decay
+        steps, key = self.warmup.epochs * -(-samples // size), (self.seed, "warm-up", 0, 0, 0)
         job = TrainJob(model, 0, samples, steps, size, self.warmup.lr, weight_decay, None, key)
         return self.executor.result(self.executor.submit(job, 0.0)).model
 

@@ -100,10 +100,8 @@ class Writer:
             if len(value) >= LONG and (dtype := _common(value)) is not None:
                 return {"!": "list", "v": self._place(torch.tensor(value, dtype=dtype))}
             return self._items(value)
-        if kind is deque:
-            return {"!": "deque", "v": self._items(value), "n": value.maxlen}
-        if kind is set:
-            return {"!": "set", "v": self._items(value)}
+        if kind in (deque, set):
+            return {"!": kind.__name__, "v": self._items(value)} | ({"n": value.maxlen} if kind is deque else {})
         if kind is np.ndarray and not value.dtype.hasobject:
             return {"!": "array", **self._array(value)}
         if kind is np.random.Generator:
@@ -144,10 +142,8 @@ class Writer:
 
 
 def _refused(where: str, error: _Unstorable) -> RunError:
-    return RunError(
-        f"a checkpoint cannot hold {where}, a {error.what}: keep numbers, text, tensors, arrays, random generators, "
-        "and lists, tuples, sets or dictionaries of them"
-    )
+    plain = "numbers, text, tensors, arrays, random generators, and lists, tuples, sets or dictionaries of them"
+    return RunError(f"a checkpoint cannot hold {where}, a {error.what}: keep {plain}")
 
 
 def _common(numbers: list[Any]) -> torch.dtype | None:
@@ -173,10 +169,11 @@ class Reader:
             return items
         if not isinstance(value, dict):
             return value
+        made: Any
         if "!" not in value:
-            fields: dict[Any, Any] = self._made({})
-            fields.update((key, self.full(item)) for key, item in value.items())
-            return fields
+            made = self._made({})
+            made.update((key, self.full(item)) for key, item in value.items())
+            return made
         content = value["v"]
         match value["!"]:
             case "tensor" if "s" in value:  # the order of its numbers in memory is that of their summation
@@ -193,27 +190,24 @@ class Reader:
             case "same":
                 return self._objects[content]
             case "dict":
-                pairs: dict[Any, Any] = self._made({})
+                made = self._made({})
                 keys = [self.full(key) for key, _ in content]
-                pairs.update(zip(keys, [self.full(item) for _, item in content], strict=True))
-                return pairs
+                made.update(zip(keys, [self.full(item) for _, item in content], strict=True))
+                return made
             case "deque":
-                queue: deque[Any] = self._made(deque(maxlen=value["n"]))
-                queue.extend(map(self.full, content))
-                return queue
+                made = self._made(deque(maxlen=value["n"]))
+                made.extend(map(self.full, content))
+                return made
             case "set":
-                members: set[Any] = self._made(set())
-                members.update(map(self.full, content))
-                return members
+                made = self._made(set())
+                made.update(map(self.full, content))
+                return made
             case "generator":
                 return self._generator(content)
             case "torch_generator":
-                generator: torch.Generator = self._made(torch.Generator())
-                return generator.set_state(self.tensors[content].clone())
-            case "tuple":
-                return tuple(map(self.full, content))
-            case "frozenset":
-                return frozenset(map(self.full, content))
+                return self._made(torch.Generator()).set_state(self.tensors[content].clone())
+            case "tuple" | "frozenset" as kind:
+                return {"tuple": tuple, "frozenset": frozenset}[kind](map(self.full, content))
             case name:
                 return RESULTS[name](*map(self.full, content))
 
@@ -239,10 +233,7 @@ CHECKSUM_BYTES = 16
 
 
 def write(file: BinaryIO, metadata: dict[str, str], text: str, tensors: list[Tensor]) -> None:
-    """Write `text` and `tensors`, and flush; nothing is held in memory twice.
-
-    Numbers that take more bytes come first, as the format wants it.
-    """
+    """Write `text` and `tensors`, those of longer numbers first, and flush; nothing is held in memory twice."""
     tensors = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8), *tensors]
     order = sorted(range(len(tensors)), key=lambda place: -tensors[place].element_size())
     header: dict[str, Any] = {"__metadata__": metadata}
@@ -250,10 +241,10 @@ def write(file: BinaryIO, metadata: dict[str, str], text: str, tensors: list[Ten
     for place in order:
         tensor = tensors[place]
         start, end = end, end + tensor.nbytes
-        entry = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-        header[str(place)] = entry
-    offsets = [end, end + CHECKSUM_BYTES]
-    header["checksum"] = {"dtype": "U8", "shape": [CHECKSUM_BYTES], "data_offsets": offsets}
+        form = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape)}
+        header[str(place)] = {**form, "data_offsets": [start, end]}
+    form = {"dtype": "U8", "shape": [CHECKSUM_BYTES]}
+    header["checksum"] = {**form, "data_offsets": [end, end + CHECKSUM_BYTES]}
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
     digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)

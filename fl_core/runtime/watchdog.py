@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fl_core.errors import RunError
 from fl_core.runtime import executors
-from fl_core.runtime.kernel import StopRun, too_many
+from fl_core.runtime.kernel import StopRun, nothing_left, too_many
 from fl_core.runtime.timers import CLOCKS
 
 if TYPE_CHECKING:
@@ -65,10 +65,8 @@ class Watchdog:
             yield
         except Stuck:
             who = run.kernel.current.name if run.kernel.current else "the run"
-            raise RunError(
-                f"{who} has computed for more than {PATIENCE_SECONDS:g} s at t = {run.kernel.now:g} s without "
-                "waiting for anything: is there a loop that does not end?"
-            ) from None
+            what = f"has computed for more than {PATIENCE_SECONDS:g} s at t = {run.kernel.now:g} s without waiting"
+            raise RunError(f"{who} {what} for anything: is there a loop that does not end?") from None
         finally:
             over.set()
 
@@ -79,8 +77,7 @@ class Watchdog:
     def tick(self) -> None:
         """Note that a server program goes on because of the time alone; end a run in which only that happens.
 
-        Progress is a task that is under way or dispatched, or a version where versions are the budget. A device that
-        may come back keeps a run alive until it has been there once in vain.
+        A device that may come back keeps a run alive until it has been there once in vain.
         """
         run = self._run
         progress, now = run.dispatched + (run.version if run.budget.updates else 0), run.kernel.now
@@ -93,7 +90,7 @@ class Watchdog:
             away = (key[1] for key in timers if key[0] == "available")
             back = all(run.devices.resume_at(device, self.ticks[2]) < now for device in away)
             if back and all(key[0] in CLOCKS for key in timers):
-                raise self._nothing_left()
+                raise nothing_left(now)
 
     def clock(self) -> None:
         """End a run in which only clocks go on and nobody reacts to them: evaluations, devices that come and go."""
@@ -104,7 +101,7 @@ class Watchdog:
         if self.quiet[0] > (0 if run.devices.always_available else 100 * (1 + len(run.devices))):
             self.quiet[0] = 0
             if len(run.kernel._queue) <= sum(key[0] in CLOCKS for key in run.timers.events):
-                raise self._nothing_left()
+                raise nothing_left(run.kernel.now)
 
     def failed(self, outcome: str) -> None:
         """End the run if nothing usable arrives any more: training has diverged, or everything gets lost.
@@ -122,11 +119,6 @@ class Watchdog:
         if kernel.events == self._crowded:
             raise too_many(kernel.current and kernel.current.name, kernel.now)
         self._crowded = kernel.events
-
-    def _nothing_left(self) -> RunError:
-        return RunError(
-            f"nothing is left to happen at t = {self._run.kernel.now:g} s, but the run has not reached its budget"
-        )
 
     def _boundary(self) -> None:
         if self._each is not None:

@@ -105,9 +105,8 @@ class PeriodicAvailability(Availability):
     def draw(self, devices: int, rng: np.random.Generator) -> Calendar:
         cycle = ((0.0, self.available * self.period_seconds),)
         shifted = self.phase == "random" and self.available < 1
-        return Calendar(
-            [cycle], self.period_seconds, rng.uniform(0, self.period_seconds, devices) if shifted else None
-        )
+        offsets = rng.uniform(0, self.period_seconds, devices) if shifted else None
+        return Calendar([cycle], self.period_seconds, offsets)
 
 
 class TraceAvailability(Availability):
@@ -125,15 +124,11 @@ class TraceAvailability(Availability):
             end = 0.0
             for start, stop in windows:
                 if start < end or stop <= start:
-                    raise ValueError(
-                        f"windows of device {device}: [{start:g}, {stop:g}) must have its stop after its start and "
-                        f"begin after the window before it, which stops at {end:g} s"
-                    )
+                    what = f"windows of device {device}: [{start:g}, {stop:g}) must have its stop after its start"
+                    raise ValueError(f"{what} and begin after the window before it, which stops at {end:g} s")
                 end = stop
-            if self.period_seconds is not None and end > self.period_seconds:
-                raise ValueError(
-                    f"windows of device {device} reach to {end:g} s, beyond period_seconds = {self.period_seconds:g}"
-                )
+            if (period := self.period_seconds) is not None and end > period:
+                raise ValueError(f"windows of device {device} reach to {end:g} s, beyond period_seconds = {period:g}")
         return self
 
     def draw(self, devices: int, rng: np.random.Generator) -> Calendar:

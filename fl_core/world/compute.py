@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from fl_core.config import Duration, Family, Seconds
+from fl_core.config import Duration, Family, Seconds, ascending
 
 Ratio = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
@@ -51,11 +51,7 @@ class UniformCompute(Compute):
     slowest: Seconds = 5.0
     """Most seconds that are drawn."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> UniformCompute:
-        if self.slowest < self.fastest:
-            raise ValueError(f"slowest = {self.slowest} seconds must not be below fastest = {self.fastest}")
-        return self
+    _ordered = ascending("fastest", "slowest", "seconds")
 
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
         return rng.uniform(self.fastest, self.slowest, devices)
@@ -182,11 +178,7 @@ class UniformTaskCompute(Compute):
     slowest: Seconds = 2.0
     """Most seconds that are drawn."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> UniformTaskCompute:
-        if self.slowest < self.fastest:
-            raise ValueError(f"slowest = {self.slowest} seconds must not be below fastest = {self.fastest}")
-        return self
+    _ordered = ascending("fastest", "slowest", "seconds")
 
     def draw(self, devices: int, rng: np.random.Generator) -> np.ndarray:
         return np.ones(devices)

@@ -65,19 +65,14 @@ class Fault(Family):
     def _strikes_somebody(self) -> Fault:
         if self.devices == ():
             raise ValueError("devices = [] strikes nobody; leave it out for all devices")
-        if self.stop_seconds is not None and self.stop_seconds <= self.start_seconds:
-            raise ValueError(
-                f"stop_seconds = {self.stop_seconds:g} should be larger than start_seconds = {self.start_seconds:g}"
-            )
+        if (stop := self.stop_seconds) is not None and stop <= self.start_seconds:
+            raise ValueError(f"stop_seconds = {stop:g} should be larger than start_seconds = {self.start_seconds:g}")
         return self
 
     def concerns(self, device: int, seconds: float) -> bool:
         """Say whether a task that `device` begins at virtual time `seconds` may be struck."""
-        return (
-            (self.devices is None or device in self.devices)
-            and self.start_seconds <= seconds
-            and (self.stop_seconds is None or seconds < self.stop_seconds)
-        )
+        within = self.start_seconds <= seconds and (self.stop_seconds is None or seconds < self.stop_seconds)
+        return within and (self.devices is None or device in self.devices)
 
     def interrupt(self, seconds: float, rng: np.random.Generator) -> Interruption | None:
         """Return when a struck task's local work of `seconds` is interrupted, if this fault does that.
@@ -183,14 +178,13 @@ class Corrupted(Fault):
     """For ``"scaled"``; negative values turn an update's direction round."""
 
     def send(self, messages: list[Message], rng: np.random.Generator) -> list[Message]:
-        payloads = (
-            {name: self._wrong(value, rng) if isinstance(value, Tensor) else value for name, value in items}
-            for items in (message.payload.items() for message in messages)
-        )
-        return [Message(payload, m.delay) for payload, m in zip(payloads, messages, strict=True)]
+        return [
+            Message({name: self._wrong(value, rng) for name, value in message.payload.items()}, message.delay)
+            for message in messages
+        ]
 
-    def _wrong(self, tensor: Tensor, rng: np.random.Generator) -> Tensor:
-        if not tensor.is_floating_point() or not tensor.numel():
+    def _wrong(self, tensor: Any, rng: np.random.Generator) -> Any:
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or not tensor.numel():
             return tensor
         if self.how == "length":
             return tensor.reshape(-1)[:-1].clone()

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, model_validator
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from fl_core.config import Config, Duration, Family
+from fl_core.config import Config, Duration, Family, ascending
 from fl_core.streams import stream
 
 if TYPE_CHECKING:
@@ -38,11 +38,7 @@ class UniformBandwidth(Spread):
     fastest: Positive
     """Most bits per second."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> UniformBandwidth:
-        if self.fastest < self.slowest:
-            raise ValueError(f"fastest = {self.fastest} bits per second must not be below slowest = {self.slowest}")
-        return self
+    _ordered = ascending("slowest", "fastest", "bits per second")
 
     def draw(self, devices: int, rng: np.random.Generator, direction: str = "down") -> np.ndarray:
         return rng.uniform(self.slowest, self.fastest, devices)
@@ -70,11 +66,9 @@ def _one_message(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         if faults:
             raise ValueError(str(faults[0]["ctx"]["error"])) from None
         shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:59]}…"
-        raise ValueError(
-            f"{shown} is not valid: it should be a number > 0, a list with one for each device, null, "
-            '{"kind": "uniform", "slowest": ..., "fastest": ...}, or another kind: "linspace", "phones", "measured", '
-            '"trace"'
-        ) from None
+        kinds = '{"kind": "uniform", "slowest": ..., "fastest": ...}, or another kind: "linspace", "phones", '
+        may = f'a number > 0, a list with one for each device, null, {kinds}"measured", "trace"'
+        raise ValueError(f"{shown} is not valid: it should be {may}") from None
 
 
 Bandwidth = Annotated[Positive | tuple[Positive, ...] | Spread | None, WrapValidator(_one_message)]
@@ -86,7 +80,7 @@ class Network(Config):
     down_bits_per_second: Bandwidth = None
     """Bandwidth of every device's link, or one for each; None: transfers take only the latency."""
     up_bits_per_second: Bandwidth = None
-    """Bandwidth of every device's link, or one for each; None: transfers take only the latency."""
+    """The same on the way up."""
     latency_seconds: Duration = 0.0
     """Added to every transfer, each way."""
     server_down_bits_per_second: Positive | None = None

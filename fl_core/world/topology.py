@@ -72,10 +72,8 @@ class ErdosRenyi(Graph):
             edges: list[Edge] = [(int(a), int(b)) for a, b in pairs[rng.random(len(pairs)) < self.probability]]
             if not _unreached(neighbours(servers, edges)):
                 return edges
-        raise SpecError(
-            f"no connected graph of {servers} servers in {attempts} draws with probability = {self.probability}; "
-            "choose a larger one"
-        )
+        what = f"no connected graph of {servers} servers in {attempts} draws with probability = {self.probability}"
+        raise SpecError(f"{what}; choose a larger one")
 
 
 class EdgeList(Graph):

@@ -158,11 +158,9 @@ class World(Config):
         own = {key: value for key, value in settings.items() if key in chosen.model_fields}
         replaced = {key: value for key, value in settings.items() if key not in own}
         for setting in [key for key in replaced if key not in cls.model_fields]:
-            valid = ", ".join(chosen.model_fields)
-            hint = nearest(setting, [*chosen.model_fields, *cls.model_fields])
-            raise SpecError(
-                f"unknown setting {setting!r} of world {name}{hint} (valid: {valid}; the fields of every world)"
-            )
+            valid, hint = ", ".join(chosen.model_fields), nearest(setting, [*chosen.model_fields, *cls.model_fields])
+            which = f"unknown setting {setting!r} of world {name}{hint}"
+            raise SpecError(f"{which} (valid: {valid}; the fields of every world)")
         try:
             world = chosen(**own).world()
             return World(**{**dict(world), **replaced}) if replaced else world
@@ -214,14 +212,11 @@ def _explained(fault: Any) -> str:
 
 
 class Devices:
-    """One draw of a world: the speed of every device, and of every single task."""
+    """One draw of a world: the speed of every device, and of every single task.
 
-    seconds: np.ndarray
-    """``[n]`` seconds per local step, or epoch, of each device, before anything that is drawn for each task."""
-    always_available: bool
-    """Whether no device is ever away."""
-    num_servers: int
-    """1 without clusters."""
+    `seconds` ``[n]`` are those of a local step, or epoch, of each device, before what is drawn for each task;
+    `num_servers` is 1 without clusters; `always_available` says that no device is ever away.
+    """
 
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.seed = world, seed

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from fl_core.experiments.artifacts import Artifact, Columns, View, make_study
+from fl_core.experiments.artifacts import Artifact, Columns, Paper, View, make_study, no_runs
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
 from fl_papers.fedasmu import errata, figures, tables
@@ -27,7 +27,7 @@ from fl_papers.fedasmu.experiment import (
     FirstColumn,
 )
 
-_PAPER = "Liu et al. (2024)"
+_PAPER = Paper("fedasmu", "Liu et al. (2024)", FedASMUExperiment.shown(tables.paper_setting))
 
 PANELS: dict[int, tuple[str, ...]] = {
     3: ("lenet-cifar10", "cnn-cifar10", "resnet-tiny-imagenet"),
@@ -62,32 +62,14 @@ def _computed(make: Callable[[], pd.DataFrame]) -> Callable[[Study], pd.DataFram
 
 
 def _artifact(
-    name: str,
-    title: str,
-    reference: str,
-    description: str,
-    reduce: Callable[[Study], pd.DataFrame],
-    view: View,
-    make_grid: Callable[..., list[Entry]] | None = None,
-    claims: Iterable[int | str] = (),
-) -> Artifact:
-    """Return an artifact; one without a grid needs no runs."""
-    runs: dict[str, Any] = {}
-    if make_grid is not None:
-        runs = {"make_grid": make_grid, "paper_setting": FedASMUExperiment.shown(tables.paper_setting)}
+    name: str, title: str, where: str, description: str, reduce: Callable[[Study], pd.DataFrame], view: View,
+    make_grid: Callable[..., list[Entry]] = no_runs, claims: Iterable[int | str] = (),
+) -> Artifact:  # fmt: skip
+    """Return an artifact, its `claims` by number; one without a grid needs no runs."""
+    numbers = " ".join(one if isinstance(one, str) else f"C{one:02d}" for one in claims)
     kind = "95 % t-interval" if isinstance(view, Columns) else "standard deviation"
-    return Artifact(
-        id=f"fedasmu-{name}",
-        title=title,
-        reference=reference,
-        description=description,
-        notebook="notebooks/fl_papers/fedasmu/replication.ipynb",
-        reduce=reduce,
-        view=view,
-        claims=tuple(name if isinstance(name, str) else f"FEDASMU-C{name:02d}" for name in claims),
-        over_seeds=_SPREAD.get(name, f"mean and {kind} over"),
-        **runs,
-    )
+    seeds = _SPREAD.get(name, f"mean and {kind} over")
+    return _PAPER.artifact(name, where, title, description, reduce, view, make_grid, numbers, over_seeds=seeds)
 
 
 def _comparison(columns: Iterable[str]) -> Callable[..., list[Entry]]:
@@ -97,32 +79,33 @@ def _comparison(columns: Iterable[str]) -> Callable[..., list[Entry]]:
 
 ARTIFACTS = [
     _artifact(
-        "fig1", "the system in time", f"Figure 1 of {_PAPER}",
+        "fig1", "the system in time", "Figure 1",
         "Devices start at ticks, ask once for a fresh model, and make a version each when they upload.",
-        _computed(figures.five_devices), figures.timeline, claims=[claim.id for claim in errata.CLAIMS],
+        _computed(figures.five_devices), figures.timeline,
+        claims=[claim.id.removeprefix("FEDASMU-") for claim in errata.CLAIMS],
     ),
     _artifact(
-        "fig2", "accuracy over virtual time without parts of the method", f"Figure 2 of {_PAPER}",
+        "fig2", "accuracy over virtual time without parts of the method", "Figure 2",
         "DA: static weights; FA: no fresh models; 0: neither.",
         partial(figures.accuracy_curves, methods=_ABLATED), figures.accuracy,
         GRIDS["ablations"], range(28, 34),
     ),
     *(
         _artifact(
-            f"fig{number}", "accuracy over virtual time", f"Figure {number} of {_PAPER}",
+            f"fig{number}", "accuracy over virtual time", f"Figure {number}",
             "All methods on the same clock, with as many uploads; dashed: the target of the tables.",
             partial(figures.accuracy_curves, methods=METHODS), figures.accuracy, _comparison(columns), (2, 23),
         )
         for number, columns in PANELS.items()
     ),
     _artifact(
-        "fig7", "slower networks, more heterogeneous and more devices", f"Figure 7 of {_PAPER}",
+        "fig7", "slower networks, more heterogeneous and more devices", "Figure 7",
         "Accuracy at the end, and virtual time to 60 %. No mark: not reached.",
         figures.condition_points, figures.conditions, GRIDS["conditions"], (24, 25, 26, 27),
     ),
     *(
         _artifact(
-            f"tab{number}", "accuracy, and virtual time to a target", f"Table {number} of {_PAPER}",
+            f"tab{number}", "accuracy, and virtual time to a target", f"Table {number}",
             "The columns of one data set, each number beside the printed one.",
             partial(tables.measured, methods=METHODS), _MEASURED, _comparison(columns), (1, 2, *range(5, 24)),
         )
@@ -130,7 +113,7 @@ ARTIFACTS = [
     ),
     *(
         _artifact(
-            f"tab{number}", title, f"Table {number} of {_PAPER}",
+            f"tab{number}", title, f"Table {number}",
             "Printed, and what the specifications of profile paper have.",
             _computed(make), Columns(),
         )
@@ -143,7 +126,7 @@ ARTIFACTS = [
     *(
         _artifact(name, title, reference, description, reduce, view, GRIDS[grid], claims)
         for reference, description, rows in (
-            (f"Text of {_PAPER}", "What the text reports, beside ours.", (
+            ("Text", "What the text reports, beside ours.", (
                 ("gains", "what FedASMU gains over each baseline", "comparison",
                  tables.gains_table, Columns(), (1, 2)),
                 ("ablations", "without parts of the method", "ablations",
@@ -156,7 +139,7 @@ ARTIFACTS = [
                 ("sensitivity", "other trigger periods and learning rates", "sensitivity",
                  tables.sensitivity_table, Columns(), (35,)),
             )),
-            ("Beyond the paper", "Runs of our own.", (
+            ("", "Runs of our own.", (
                 ("x1", "staleness, and the weights that uploads get", "ablations",
                  figures.staleness_points, figures.staleness, ()),
                 ("x2", "FedASMU in variants", "variants",
