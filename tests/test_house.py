@@ -25,22 +25,22 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
-    "runtime": (4395, 16, 3500, 12),
-    "world": (1775, 9, 1450, 9),
+    "runtime": (4247, 16, 3500, 12),
+    "world": (1740, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
-    "algorithms": (2964, 24, 2800, 24),
-    "datasets": (3757, 22, 3600, 22),
-    "experiments": (4778, 22, 2400, 12),
-    "report bookbuild cli": (4501, 26, 4000, 26),
-    "benchmarks": (1492, 6, 1200, 6),
-    "fl_core": (27830, 148, 21500, 135),
-    "fl_papers": (14175, 42, 11000, 35),
+    "algorithms": (2800, 24, 2800, 24),
+    "datasets": (3600, 22, 3600, 22),
+    "experiments": (4725, 22, 2400, 12),
+    "report bookbuild cli": (4498, 26, 4000, 26),
+    "benchmarks": (1457, 6, 1200, 6),
+    "fl_core": (27266, 148, 21500, 135),
+    "fl_papers": (13393, 42, 11000, 35),
     "tests": (28608, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7213, 6500)
+CORE_LINES = (7037, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

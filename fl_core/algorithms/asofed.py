@@ -104,7 +104,6 @@ class Towards:
     anchor: Tensor
 
     def gradient(self, parameters: Tensor, start: Tensor) -> Tensor:
-        """Return ``rho * (parameters - anchor)``."""
         return Proximal(self.rho).gradient(parameters, self.anchor.to(parameters.device))
 
 
@@ -116,7 +115,6 @@ class DecayedMemory:
     kept: tuple[Tensor, ...]
 
     def begin(self, parameters: Tensor) -> tuple[Tensor, ...]:
-        """Return v and h."""
         if not self.kept:
             return torch.zeros_like(parameters), torch.zeros_like(parameters)
         return tuple(vector.to(parameters.device, copy=True) for vector in self.kept)

@@ -105,9 +105,8 @@ class FedASMU(FreshMerge):
 
     async def scheduler(self, server: ServerHandle) -> None:
         """Trigger idle devices at every tick."""
-        await server.keep_busy(
-            Timed(period_seconds=self.trigger_period, per_tick=self.trigger_size, concurrency=self.concurrency)
-        )
+        period, size = self.trigger_period, self.trigger_size
+        await server.keep_busy(Timed(period_seconds=period, per_tick=size, concurrency=self.concurrency))
 
     async def updater(self, server: ServerHandle) -> None:
         """Weigh each arrival (2, 3) and mix it in (1), or drop it."""
@@ -120,16 +119,9 @@ class FedASMU(FreshMerge):
         server.commit(made.model, weight=made.weight)
 
     def combine(
-        self,
-        model: Tensor,
-        uploaded: Tensor,
-        version: int,
-        staleness: int,
-        controls: Controls,
-        past: PastAggregation | None = None,
-        q: float = 0.0,
-        left: float = 1.0,
-    ) -> Mixture:
+        self, model: Tensor, uploaded: Tensor, version: int, staleness: int, controls: Controls,
+        past: PastAggregation | None = None, q: float = 0.0, left: float = 1.0,
+    ) -> Mixture:  # fmt: skip
         """Return the mixture (1) with the weight (2), after a step of the controls (3) through a `past` aggregation.
 
         `version` is t, `staleness` the paper's t - o + 1; `q` is <g_i, d_i>, and `left` the part that later

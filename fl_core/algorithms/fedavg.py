@@ -73,11 +73,9 @@ class FedAvgTopK(SynchronousRounds):
         server.commit(made.model, weight=made.weight)
 
     def combine(self, model: Tensor, deltas: Sequence[Tensor], num_samples: Sequence[int]) -> Step:
-        """Return the step along the mean of `deltas`."""
         return weighted_step(model, deltas, num_samples, self.global_lr, self.weighting)
 
     async def device(self, device: DeviceHandle) -> None:
-        """Train, and upload the compressed difference."""
         snapshot = await device.download()
         trained = await device.train(snapshot.model)
         await upload_update(device, snapshot, trained, self.compressor, error_feedback=self.error_feedback)

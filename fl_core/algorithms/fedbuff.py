@@ -46,7 +46,6 @@ class FedBuff(ContinuousAlgorithm):
         return Step(mean_step(model, scaled, self.global_lr), parts)
 
     async def device(self, device: DeviceHandle) -> None:
-        """Train, and upload the difference."""
         snapshot = await device.download()
         trained = await device.train(snapshot.model)
         await upload_update(device, snapshot, trained, self.compressor, error_feedback=self.error_feedback)

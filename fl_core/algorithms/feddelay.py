@@ -33,7 +33,6 @@ class FedDelay(ContinuousAlgorithm):
     """Whether a dropped update makes a version all the same; if not, it is discarded."""
 
     async def updater(self, server: ServerHandle) -> None:
-        """Apply each arrival with its factor."""
         [upload] = await server.receive()
         made = self.combine(server.model, upload.delta, upload.staleness)
         if made.weight or self.count_dropped:
@@ -47,7 +46,6 @@ class FedDelay(ContinuousAlgorithm):
         return Step(mean_step(model, delta[None], step) if step else model, step)
 
     async def device(self, device: DeviceHandle) -> None:
-        """Train, and upload the difference."""
         snapshot = await device.download()
         trained = await device.train(snapshot.model)
         await device.upload(delta=snapshot.model - trained.model, based_on=snapshot)

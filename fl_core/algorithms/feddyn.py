@@ -1,11 +1,8 @@
 """FedDyn: rounds with a dynamic regulariser, so that all devices agree on one stationary point (BL-2.8 to BL-2.10).
 
-Source: Acar, Zhao, Matas Navarro, Mattina, Whatmough & Saligrama, "Federated Learning Based on Dynamic
-Regularization" (ICLR 2021).
-
-Symbols: w_t the round's global model, x_k what device k has made of it, g_k `correction` of device k, h `state` of
-the server, N `num_devices`. Arguments are parameters only, no running statistics: numbers, arrays ``[p]`` or tensors
-``[p]``.
+Acar, Zhao, Matas Navarro, Mattina, Whatmough & Saligrama, "Federated Learning Based on Dynamic Regularization" (ICLR
+2021). w_t is the round's global model, x_k what device k has made of it, g_k the `correction` of device k, h the
+`state` of the server, N `num_devices`. Arguments are parameters only, no running statistics.
 """
 
 from __future__ import annotations
@@ -29,13 +26,10 @@ M = TypeVar("M", float, NDArray[Any], torch.Tensor)
 
 @register
 class FedDyn(SynchronousRounds):
-    """Synchronous rounds in which device and server keep a correction each (BL-2.8 to BL-2.10).
+    """Synchronous rounds in which device and server keep a correction each, for ever (BL-2.8 to BL-2.10).
 
-    Each device that has taken part keeps a vector for ever, and the server one more. The server's is the mean of the
-    devices' as long as no upload gets lost.
-
-    The limit for small alpha is not FedAvg. Devices then train as there, but the server adds to the mean of their
-    models the sum of all mean moves so far: in a first round with everybody it goes twice as far.
+    The server's is the mean of the devices' as long as no upload gets lost. The limit for small alpha is not FedAvg:
+    the server adds the sum of all mean moves so far, so that a first round with everybody goes twice as far.
     """
 
     weighting: Literal["uniform"] = "uniform"
@@ -78,7 +72,6 @@ class FedDyn(SynchronousRounds):
         await device.upload(model=trained.model, based_on=snapshot)
 
     def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> float:
-        """Return the alpha of `device`."""
         return alpha_of_share(self.alpha, server.share(device.id), len(server.devices))
 
 
@@ -90,7 +83,6 @@ class DynamicRegulariser:
     correction: Tensor
 
     def gradient(self, parameters: Tensor, start: Tensor) -> Tensor:
-        """Return their gradient."""
         return added_gradient(parameters, start, self.correction.to(parameters.device), self.alpha)
 
 

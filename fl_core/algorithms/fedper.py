@@ -88,5 +88,4 @@ class FedPer(PeriodicAggregation):
     FedLuck's tables, does not."""
 
     def job(self, device: DeviceHandle, model_bytes: int) -> tuple[int | None, Compressor]:
-        """Return `steps` and `compressor`."""
         return self.steps, self.compressor

@@ -35,7 +35,6 @@ class FedProx(FedAvg):
     paper's partial work). None: all of them, whatever the time."""
 
     async def scheduler(self, server: ServerHandle) -> None:
-        """Begin a round whenever there is a new version."""
         await Rounds(devices=self.clients_per_round, sampling=self.sampling).turn(server)
 
     async def device(self, device: DeviceHandle) -> None:

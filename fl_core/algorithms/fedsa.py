@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 @register
 class FedSA(ContinuousAlgorithm):
-    """Mix each arrival with a polynomial weight; local epochs follow the device's mean staleness (BL-3.11, BL-3.12).
-
-    A reconstruction: no source gives the paper's formulas. A task belongs to the initial stage if it began with one
-    of the first versions.
-    """
+    """Mix each arrival with a polynomial weight; local epochs follow its mean staleness (BL-3.11, BL-3.12)."""
 
     name: ClassVar[str] = "fedsa"
     alpha_initial: float = Field(0.6, gt=0, le=1)

@@ -109,14 +109,9 @@ class FreshMerge(Algorithm):
         return Choice(formulas.next_slot(last, action, count), action)
 
     async def merge(
-        self,
-        device: DeviceHandle,
-        choice: Choice,
-        before: Tensor,
-        start: Snapshot,
-        fresh: Snapshot,
+        self, device: DeviceHandle, choice: Choice, before: Tensor, start: Snapshot, fresh: Snapshot,
         report: dict[str, Any],
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """Return the merged model w^a ``[d]`` (7), and learn from the next mini-batch (6, 9); fill in `report`."""
         state, versions = device.state, (fresh.version, start.version)
         controls = FreshControls(*state.get("controls", (self.gamma_0, self.upsilon_0)))
@@ -140,18 +135,16 @@ class FreshMerge(Algorithm):
         self, before: Tensor, fresh: Tensor, fresh_version: int, origin_version: int, controls: FreshControls
     ) -> tuple[Tensor, float]:
         """Return w^a ``[d]`` and the weight beta of the fresh model in it (7, 8)."""
-        weight = formulas.fresh_weight(
-            fresh_version, origin_version, controls, self.mu_beta, sqrt_offset=self.sqrt_offset_device
-        )
+        versions, offset = (fresh_version, origin_version), self.sqrt_offset_device
+        weight = formulas.fresh_weight(*versions, controls, self.mu_beta, sqrt_offset=offset)
         return formulas.blend(before, fresh, weight), weight
 
     def learned(
         self, controls: FreshControls, fresh_version: int, origin_version: int, slope: float
     ) -> FreshControls:
         """Return the controls after one step (9), where the loss has the derivative `slope` by beta."""
-        gradient = formulas.fresh_weight_gradient(
-            fresh_version, origin_version, controls, self.mu_beta, sqrt_offset=self.sqrt_offset_device
-        )
+        versions, offset = (fresh_version, origin_version), self.sqrt_offset_device
+        gradient = formulas.fresh_weight_gradient(*versions, controls, self.mu_beta, sqrt_offset=offset)
         moved = formulas.fresh_descend(controls, gradient, FreshControls(self.lr_gamma, self.lr_upsilon), slope)
         return formulas.fresh_project(moved) if self.project else moved
 
@@ -163,9 +156,8 @@ class FreshMerge(Algorithm):
             state["q_table"] = np.zeros((count, len(formulas.ACTIONS)))
             report["num_slots"] = count
         else:
-            learned = formulas.q_update(
-                state["q_table"], state["last_slot"], choice.action, choice.slot, gained, self.q_lr, self.q_discount
-            )
+            step = state["last_slot"], choice.action, choice.slot, gained
+            learned = formulas.q_update(state["q_table"], *step, self.q_lr, self.q_discount)
             if np.isfinite(learned).all():  # training that diverges may overflow it
                 state["q_table"] = learned
         state["last_slot"] = choice.slot
@@ -182,10 +174,9 @@ class FreshMerge(Algorithm):
         if "num_slots" not in payload:
             return
         state, count = server.state, payload["num_slots"]
-        state["baseline"] = formulas.moving_baseline(
-            state.get("baseline", 0.0), payload["reward"], self.baseline_rate
-        )
-        advantage = payload["reward"] - state["baseline"]
+        reward, before = payload["reward"], state.get("baseline", 0.0)
+        state["baseline"] = formulas.moving_baseline(before, reward, self.baseline_rate)
+        advantage = reward - state["baseline"]
         learned = formulas.reinforce(self._meta(server, count), payload["slot"], count, advantage, self.lr_rl)
         if formulas.log_probabilities(formulas.meta_logits(learned, count)).isfinite().all():  # the same
             state["meta"] = learned

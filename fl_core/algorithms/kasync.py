@@ -57,7 +57,6 @@ class WeightedKAsynchronous(KAsynchronous):
     """Descend along a weighted sum of the K gradients, Eq. 3."""
 
     async def updater(self, server: ServerHandle) -> None:
-        """Use the first K gradients."""
         uploads = await server.receive(self.num_aggregated)
         staleness, sizes = [u.staleness for u in uploads], [u.batch_size for u in uploads]
         direction, weights = self.combine(stacked(uploads), staleness, sizes)
@@ -78,7 +77,6 @@ class KAsync(WeightedKAsynchronous):
     """Plain K-asynchronous SGD: the mean of the first K gradients, Eq. 2."""
 
     def weights(self, staleness: Sequence[int], batch_sizes: Sequence[int]) -> Tensor:
-        """Return 1 / K for each."""
         return kasync_weights(len(staleness))
 
 
@@ -93,7 +91,6 @@ class TWAFL(WeightedKAsynchronous):
     """1: a fresh gradient counts as one update old."""
 
     def weights(self, staleness: Sequence[int], batch_sizes: Sequence[int]) -> Tensor:
-        """Return the weights by staleness and size of the mini-batch."""
         return twafl_weights(staleness, batch_sizes, self.weighting, self.staleness_offset)
 
 
@@ -105,7 +102,6 @@ class SASGD(WeightedKAsynchronous):
     """Whether the sum is divided by K; in three of the authors' four programs it is not (E35)."""
 
     def weights(self, staleness: Sequence[int], batch_sizes: Sequence[int]) -> Tensor:
-        """Return the weights by staleness."""
         return sasgd_weights(staleness, self.divide)
 
 
@@ -120,7 +116,6 @@ class SoftsyncSASGD(WeightedKAsynchronous):
     name: ClassVar[str] = "sasgd_softsync"
 
     def weights(self, staleness: Sequence[int], batch_sizes: Sequence[int]) -> Tensor:
-        """Return the weights by staleness."""
         return softsync_weights(staleness)
 
 
@@ -195,11 +190,9 @@ def kasync_weights(count: int) -> Tensor:
 
 
 def twafl_weights(
-    staleness: Sequence[float],
-    batch_sizes: Sequence[float],
-    weighting: TWAFLWeighting = "normalised",
+    staleness: Sequence[float], batch_sizes: Sequence[float], weighting: TWAFLWeighting = "normalised",
     staleness_offset: int = 0,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Return TWAFL's weights (m_i / m) (e / 2)^(-tau_i), W-d (BL-3.14), of mini-batches of m_i samples.
 
     As printed they add up to less than 1 unless all gradients are fresh: the step shrinks with staleness (E8).

@@ -123,14 +123,9 @@ def agreement(progress: Tensor, moved: Tensor) -> float:
 
 
 def update_weight(
-    num_samples: float,
-    staleness: float,
-    agreement: float,
-    *,
-    staleness_factor: float = 3.0,
-    similarity_factor: float = 1.0,
-    staleness_bound: float = 10.0,
-) -> float:
+    num_samples: float, staleness: float, agreement: float, *, staleness_factor: float = 3.0,
+    similarity_factor: float = 1.0, staleness_bound: float = 10.0,
+) -> float:  # fmt: skip
     """Return gamma_k = n_k (lambda_s B / (tau_k + B) + lambda_d (cos + 1) / 2), BL-3.4; not normalised."""
     age = staleness_bound / (staleness + staleness_bound)
     return num_samples * (staleness_factor * age + similarity_factor * (agreement + 1) / 2)

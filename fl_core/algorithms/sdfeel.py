@@ -126,12 +126,9 @@ class AsyncSDFeel(Algorithm):
         return self.combine(server.number, models, self._staleness(server, snapshots), shares_of_data)
 
     def combine(
-        self,
-        trigger: int,
-        models: dict[int, Tensor],
-        staleness: dict[int, int],
+        self, trigger: int, models: dict[int, Tensor], staleness: dict[int, int],
         cluster_weight: Sequence[float] | None = None,
-    ) -> tuple[Tensor, dict[int, Tensor]]:
+    ) -> tuple[Tensor, dict[int, Tensor]]:  # fmt: skip
         """Return what the trigger and its neighbours hold after its event (Eqs. 4, 5), given the models of both."""
         weights = formulas.gossip_weights(
             trigger, staleness, self.discount, rule=self.mixing, self_staleness=self.self_staleness,
@@ -163,7 +160,6 @@ class Lockstep(Algorithm):
     """Mini-batches that every device does between two aggregations of its cluster."""
 
     async def scheduler(self, server: ServerHandle) -> None:
-        """Trigger all devices whenever there is a new version."""
         await Rounds(devices=len(server.devices)).turn(server)
 
     async def updater(self, server: ServerHandle) -> None:
@@ -222,7 +218,6 @@ class SyncSDFeel(Lockstep):
         return gossip_average(dict(enumerate(models)), dict(enumerate(column.tolist())))
 
     def matrix(self, clusters: Sequence[Cluster]) -> np.ndarray:
-        """Return P^alpha ``[D, D]``."""
         neighbours = tuple(cluster.neighbours for cluster in clusters)
         return _power(neighbours, tuple(cluster_weights(clusters)), self.mixing, self.gossip_rounds)
 
@@ -313,12 +308,9 @@ class Agreement(NamedTuple):
 
 
 def gossip_consensus(
-    simulation: Simulation,
-    tolerance: float = 1e-6,
-    *,
-    relative: bool = False,
+    simulation: Simulation, tolerance: float = 1e-6, *, relative: bool = False,
     mixing: ConstantMixing = "laplacian_safe",
-) -> Agreement:
+) -> Agreement:  # fmt: skip
     """Let the servers of a finished run exchange models until no two are further apart than `tolerance` (2.3).
 
     With Laplacian matrices they come without a cloud to ``history.model``, the data-weighted mean; others lead to the

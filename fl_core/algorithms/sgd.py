@@ -28,7 +28,6 @@ class SGD(Algorithm):
             server.dispatch([POOLED])
 
     async def updater(self, server: ServerHandle) -> None:
-        """Take over the model after every block."""
         [upload] = await server.receive()
         server.commit(upload.model)
 

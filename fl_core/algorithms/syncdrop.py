@@ -55,7 +55,6 @@ class SyncDrop(ContinuousAlgorithm):
         return mix_kept(model, uploaded, kept, self.alpha)
 
     async def device(self, device: DeviceHandle) -> None:
-        """Train the smaller network."""
         kept, size = await device.ask("which units")
         snapshot = await device.download(bytes_down=size)
         mask = kept[: device.num_parameters]
@@ -94,7 +93,6 @@ class Masked:
     mask: Tensor
 
     def begin(self, parameters: Tensor) -> tuple[Tensor, ...]:
-        """Return nothing."""
         return ()
 
     def correct(self, gradient: Tensor, memory: tuple[Tensor, ...]) -> None:

@@ -62,7 +62,6 @@ class WKAFL(KAsynchronous):
         return self
 
     async def updater(self, server: ServerHandle) -> None:
-        """Do one iteration of Algorithm 2."""
         uploads = await server.receive(self.num_aggregated)
         self._update_stage(server, uploads)
         staleness = torch.tensor([upload.staleness for upload in uploads], dtype=torch.float64)

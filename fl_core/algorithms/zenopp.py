@@ -48,7 +48,6 @@ class ZenoPP(KAsynchronous):
         return self
 
     async def updater(self, server: ServerHandle) -> None:
-        """Judge the next gradient."""
         [upload] = await server.receive()
         if "validation" not in server.state or server.version % self.refresh_every == 0:
             server.state["validation"] = self.validation_gradient(server)

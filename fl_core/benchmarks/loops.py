@@ -90,6 +90,10 @@ class Gradients(Plain):
         torch.cat([p.grad.view(-1) for p in self.network.parameters() if p.grad is not None])
 
 
+Side = tuple[str, int | None] | type[Plain]
+"""A simulation (executor, threads), or a loop."""
+
+
 class Workload:
     """A run specification with everything that both sides need; `test_samples`: of so many test images, None: of all.
 
@@ -114,14 +118,14 @@ class Workload:
         history = simulation.run(executor, threads)
         return watch.stop(), history
 
-    def race(self, sides: Mapping[K, tuple[str, int | None] | type[Plain]], times: int) -> dict[K, list[Stopwatch]]:
-        """Return times of simulations (executor, threads) and loops, in alternation.
+    def race(self, sides: Mapping[K, Side], times: int) -> dict[K, list[Stopwatch]]:
+        """Return the times of all sides, in alternation.
 
         All histories have to be the same, bit for bit: a fast wrong answer is no answer.
         """
         histories: list[History] = []
 
-        def once(side: tuple[str, int | None] | type[Plain]) -> Stopwatch:
+        def once(side: Side) -> Stopwatch:
             if isinstance(side, type):
                 return self.loop(side)
             watch, history = self.simulate(*side)

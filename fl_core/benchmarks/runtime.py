@@ -28,7 +28,7 @@ from fl_core.benchmarks.harness import (
     peak_bytes,
     seconds_of,
 )
-from fl_core.benchmarks.loops import Gradients, Recorder, Workload
+from fl_core.benchmarks.loops import Gradients, Recorder, Side, Workload
 from fl_core.benchmarks.throughput import gains, rates
 from fl_core.datasets import Dataset, Partition, Preprocessing, prepared
 from fl_core.datasets.registry import all_sources, all_surrogates, source_folder
@@ -241,7 +241,7 @@ def kasync(effort: Effort) -> Outcome:
     work = Workload(kasync_spec(devices, effort.pick(300, 5)), test_samples=50)
     work.warm_up(effort.threads)
     ours, one = f"simulator, {effort.threads} threads", "simulator, 1 thread"
-    how = {ours: ("threads", effort.threads), "bare loop": Gradients, one: ("sequential", None)}
+    how: dict[str, Side] = {ours: ("threads", effort.threads), "bare loop": Gradients, one: ("sequential", None)}
     sides = work.race(how, effort.repetitions)
     names = (ours, one, "bare loop")
     rows = [Row(name, "gradients/s", rates(len(work.batches), sides[name]), devices) for name in names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from fl_core.benchmarks.harness import Effort, Outcome, Row, Stopwatch, Target, alternate, intraop_threads, part
-from fl_core.benchmarks.loops import Floor, Plain, Workload
+from fl_core.benchmarks.loops import Floor, Plain, Side, Workload
 from fl_core.experiments.spec import RunSpec
 from fl_core.models import build_network
 from fl_core.runtime.executors import usable_cores
@@ -93,8 +93,8 @@ def overhead(effort: Effort) -> Outcome:
         spec = reference_spec(effort.pick(full, 2)).changed(**{"training.batch_size": batch})
         work = Workload(spec, test_samples=50)
         work.warm_up(1)
-        both = {"ours": work.simulate_steadily, "floor": partial(work.loop, Floor)}
-        sides = alternate(both, 9 * effort.repetitions)
+        floor_loop: Callable[[], Stopwatch] = partial(work.loop, Floor)
+        sides = alternate({"ours": work.simulate_steadily, "floor": floor_loop}, 9 * effort.repetitions)
         total, gather, step = [], [], []
         for ours, floor in zip(sides["ours"], sides["floor"], strict=True):
             core = sum(floor.laps[what] for what in ("forward", "backward", "step"))
@@ -201,7 +201,7 @@ def limit(effort: Effort) -> Outcome:
     flops = work.samples * (forward + backward) + work.evaluations * len(task.test) * forward
     counts = sorted({1, effort.threads})
     rates = {n: [matmul_rate(n) for _ in range(effort.pick(7, 3))] for n in counts}
-    how = {"one": ("sequential", None), "floor": Floor, "all": ("threads", effort.threads)}
+    how: dict[str, Side] = {"one": ("sequential", None), "floor": Floor, "all": ("threads", effort.threads)}
     sides = work.race(how, min(effort.repetitions, 3))
     walls = {1: [w.wall for w in sides["one"]], effort.threads: [w.wall for w in sides["all"]]}
     rows = [

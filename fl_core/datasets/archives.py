@@ -64,10 +64,8 @@ def fetch(
             _download(archive, path, partial, progress)
             if fault := _fault(archive, partial):
                 partial.unlink()
-                raise DataError(
-                    f"what {archive.url} sent is not {archive.file} as published ({fault}); it was deleted. Try once "
-                    f"more; if it happens again, {_by_hand(path)}"
-                )
+                what = f"what {archive.url} sent is not {archive.file} as published ({fault}); it was deleted"
+                raise DataError(f"{what}. Try once more; if it happens again, {_by_hand(path)}")
             os.replace(partial, path)
     except OSError as error:
         how = "make room, or set FL_CORE_DATASETS to another folder"
@@ -135,12 +133,9 @@ def read_arrays(path: Path, **forms: tuple[str, tuple[int | None, ...]]) -> list
         for name, (dtype, shape) in forms.items():
             content = io.BytesIO(read_member(archive, f"{name}.npy", LARGEST_ARRAY))
             array = np.lib.format.read_array(content, allow_pickle=False)
-            _require(
-                array.dtype == dtype
-                and len(array.shape) == len(shape)
-                and all(want in (None, have) for have, want in zip(array.shape, shape, strict=True)),
-                f"array {name!r} is {array.dtype} {list(array.shape)}, not {dtype} {list(shape)}",
-            )
+            fits = len(array.shape) == len(shape) and all(map(lambda n, want: want in (None, n), array.shape, shape))
+            what = f"array {name!r} is {array.dtype} {list(array.shape)}, not {dtype} {list(shape)}"
+            _require(array.dtype == dtype and fits, what)
             found.append(array)
     return found
 

@@ -149,51 +149,31 @@ def _form(files: Sequence[Archive], names: Sequence[str], classes: int, chunks: 
 
 
 def _source(
-    title: str,
-    names: tuple[str, ...],
-    archive: Archive,
-    files: Sequence[str],
-    pickles: Sequence[Archive],
-    key: str,
-    copies: Sequence[Form] = (),
-    **more: Any,
-) -> Source:
+    title: str, names: tuple[str, ...], archive: Archive, files: Sequence[str], pickles: Sequence[Archive], key: str,
+    copies: Sequence[Form] = (), **more: Any,
+) -> Source:  # fmt: skip
     classes = len(names)
     labels = 1 if classes == 10 else 2
     own = _form([archive], files, classes, partial(_binary, archive=archive.file, labels=labels))
     paths = [each.file for each in pickles]
     return Source(
-        name=f"cifar{classes}",
-        title=title,
-        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-        shape=(3, 32, 32),
-        classes=names,
-        sizes=(50_000, 10_000),
-        archives=own.archives,
-        read=own.read,
+        name=f"cifar{classes}", title=title, homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+        shape=(3, 32, 32), classes=names, sizes=(50_000, 10_000), archives=own.archives, read=own.read,
         copies=(
             *copies,
             _form(pickles, paths, classes, partial(_pickled, key=key)),
             _form(list(map(Archive, files)), files, classes, partial(_binary, archive="", labels=labels)),
         ),
         **more,
-    )
+    )  # fmt: skip
 
 
 def _copy(name: str, title: str, **more: Any) -> Source:
     """Return a copy of CIFAR-100 that differs from the original."""
     return Source(
-        name=name,
-        title=title,
-        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-        shape=(3, 32, 32),
-        classes=CIFAR100,
-        sizes=(50_000, 10_000),
-        archives=(),
-        kind="re-encoded",
-        of="cifar100",
-        **more,
-    )
+        name=name, title=title, homepage="https://www.cs.toronto.edu/~kriz/cifar.html", shape=(3, 32, 32),
+        classes=CIFAR100, sizes=(50_000, 10_000), archives=(), kind="re-encoded", of="cifar100", **more,
+    )  # fmt: skip
 
 
 BATCHES = {
@@ -215,8 +195,7 @@ SOURCES = (
         "CIFAR-10 (Krizhevsky, 2009)",
         CIFAR10,
         Archive(
-            "cifar-10-binary.tar.gz",
-            170_052_171,
+            "cifar-10-binary.tar.gz", 170_052_171,
             "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
             "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         ),
@@ -230,31 +209,24 @@ SOURCES = (
         "CIFAR-100, fine labels (Krizhevsky, 2009)",
         CIFAR100,
         Archive(
-            "cifar-100-binary.tar.gz",
-            168_513_733,
+            "cifar-100-binary.tar.gz", 168_513_733,
             "sha256:58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
             "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
         ),
         ["cifar-100-binary/train.bin", "cifar-100-binary/test.bin"],
-        [
-            Archive("cifar-100-python/train", 0, "md5:16019d7e3df5f24257cddd939b257f8d"),
-            Archive("cifar-100-python/test", 0, "md5:f0ef6b0ae62326f3e7ffdfab6717acfc"),
-        ],
+        [Archive("cifar-100-python/train", 0, "md5:16019d7e3df5f24257cddd939b257f8d"),
+         Archive("cifar-100-python/test", 0, "md5:f0ef6b0ae62326f3e7ffdfab6717acfc")],
         "fine_labels",
     ),
     _copy(
-        "cifar100-jpeg90",
-        "CIFAR-100 (Krizhevsky, 2009), fine labels, as JPEG of quality 90",
-        read=JPEG_COLUMNS.read,
+        "cifar100-jpeg90", "CIFAR-100 (Krizhevsky, 2009), fine labels, as JPEG of quality 90", read=JPEG_COLUMNS.read,
         copies=(JPEG_COLUMNS,),
         differs="CIFAR-100 as quality-90 JPEG (35.9 dB), in the order of class and file name",
     ),
     _copy(
-        BY_CLASS,
-        "CIFAR-100 (Krizhevsky, 2009), fine labels, from a folder of pictures for each class",
-        read=read_folders,
-        present=_folders_present,
+        BY_CLASS, "CIFAR-100 (Krizhevsky, 2009), fine labels, from a folder of pictures for each class",
+        read=read_folders, present=_folders_present,
         by_hand="copy folders train and test, each with a folder of PNG pictures for each class, here",
         differs="CIFAR-100 from single pictures, not verified, in the order of class and SHA-256 of the pixels",
     ),
-)
+)  # fmt: skip

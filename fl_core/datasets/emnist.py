@@ -30,17 +30,13 @@ CHARACTERS = tuple(string.digits + string.ascii_uppercase + string.ascii_lowerca
 LIMIT = 1 << 30  # bytes of a file; all 697,932 training images have 0.55 billion
 
 GZIP = Archive(
-    "gzip.zip",
-    561_753_746,
-    "md5:58c8d27c78d21e728a6bc7b3cc06412e",
+    "gzip.zip", 561_753_746, "md5:58c8d27c78d21e728a6bc7b3cc06412e",
     "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
-)
+)  # fmt: skip
 MATLAB = Archive(
-    "matlab.zip",
-    0,
-    "sha256:e1fa805cdeae699a52da0b77c2db17f6feb77eed125f9b45c022e7990444df95",
+    "matlab.zip", 0, "sha256:e1fa805cdeae699a52da0b77c2db17f6feb77eed125f9b45c022e7990444df95",
     "https://biometrics.nist.gov/cs_links/EMNIST/matlab.zip",
-)
+)  # fmt: skip
 
 
 def read_digits(folder: Path, split: str) -> Splits:
@@ -48,10 +44,8 @@ def read_digits(folder: Path, split: str) -> Splits:
     path, splits = folder / GZIP.file, []
     with decoding(path, f"emnist-{split}"), open_zip(path) as archive:
         for part in ("train", "test"):
-            images, labels = (
-                read_idx(_decompressed(read_member(archive, f"gzip/emnist-{split}-{part}-{file}-ubyte.gz", LIMIT)))
-                for file in ("images-idx3", "labels-idx1")
-            )
+            names = (f"gzip/emnist-{split}-{part}-{file}-ubyte.gz" for file in ("images-idx3", "labels-idx1"))
+            images, labels = (read_idx(_decompressed(read_member(archive, name, LIMIT))) for name in names)
             splits.append(_split(images, labels, len(DIGITS)))
     return splits[0], splits[1]
 
@@ -67,16 +61,17 @@ def read_byclass(folder: Path) -> Splits:
             content = io.BytesIO(read_member(archive, "matlab/emnist-byclass.mat", LIMIT))
         parts = scipy.io.loadmat(content, variable_names=["dataset"])["dataset"][0, 0]
         del content
-        train, test = (parts[part][0, 0] for part in ("train", "test"))
-        writers = np.concatenate([train["writers"].ravel(), test["writers"].ravel()])
-        owners = np.unique(writers, return_inverse=True)[1]
-        if len(owners) != len(train["images"]) + len(test["images"]):
-            raise ValueError(f"{len(owners)} writers of {len(train['images'])} + {len(test['images'])} images")
-        count = len(train["images"])
-        return (
-            _split(train["images"], train["labels"].ravel(), len(CHARACTERS), owners[:count]),
-            _split(test["images"], test["labels"].ravel(), len(CHARACTERS), owners[count:]),
+        found = [parts[part][0, 0] for part in ("train", "test")]
+        owners = np.unique(np.concatenate([part["writers"].ravel() for part in found]), return_inverse=True)[1]
+        count, others = (len(part["images"]) for part in found)
+        if len(owners) != count + others:
+            raise ValueError(f"{len(owners)} writers of {count} + {others} images")
+        whose = owners[:count], owners[count:]
+        train, test = (
+            _split(part["images"], part["labels"].ravel(), len(CHARACTERS), of)
+            for part, of in zip(found, whose, strict=True)
         )
+        return train, test
 
 
 def _split(images: np.ndarray, labels: np.ndarray, classes: int, owners: np.ndarray | None = None) -> Split:
@@ -140,16 +135,10 @@ def _emnist(
     name: str, classes: tuple[str, ...], sizes: tuple[int, int], archive: Archive, read: Callable[[Path], Splits]
 ) -> Source:
     return Source(
-        name=f"emnist-{name.lower()}",
-        title=f"EMNIST {name} (Cohen, Afshar, Tapson & van Schaik, 2017)",
-        homepage="https://www.nist.gov/itl/products-and-services/emnist-dataset",
-        shape=(1, 28, 28),
-        classes=classes,
-        sizes=sizes,
-        archives=(archive,),
-        read=read,
-        folder="emnist",
-    )
+        name=f"emnist-{name.lower()}", title=f"EMNIST {name} (Cohen, Afshar, Tapson & van Schaik, 2017)",
+        homepage="https://www.nist.gov/itl/products-and-services/emnist-dataset", shape=(1, 28, 28), classes=classes,
+        sizes=sizes, archives=(archive,), read=read, folder="emnist",
+    )  # fmt: skip
 
 
 SOURCES = (
@@ -157,16 +146,10 @@ SOURCES = (
     _emnist("MNIST", DIGITS, (60_000, 10_000), GZIP, partial(read_digits, split="mnist")),
     _emnist("ByClass", CHARACTERS, (697_932, 116_323), MATLAB, read_byclass),
     Source(
-        name="femnist",
-        title="FEMNIST of LEAF (Caldas et al., 2018; images from NIST Special Database 19)",
-        licence="not stated; LEAF: BSD-2-Clause",
-        homepage="https://leaf.cmu.edu",
-        shape=(1, 28, 28),
+        name="femnist", title="FEMNIST of LEAF (Caldas et al., 2018; images from NIST Special Database 19)",
+        licence="not stated; LEAF: BSD-2-Clause", homepage="https://leaf.cmu.edu", shape=(1, 28, 28),
         classes=CHARACTERS,
         sizes=(0, 0),  # they depend on the options of LEAF's script
-        archives=(),
-        read=read_femnist,
-        by_hand=LEAF,
-        present=_leaf_present,
+        archives=(), read=read_femnist, by_hand=LEAF, present=_leaf_present,
     ),
-)
+)  # fmt: skip

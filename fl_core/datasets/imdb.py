@@ -104,11 +104,9 @@ def _split(reviews: list[tuple[int, int, np.ndarray]], numbers: np.ndarray) -> S
 
 
 ARCHIVE = Archive(
-    "aclImdb_v1.tar.gz",
-    84_125_825,
-    "sha256:c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
+    "aclImdb_v1.tar.gz", 84_125_825, "sha256:c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
     "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-)
+)  # fmt: skip
 LISTED = Archive(
     "imdb.jsonl.xz", 18_234_704, "sha256:660cb2872d3a869f3f23b1906104acf25971f042b00dc3226d412209f7a57427"
 )
@@ -119,18 +117,11 @@ def _source(
     name: str, sizes: tuple[int, int], archives: tuple[Archive, ...], copies: tuple[Form, ...], **more: Any
 ) -> Source:
     return Source(
-        name=name,
-        title="Large Movie Review Dataset (Maas, Daly, Pham, Huang, Ng & Potts, 2011)",
-        homepage="https://ai.stanford.edu/~amaas/data/sentiment/",
-        shape=(LENGTH,),
-        classes=("negative", "positive"),
-        sizes=sizes,
-        archives=archives,
-        read=partial(read, texts=_archived, file=ARCHIVE.file),
-        copies=copies,
-        licence="research use with citation",
-        **more,
-    )
+        name=name, title="Large Movie Review Dataset (Maas, Daly, Pham, Huang, Ng & Potts, 2011)",
+        homepage="https://ai.stanford.edu/~amaas/data/sentiment/", shape=(LENGTH,), classes=("negative", "positive"),
+        sizes=sizes, archives=archives, read=partial(read, texts=_archived, file=ARCHIVE.file), copies=copies,
+        licence="research use with citation", **more,
+    )  # fmt: skip
 
 
 SOURCES = (
@@ -138,13 +129,8 @@ SOURCES = (
         "imdb", (25_000, 25_000), (ARCHIVE,), (Form((UNPACKED,), partial(read, texts=_unpacked, file=UNPACKED.file)),)
     ),
     _source(
-        "imdb-49996",
-        (24_998, 24_998),
-        (),
-        (Form((LISTED,), partial(read, texts=_listed, file=LISTED.file)),),
-        sha256="ced0f130a0cc48d9762c999347eab76a632efbc1db3afd0df419839855882eb8",
-        kind="partial",
-        of="imdb",
+        "imdb-49996", (24_998, 24_998), (), (Form((LISTED,), partial(read, texts=_listed, file=LISTED.file)),),
+        sha256="ced0f130a0cc48d9762c999347eab76a632efbc1db3afd0df419839855882eb8", kind="partial", of="imdb",
         differs="49,996 of IMDb's 50,000 reviews",
     ),
-)
+)  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import string
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,27 +30,24 @@ def _archives(url: str, kind: str, *rows: tuple[str, int, str]) -> tuple[Archive
 
 
 CLOTHES = _archives(
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-    "sha256",
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", "sha256",
     ("train-images-idx3-ubyte.gz", 26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
     ("train-labels-idx1-ubyte.gz", 29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
     ("t10k-images-idx3-ubyte.gz", 4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
     ("t10k-labels-idx1-ubyte.gz", 5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
-)
+)  # fmt: skip
 DIGITS = _archives(
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    "md5",
+    "https://ossci-datasets.s3.amazonaws.com/mnist/", "md5",
     ("train-images-idx3-ubyte.gz", 9_912_422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
     ("train-labels-idx1-ubyte.gz", 28_881, "d53e105ee54ea40749a09fcbcd1e9432"),
     ("t10k-images-idx3-ubyte.gz", 1_648_877, "9fb629c4189551a2d022fa330f9573f3"),
     ("t10k-labels-idx1-ubyte.gz", 4_542, "ec29112dd5afa0611ce80d1b7f02629c"),
-)
+)  # fmt: skip
 WRITERS = _archives(
-    "https://raw.githubusercontent.com/facebookresearch/qmnist/master/",
-    "md5",
+    "https://raw.githubusercontent.com/facebookresearch/qmnist/master/", "md5",
     ("qmnist-train-labels-idx2-int.gz", 0, "0058f8dd561b90ffdd0f734c6a30e5e4"),
     ("qmnist-test-labels-idx2-int.gz", 0, "5b5b05890a5e13444e108efe57b788aa"),
-)
+)  # fmt: skip
 ARRAYS = Archive("mnist-writers.npz")
 
 
@@ -100,53 +98,34 @@ def splits(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray,
 
 
 def _source(name: str, title: str, archives: tuple[Archive, ...], licence: str, sha256: str) -> Source:
-    elsewhere = tuple(
-        Archive(f"{'Q' * a.file.startswith('q')}MNIST/raw/{a.file}", a.bytes, a.checksum) for a in archives
-    )
+    folders = ("QMNIST" if a.file.startswith("q") else "MNIST" for a in archives)  # torchvision's
+    elsewhere = tuple(replace(a, file=f"{f}/raw/{a.file}", url="") for a, f in zip(archives, folders, strict=True))
     return Source(
-        name=name,
-        title=title,
-        homepage="https://github.com/facebookresearch/qmnist",
-        shape=(1, 28, 28),
-        classes=tuple(string.digits),
-        sizes=SIZES,
-        archives=archives,
-        read=partial(read, files=archives),
+        name=name, title=title, homepage="https://github.com/facebookresearch/qmnist", shape=(1, 28, 28),
+        classes=tuple(string.digits), sizes=SIZES, archives=archives, read=partial(read, files=archives),
         copies=(
             Form((ARRAYS,), partial(read_npz, writers=len(archives) > 4)),
             Form(elsewhere, partial(read, files=elsewhere)),  # torchvision's folders
         ),
-        licence=licence,
-        sha256=sha256,
-    )
+        licence=licence, sha256=sha256,
+    )  # fmt: skip
 
 
 SOURCES = (
     Source(
-        name="fashion-mnist",
-        title="Fashion-MNIST (Xiao, Rasul & Vollgraf, 2017)",
-        licence="MIT",
-        homepage="https://github.com/zalandoresearch/fashion-mnist",
-        shape=(1, 28, 28),
+        name="fashion-mnist", title="Fashion-MNIST (Xiao, Rasul & Vollgraf, 2017)", licence="MIT",
+        homepage="https://github.com/zalandoresearch/fashion-mnist", shape=(1, 28, 28),
         classes=(
             "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
         ),
-        sizes=SIZES,
-        archives=CLOTHES,
-        read=partial(read, files=CLOTHES, name="fashion-mnist"),
-        embedded=True,
+        sizes=SIZES, archives=CLOTHES, read=partial(read, files=CLOTHES, name="fashion-mnist"), embedded=True,
     ),
     _source(
-        "mnist",
-        "MNIST (LeCun, Cortes & Burges, 1998)",
-        DIGITS,
-        "CC BY-SA 3.0, as usually stated",
+        "mnist", "MNIST (LeCun, Cortes & Burges, 1998)", DIGITS, "CC BY-SA 3.0, as usually stated",
         "c82be5142a299c20cce0ba8ebc6b7f464ab4cccbd779c7faedc5d8179c522743",
     ),
     _source(
-        "mnist-writers",
-        "MNIST by writer (labels of QMNIST, Yadav & Bottou, 2019)",
-        DIGITS + WRITERS,
+        "mnist-writers", "MNIST by writer (labels of QMNIST, Yadav & Bottou, 2019)", DIGITS + WRITERS,
         "CC BY-SA 3.0, as usually stated; writers BSD 3-clause",
         "c654640c340968d7809a9597c921c04eb65ed28f4a2813dd1c9b10eb4eee2f3a",
     ),

@@ -96,23 +96,16 @@ class Dirichlet(Partition):
     def _draw(self, by_class: list[Array], devices: int, rng: Generator) -> list[Array]:
         """Return one draw: each device's samples, class after class, shuffled within each."""
         to_integer = np.rint if self.cuts == "round" else np.floor
-        dealt, holders = [], []
+        dealt, counts = [], []
         for members in by_class:
             dealt.append(rng.permutation(members))
             shares = rng.dirichlet(np.full(devices, self.alpha))
             cuts = to_integer(np.cumsum(shares)[:-1] * len(members)).astype(int)
-            counts = np.diff(cuts, prepend=0, append=len(members))
-            holders.append(np.repeat(np.arange(devices), counts))
-        samples, holder = np.concatenate(dealt), np.concatenate(holders)
-        ends = np.cumsum(np.bincount(holder, minlength=devices))
-        return np.split(samples[np.argsort(holder, kind="stable")], ends[:-1])
+            counts.append(np.diff(cuts, prepend=0, append=len(members)))
+        return _collected(dealt, np.array(counts))
 
     def _top_up(self, blocks: list[Array], rng: Generator) -> None:
-        """Move samples, in place, until no device is below the minimum.
-
-        The largest device is above the minimum as long as another is below it, so no device gives away too many,
-        and none that received gives.
-        """
+        """Move samples, in place, until no device is below the minimum; then none gives too many, or what it got."""
         sizes = np.array([len(block) for block in blocks])
         givers: dict[int, list[int]] = {}
         for poor in np.flatnonzero(sizes < self.min_samples):
@@ -159,12 +152,8 @@ class DirichletPerDevice(Partition):
                 drawn = np.minimum(rng.multinomial(missing, open_shares / open_shares.sum()), left)
                 row += drawn
                 left -= drawn
-        dealt, holders = [], []
-        for label, column in zip(classes, counts.T, strict=True):
-            dealt.append(rng.permutation(np.flatnonzero(labels == label))[: column.sum()])
-            holders.append(np.repeat(np.arange(devices), column))
-        order = np.argsort(np.concatenate(holders), kind="stable")
-        return np.split(np.concatenate(dealt)[order], devices)
+        dealt = [rng.permutation(np.flatnonzero(labels == label)) for label in classes]
+        return _collected([some[:used] for some, used in zip(dealt, counts.sum(0), strict=True)], counts.T)
 
 
 class IID(Partition):
@@ -199,8 +188,7 @@ class Natural(Partition):
         chosen = self.chosen(owners, devices)
         assert owners is not None
         by_owner = np.argsort(owners, kind="stable")
-        first = np.searchsorted(owners[by_owner], chosen, side="left")
-        last = np.searchsorted(owners[by_owner], chosen, side="right")
+        first, last = (np.searchsorted(owners[by_owner], chosen, side) for side in ("left", "right"))
         return [by_owner[a:b] for a, b in zip(first, last, strict=True)]
 
     def test_samples(self, devices: int, owners: Array | None, test_owners: Array | None) -> Array | None:
@@ -210,17 +198,13 @@ class Natural(Partition):
     def chosen(self, owners: Array | None, devices: int) -> Array:
         """Return the numbers of the owners that become devices, ``[devices]``, rising."""
         if owners is None:
-            raise SpecError(
-                "the data set does not say whose its samples are, so it has no natural partition; choose another "
-                "partition (iid, dirichlet, shards, ...) or a data set with owners"
-            )
+            how = "choose another partition (iid, dirichlet, shards, ...) or a data set with owners"
+            raise SpecError(f"the data set does not say whose its samples are, so it has no natural partition; {how}")
         numbers, sizes = np.unique(owners, return_counts=True)
         enough = numbers[sizes >= self.min_samples]
         if len(enough) < devices:
-            raise SpecError(
-                f"{devices} devices need as many owners with at least {self.min_samples} training samples; the data "
-                f"set has {len(enough)} (of {len(numbers)} owners in all)"
-            )
+            need = f"{devices} devices need as many owners with at least {self.min_samples} training samples"
+            raise SpecError(f"{need}; the data set has {len(enough)} (of {len(numbers)} owners in all)")
         return enough[:devices]
 
 
@@ -265,15 +249,12 @@ class WKAFLPartition(Partition):
 
     @model_validator(mode="after")
     def _devices_get_samples(self) -> WKAFLPartition:
-        if self.min_samples > self.max_samples:
-            raise ValueError(
-                f"min_samples = {self.min_samples} is larger than max_samples; choose at most {self.max_samples}"
-            )
-        if 2 * self.max_samples < self.labels_per_device:  # all counts could round to 0, draw after draw
-            raise ValueError(
-                f"labels_per_device = {self.labels_per_device} is too many for max_samples = {self.max_samples}; "
-                f"choose at most {2 * self.max_samples}"
-            )
+        most = self.max_samples
+        if self.min_samples > most:
+            raise ValueError(f"min_samples = {self.min_samples} is larger than max_samples; choose at most {most}")
+        if 2 * most < self.labels_per_device:  # all counts could round to 0, draw after draw
+            many = f"labels_per_device = {self.labels_per_device} is too many for max_samples = {most}"
+            raise ValueError(f"{many}; choose at most {2 * most}")
         return self
 
     def mean_size(self, samples: int, devices: int) -> float:
@@ -281,10 +262,8 @@ class WKAFLPartition(Partition):
 
     def divide(self, labels: Array, devices: int, rng: Generator, owners: Array | None) -> list[Array]:
         classes, totals = np.unique(labels, return_counts=True)
-        if self.labels_per_device > len(classes):
-            raise SpecError(
-                f"labels_per_device = {self.labels_per_device} is too many; the data set has {len(classes)} classes"
-            )
+        if (many := self.labels_per_device) > len(classes):
+            raise SpecError(f"labels_per_device = {many} is too many; the data set has {len(classes)} classes")
         if totals.min(initial=self.max_samples) < self.max_samples:
             scarce = f"class {classes[totals.argmin()]} has {totals.min()} samples"
             raise SpecError(f"max_samples = {self.max_samples} is too many; {scarce}")
@@ -298,9 +277,14 @@ class WKAFLPartition(Partition):
             chosen = rng.choice(len(members), self.labels_per_device, replace=False)
             size = int(rng.integers(self.min_samples, self.max_samples, endpoint=True))
             counts = class_counts(size, rng.random(self.labels_per_device))
-        return np.concatenate(
-            [rng.choice(members[c], k, replace=False, shuffle=False) for c, k in zip(chosen, counts, strict=True)]
-        )
+        pairs = zip(chosen, counts, strict=True)
+        return np.concatenate([rng.choice(members[c], k, replace=False, shuffle=False) for c, k in pairs])
+
+
+def _collected(dealt: list[Array], counts: Array) -> list[Array]:
+    """Return each device's samples, class after class, of which it gets the next `counts` ``[classes, devices]``."""
+    holder = np.concatenate([np.repeat(np.arange(len(row)), row) for row in counts])
+    return np.split(np.concatenate(dealt)[np.argsort(holder, kind="stable")], np.cumsum(counts.sum(0))[:-1])
 
 
 def class_counts(size: int, weights: Array) -> Array:
@@ -309,11 +293,9 @@ def class_counts(size: int, weights: Array) -> Array:
 
 
 def _check_enough(devices: int, each: int, samples: int, what: str = "samples each") -> None:
-    if devices * each > samples:
-        raise SpecError(
-            f"{devices} devices with {what.replace('samples', f'{each} samples')} need {devices * each} samples; "
-            f"the data set has {samples}"
-        )
+    if (needed := devices * each) > samples:
+        what = what.replace("samples", f"{each} samples")
+        raise SpecError(f"{devices} devices with {what} need {needed} samples; the data set has {samples}")
 
 
 PARTITIONS: dict[str, type[Partition]] = Partition.kinds
@@ -352,8 +334,7 @@ class PartitionStatistics:
         """
         if not self.counts.any():
             return float("nan")
-        pooled = self.counts.sum(axis=0) / self.counts.sum()
-        distances = np.abs(self.shares - pooled).sum(axis=1) / 2
+        distances = np.abs(self.shares - self.counts.sum(axis=0) / self.counts.sum()).sum(axis=1) / 2
         return float(distances[self.sizes > 0].mean())
 
     @property

@@ -17,11 +17,10 @@ import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
 from fl_core.datasets.archives import decoding, open_zip, read_member
 from fl_core.datasets.base import Archive, Source, Split, Splits, class_names
@@ -52,17 +51,12 @@ def read_tiny_imagenet(folder: Path) -> Splits:
         if not train or len(set(Counter(label for label, _, _ in train).values())) != 1:
             raise ValueError("not as many training images of each class")
         lines = read_member(archive, f"{ROOT}/val/val_annotations.txt", LIMIT).decode().splitlines()
-        test = [line.split("\t")[:2] for line in lines]
-        return (
-            Split(
-                _images(archive, [name for *_, name in train], TINY_SIZE, TINY_SIDE),
-                torch.tensor([n for n, *_ in train]),
-            ),
-            Split(
-                _images(archive, [f"{ROOT}/val/images/{name}" for name, _ in test], TINY_SIZE, TINY_SIDE),
-                torch.tensor([numbers[wnid] for _, wnid in test]),
-            ),
-        )
+        test = [
+            (f"{ROOT}/val/images/{name}", numbers[wnid]) for name, wnid, *_ in (line.split("\t") for line in lines)
+        ]
+        parts = [(name, label) for label, _, name in train], test
+        first, second = (_split(archive, part, TINY_SIZE, TINY_SIDE) for part in parts)
+        return first, second
 
 
 def read_celeba(folder: Path, celebrities: int | None = CELEBRITIES) -> Splits:
@@ -74,21 +68,14 @@ def read_celeba(folder: Path, celebrities: int | None = CELEBRITIES) -> Splits:
     chosen = _celebrities(folder / IDENTITIES.file, celebrities)
     smiling = _smiling(folder / ATTRIBUTES.file)
     rng = random.Random(0)
-    parts: tuple[list[tuple[int, str]], list[tuple[int, str]]] = ([], [])
-    for owner, images in enumerate(chosen):
-        train = set(rng.sample(range(len(images)), int(0.9 * len(images))))
-        for place, image in enumerate(images):
-            parts[place not in train].append((owner, image))
+    parts: tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]] = ([], [])
     path = folder / FACES.file
     with decoding(path, "celeba"), open_zip(path) as archive:
-        first, second = (
-            Split(
-                _images(archive, [f"img_align_celeba/{name}" for _, name in part], CELEBA_SIZE, CELEBA_SIDE),
-                torch.tensor([smiling[name] for _, name in part]),
-                torch.tensor([owner for owner, _ in part]),
-            )
-            for part in parts
-        )
+        for owner, images in enumerate(chosen):
+            train = set(rng.sample(range(len(images)), int(0.9 * len(images))))
+            for place, image in enumerate(images):
+                parts[place not in train].append((f"img_align_celeba/{image}", smiling[image], owner))
+        first, second = (_split(archive, part, CELEBA_SIZE, CELEBA_SIDE) for part in parts)
         return first, second
 
 
@@ -110,53 +97,43 @@ def _smiling(path: Path) -> dict[str, int]:
         return {words[0]: (int(words[column]) + 1) // 2 for words in map(str.split, lines)}
 
 
-def _images(archive: zipfile.ZipFile, names: Sequence[str], stored: tuple[int, int], side: int) -> Tensor:
-    """Return images of the `stored` width and height as ``[n, 3, side, side]``."""
+def _split(archive: zipfile.ZipFile, samples: Sequence[tuple[Any, ...]], stored: tuple[int, int], side: int) -> Split:
+    """Return images of the `stored` size, given by name, label and owner, as ``[n, 3, side, side]``."""
+    names, *of = zip(*samples, strict=True)
     images = np.empty((len(names), 3, side, side), np.uint8)
     for name, place in zip(names, images, strict=True):
         with Image.open(io.BytesIO(read_member(archive, name, LIMIT)), formats=["JPEG"]) as image:
             if image.size != stored:
                 raise ValueError(f"{name} has {image.width} x {image.height} pixels")
-            place[:] = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC).convert("RGB")).transpose(
-                2, 0, 1
-            )
-    return torch.from_numpy(images)
+            colours = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC).convert("RGB"))
+            place[:] = colours.transpose(2, 0, 1)
+    return Split.of(images, *map(np.array, of))
 
 
 TINY = Archive(
-    "tiny-imagenet-200.zip",
-    248_100_043,
-    "md5:90528d7ca1a48142e341f4ef8d21d0de",
+    "tiny-imagenet-200.zip", 248_100_043, "md5:90528d7ca1a48142e341f4ef8d21d0de",
     "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
-)
+)  # fmt: skip
 FACES = Archive("img_align_celeba.zip", 1_443_490_838, "md5:00d2c5bc6d35e252742224ab0c1e8fcb")
 IDENTITIES = Archive("identity_CelebA.txt", 3_424_458, "md5:32bd1bd63d3c78cd57e08160ec5ed1e2")
 ATTRIBUTES = Archive("list_attr_celeba.txt", 26_721_026, "md5:75e246fa4810816ffd6ee81facbd244c")
 SOURCES = (
     Source(
-        name="tiny-imagenet",
-        title="Tiny ImageNet (Stanford CS231n, 2015; images from ImageNet)",
+        name="tiny-imagenet", title="Tiny ImageNet (Stanford CS231n, 2015; images from ImageNet)",
         licence="not stated; ImageNet: for non-commercial research and education",
-        homepage="http://cs231n.stanford.edu",
-        shape=(3, TINY_SIDE, TINY_SIDE),
-        classes=TINY_IMAGENET,
-        sizes=(100_000, 10_000),
-        archives=(TINY,),
-        read=read_tiny_imagenet,
+        homepage="http://cs231n.stanford.edu", shape=(3, TINY_SIDE, TINY_SIDE), classes=TINY_IMAGENET,
+        sizes=(100_000, 10_000), archives=(TINY,), read=read_tiny_imagenet,
     ),
     Source(
         name="celeba",
         title="CelebA (Liu, Luo, Wang & Tang, 2015), 2,000 celebrities by the rules of LEAF (Caldas et al., 2018)",
-        licence="for non-commercial research only",
-        homepage="https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
-        shape=(3, CELEBA_SIDE, CELEBA_SIDE),
-        classes=("not smiling", "smiling"),
+        licence="for non-commercial research only", homepage="https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
+        shape=(3, CELEBA_SIDE, CELEBA_SIDE), classes=("not smiling", "smiling"),
         sizes=(0, 0),  # they follow from the lists, which are not published with this code
-        archives=(FACES, IDENTITIES, ATTRIBUTES),
-        read=read_celeba,
+        archives=(FACES, IDENTITIES, ATTRIBUTES), read=read_celeba,
         by_hand=(
             "its terms allow non-commercial research only and must be read first: from the homepage, get "
             "img_align_celeba.zip, list_attr_celeba.txt and identity_CelebA.txt, and copy the three files here"
         ),
     ),
-)
+)  # fmt: skip

@@ -78,11 +78,9 @@ class Preprocessing(Config):
             images = torch.cat([resized(part, self.resize) for part in images.split(CHUNK)])
         if self.crop is not None:
             height, width = images.shape[2:]
-            if self.crop > min(height, width):
-                raise SpecError(
-                    f"preprocessing.crop = {self.crop} is larger than the images of {name!r} "
-                    f"({height} x {width} pixels); it should be at most {min(height, width)}"
-                )
+            if self.crop > (most := min(height, width)):
+                what = f"preprocessing.crop = {self.crop} is larger than the images of {name!r}"
+                raise SpecError(f"{what} ({height} x {width} pixels); it should be at most {most}")
             top, left = (height - self.crop) // 2, (width - self.crop) // 2
             images = images[:, :, top : top + self.crop, left : left + self.crop].contiguous()
         return images
@@ -98,9 +96,8 @@ class Preprocessing(Config):
             return Scale(torch.tensor(1 / 255 if self.scale == "unit" else 1.0), torch.tensor(0.0))
         mean, std = (self.mean, self.std) if self.mean and self.std else (dataset.mean, dataset.std)
         if len(mean) != channels:
-            raise SpecError(
-                f"preprocessing.mean has {len(mean)} numbers; the images of {dataset.name!r} have {channels} channels"
-            )
+            have = f"the images of {dataset.name!r} have {channels} channels"
+            raise SpecError(f"preprocessing.mean has {len(mean)} numbers; {have}")
         pairs = list(zip(mean, std, strict=True))
         factor = torch.tensor([1 / (255 * s) for _, s in pairs]).view(channels, 1, 1)
         return Scale(factor, torch.tensor([m / s for m, s in pairs]).view(channels, 1, 1))
@@ -219,11 +216,7 @@ def resized(images: Tensor, side: int) -> Tensor:
 
 
 def with_label_noise(labels: np.ndarray, classes: int, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Return a copy of `labels` ``[n]`` of which ``round(share * n)`` are replaced by another class.
-
-    Which ones, and by which of the other classes, is drawn uniformly (symmetric label noise). With a single class
-    nothing changes.
-    """
+    """Return a copy of `labels` ``[n]``, of which ``round(share * n)``, drawn uniformly, are any other class."""
     noisy = labels.copy()
     if classes > 1:
         wrong = rng.choice(len(labels), round(share * len(labels)), replace=False)

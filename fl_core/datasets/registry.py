@@ -213,11 +213,9 @@ def _announced(chosen: Source | Surrogate) -> Path:
     """Return where the samples are kept, and say so if they are not there yet."""
     path = prepared_file(chosen)
     if not path.exists():
-        what = "decoded" if isinstance(chosen, Source) else "generated"
+        what = f"{chosen.name} is {'decoded' if isinstance(chosen, Source) else 'generated'} now"
         when = "this happens once and takes up to a few minutes"
-        warnings.warn(
-            f"{chosen.name} is {what} now and kept in {path.parent}; {when}", PreparationNotice, stacklevel=4
-        )
+        warnings.warn(f"{what} and kept in {path.parent}; {when}", PreparationNotice, stacklevel=4)
     return path
 
 
@@ -247,7 +245,5 @@ def _notify(text: str) -> None:
 
 
 def _listed(package: str, name: str) -> list[Any]:
-    modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
-    return [
-        entry for found in modules for entry in getattr(importlib.import_module(f"{package}.{found.name}"), name, ())
-    ]
+    found = pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
+    return [entry for module in found for entry in getattr(importlib.import_module(module.name), name, ())]

@@ -118,13 +118,10 @@ def _splits(clips: list[dict[str, Tensor]], train: int, test: int) -> Splits:
         for part, some in zip(chosen, (files[:train], files[train : train + test]), strict=True):
             part += [(of_word[file], label, file.split("_")[0]) for file in some]
     speakers = {name: number for number, name in enumerate(sorted({clip[2] for part in chosen for clip in part}))}
+    columns = (zip(*part, strict=True) for part in chosen)
     first, second = (
-        Split(
-            torch.stack([numbers for numbers, _, _ in part]),
-            torch.tensor([label for _, label, _ in part]),
-            torch.tensor([speakers[speaker] for _, _, speaker in part]),
-        )
-        for part in chosen
+        Split(torch.stack(inputs), torch.tensor(labels), torch.tensor([speakers[name] for name in names]))
+        for inputs, labels, names in columns
     )
     return first, second
 
@@ -184,42 +181,27 @@ def _matrices(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 ARCHIVE = Archive(
-    "speech_commands_v0.02.tar.gz",
-    2_428_923_189,
+    "speech_commands_v0.02.tar.gz", 2_428_923_189,
     "sha256:af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58",
     "https://storage.googleapis.com/download.tensorflow.org/data/speech_commands_v0.02.tar.gz",
-)
+)  # fmt: skip
 THREE = Archive(
-    "speech-commands-3words-mfcc.npz",
-    8_548_435,
+    "speech-commands-3words-mfcc.npz", 8_548_435,
     "sha256:39b0dbd48c2de2ca57a6033a6b474eb8d0249c569105e6c54e80fbb0bd2ac779",
-)
+)  # fmt: skip
 SOURCES = (
     Source(
-        name="speech-commands",
-        title="Speech Commands v0.02 (Warden, 2018), ten words, MFCC",
-        licence="CC BY 4.0",
-        homepage="https://arxiv.org/abs/1804.03209",
-        shape=(1, 32, 32),
-        classes=WORDS,
-        sizes=(len(WORDS) * TRAIN, len(WORDS) * TEST),
-        archives=(ARCHIVE,),
-        read=read,
+        name="speech-commands", title="Speech Commands v0.02 (Warden, 2018), ten words, MFCC", licence="CC BY 4.0",
+        homepage="https://arxiv.org/abs/1804.03209", shape=(1, 32, 32), classes=WORDS,
+        sizes=(len(WORDS) * TRAIN, len(WORDS) * TEST), archives=(ARCHIVE,), read=read,
     ),
     Source(
-        name="speech-commands-3words",
-        title="Speech Commands v0.01 (Warden, 2017), words bed, cat and happy, MFCC",
-        licence="CC BY 4.0",
-        homepage="https://arxiv.org/abs/1804.03209",
-        shape=(1, 32, 32),
-        classes=("bed", "cat", "happy"),
-        sizes=(3_599, 468),
-        archives=(),
-        read=read_three_words,
+        name="speech-commands-3words", title="Speech Commands v0.01 (Warden, 2017), words bed, cat and happy, MFCC",
+        licence="CC BY 4.0", homepage="https://arxiv.org/abs/1804.03209", shape=(1, 32, 32),
+        classes=("bed", "cat", "happy"), sizes=(3_599, 468), archives=(), read=read_three_words,
         copies=(Form((THREE,), read_three_words),),
         sha256="221ecdfc3e9538c4abbb0b62ac84f320deb368eb894f20aec0a5da6ce9c640a8",
-        kind="partial",
-        of="speech-commands",
+        kind="partial", of="speech-commands",
         differs="three words of Speech Commands v0.01, none of FedLuck's ten; features rounded to 16 bits",
     ),
-)
+)  # fmt: skip

@@ -91,11 +91,7 @@ class Artifact:
     """What it shows of several seeds, before the word "seeds"."""
 
     def grid(
-        self,
-        profile_name: str,
-        dataset: str = "fashion-mnist",
-        seeds: Sequence[int] | None = None,
-        **overrides: Any,
+        self, profile_name: str, dataset: str = "fashion-mnist", seeds: Sequence[int] | None = None, **overrides: Any
     ) -> list[Entry]:
         """Return the labelled runs; `seeds` replace the profile's, overrides that are None leave its values.
 

@@ -31,17 +31,13 @@ def entries(reference: Reference, seed: int = 0) -> list[Entry]:
     """Return the runs of one reference: at most four, all on the surrogate (for an embedded data set on the real)."""
     if not reference.controls:
         return [_entry(reference, REFERENCE, seed)]
-    train, _ = sizes(reference.used)
-    less = IID(samples_per_device=int(reference.part * train))
-    found = [
-        _entry(reference, REFERENCE, seed),
-        _entry(reference, LESS, seed, 0.5, partition=less),
-        _entry(reference, NOISY, seed, 0.5, label_noise=NOISE),
-    ]
+    found = [_entry(reference, REFERENCE, seed)]
     if reference.linear_lr:
         linear = _training(reference, reference.linear_lr)
-        found.insert(1, _entry(reference, LINEAR, seed, model="linear", training=linear))
-    return found
+        found.append(_entry(reference, LINEAR, seed, model="linear", training=linear))
+    less = IID(samples_per_device=int(reference.part * sizes(reference.used)[0]))
+    found.append(_entry(reference, LESS, seed, 0.5, partition=less))
+    return [*found, _entry(reference, NOISY, seed, 0.5, label_noise=NOISE)]
 
 
 def _training(reference: Reference, lr: float) -> LocalTraining:
@@ -55,16 +51,11 @@ def _entry(reference: Reference, variant: str, seed: int, part: float = 1.0, **c
     """Return one run of `part` of the steps."""
     steps = reference.epochs * sizes(reference.used)[0] / reference.batch_size
     fields: dict[str, Any] = {
-        "dataset": reference.used,
-        "model": reference.model,
-        "algorithm": SGD(block=max(1, round(steps / reference.points))),
-        "training": _training(reference, reference.lr),
-        "world": World(devices=1),
+        "dataset": reference.used, "model": reference.model, "initialisation": reference.initialisation, "seed": seed,
+        "algorithm": SGD(block=max(1, round(steps / reference.points))), "world": World(devices=1),
+        "training": _training(reference, reference.lr), "evaluation": Evaluation(every_updates=1),
         "budget": Budget(updates=max(1, round(part * reference.points))),
-        "evaluation": Evaluation(every_updates=1),
-        "initialisation": reference.initialisation,
-        "seed": seed,
-    }
+    }  # fmt: skip
     if reference.preprocessing:
         fields["preprocessing"] = reference.preprocessing
     named = {"dataset": reference.dataset, "network": reference.model, "training": reference.training}
@@ -102,19 +93,12 @@ def table(study: Study, references: Sequence[Reference] | None = None) -> pd.Dat
         reached = _end(curves.get(REFERENCE), reference.tail)
         decided = reference.comparable and not math.isnan(reached)
         rows.append(
-            {
-                "data set": reference.dataset,
-                "network": reference.model,
-                "known": reference.known,
-                "measured": reached,
-                "difference": reached - reference.known,
-                "calibrated": reference.reached(reached) if decided else None,
-                "linear": _end(curves.get(LINEAR), reference.tail),
-                "less data": _against_reference(curves, LESS, reference.tail),
-                "wrong labels": _against_reference(curves, NOISY, reference.tail),
-                "reported": reference.reported,
-            }
-        )
+            {"data set": reference.dataset, "network": reference.model, "known": reference.known, "measured": reached,
+             "difference": reached - reference.known, "calibrated": reference.reached(reached) if decided else None,
+             "linear": _end(curves.get(LINEAR), reference.tail),
+             "less data": _against_reference(curves, LESS, reference.tail),
+             "wrong labels": _against_reference(curves, NOISY, reference.tail), "reported": reference.reported}
+        )  # fmt: skip
     return pd.DataFrame(rows)
 
 

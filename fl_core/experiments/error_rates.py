@@ -45,9 +45,8 @@ def _quantised(truth: float, rng: np.random.Generator) -> Effect:
 def _censored(truth: float, rng: np.random.Generator) -> Effect:
     """Times of which every fourth ends with the run."""
     times, end = np.exp(_two_sides(truth, rng)), float(np.exp(0.5))
-    left, right = (
-        Censored(dict(enumerate(np.minimum(row, end))), np.flatnonzero(row > end).tolist()) for row in times
-    )
+    late = (np.flatnonzero(row > end).tolist() for row in times)
+    left, right = (Censored(dict(enumerate(np.minimum(t, end))), over) for t, over in zip(times, late, strict=True))
     return Effect("", left, right, RATIO, delta=1.0 + 1e-9)
 
 
@@ -56,12 +55,7 @@ def _two_sides(truth: float, rng: np.random.Generator) -> np.ndarray:
     return np.array([[truth], [0.0]]) + rng.normal(0, np.sqrt(0.5), (2, SEEDS))
 
 
-DRAWS: dict[str, Draw] = {
-    "normal": _normal,
-    "skewed": _skewed,
-    "quantised": _quantised,
-    "censored": _censored,
-}
+DRAWS: dict[str, Draw] = {"normal": _normal, "skewed": _skewed, "quantised": _quantised, "censored": _censored}
 
 
 class Course(NamedTuple):

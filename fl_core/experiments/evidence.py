@@ -373,9 +373,8 @@ def luck(effects: Iterable[Effect], ordered: bool = True) -> float:
     places = [{i for i, side in enumerate(sides) for origin in origins if side & origin} for _, origins in found]
     chance = 1.0
     for group in _merged(places):
-        strict = ordered and all(
-            e.claimed != "equal" for (e, _), own in zip(found, places, strict=True) if own & group
-        )
+        own = (e for (e, _), where in zip(found, places, strict=True) if where & group)
+        strict = ordered and all(e.claimed != "equal" for e in own)
         chance /= max(2, len(group) if strict else 2)
     return chance
 

@@ -27,6 +27,13 @@ def known_profile(name: str) -> str:
     return name
 
 
+def in_order(value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+    """Refuse an option that does not ascend."""
+    if value is not None and list(value) != sorted(set(value)):
+        raise ValueError(f"{list(value)} must ascend, without repetitions")
+    return value
+
+
 class Options(BaseModel):
     """What a reader may change besides profile, data set and seeds; a subclass has the fields and their defaults."""
 

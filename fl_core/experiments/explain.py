@@ -17,10 +17,7 @@ LONGEST = 60
 
 
 def explain(
-    error: ValidationError,
-    model: type[BaseModel] | None = None,
-    owner: str = "",
-    more_names: Iterable[str] = (),
+    error: ValidationError, model: type[BaseModel] | None = None, owner: str = "", more_names: Iterable[str] = ()
 ) -> str:
     """Return one line: every fault with its field, the value, and what would be valid.
 

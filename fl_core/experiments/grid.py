@@ -211,10 +211,8 @@ def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], Resu
         try:
             yield futures[future], future.result()
         except BrokenExecutor:
-            raise RunError(
-                "a worker process ended (killed, out of memory, or begun from a script without "
-                "`if __name__ == '__main__':`); call again to continue"
-            ) from None
+            why = "killed, out of memory, or begun from a script without `if __name__ == '__main__':`"
+            raise RunError(f"a worker process ended ({why}); call again to continue") from None
         except Exception as error:
             yield futures[future], error
 
@@ -226,7 +224,7 @@ def _begin_worker() -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Have the C library keep what is freed for the next tensor (glibc; elsewhere nothing happens).
+    """Have glibc keep what is freed for the next tensor.
 
     It would give large blocks back to the system, which clears each page that it lends again: up to two fifths of a
     run's time.

@@ -52,12 +52,8 @@ class Rule:
         return ""
 
 
-CLOCK, COUNT, TOTAL, ANY = (
-    Rule(0, rising=True),
-    Rule(0, whole=True),
-    Rule(0, whole=True, rising=True),
-    Rule(open=True),
-)
+CLOCK, COUNT = Rule(0, rising=True), Rule(0, whole=True)
+TOTAL, ANY = Rule(0, whole=True, rising=True), Rule(open=True)
 RULES: dict[str, dict[str, Rule | None]] = {
     "evaluations": {
         **dict.fromkeys(EVALUATION_COLUMNS, TOTAL),
@@ -152,15 +148,11 @@ def parsed(text: bytes) -> Any:
 
 def unpacked(path: Path) -> bytes:
     """Return what a gzip or xz file holds; more than :data:`MOST_BYTES` is a ValueError."""
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        gz = zlib.decompressobj(wbits=31)
-        found, rest = gz.decompress(content, MOST_BYTES), gz.unconsumed_tail
-        whole = gz.eof and not gz.unused_data
-    else:
-        xz = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-        found, rest = xz.decompress(content, MOST_BYTES), b"" if xz.needs_input or xz.eof else b"more"
-        whole = xz.eof and not xz.unused_data
+    gz = path.suffix == ".gz"
+    decoder: Any = zlib.decompressobj(wbits=31) if gz else lzma.LZMADecompressor(lzma.FORMAT_XZ)
+    found = decoder.decompress(path.read_bytes(), MOST_BYTES)
+    whole = decoder.eof and not decoder.unused_data
+    rest = decoder.unconsumed_tail if gz else not decoder.needs_input and not decoder.eof
     if rest and not whole:
         raise ValueError(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
     if not whole:

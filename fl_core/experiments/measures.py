@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 from scipy.optimize import isotonic_regression
 
 from fl_core.datasets import all_sources, all_surrogates, sizes
@@ -136,10 +137,7 @@ def passage(
 
 
 def passages(
-    runs: Iterable[tuple[Entry, Result]],
-    read: Callable[[Result], tuple[Series, Series]],
-    target: float,
-    **how: Any,
+    runs: Iterable[tuple[Entry, Result]], read: Callable[[Result], tuple[Series, Series]], target: float, **how: Any
 ) -> Censored:
     """Return the :func:`passage` of each run by seed, "at least" the run's end where it does not reach the target."""
     runs = list(runs)
@@ -182,9 +180,24 @@ def unevenness(values: Series, *, falling: bool = False) -> float:
 
 
 def mean_curve(points: pd.DataFrame, x: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """Return mean (under its own name), standard deviation (``…_std``) and number ``n`` of the runs at each `x`."""
+    """Return mean, standard deviation (``…_std``) and number ``n`` of the runs at each `x`, which is column ``x``."""
     grouped = points.groupby(x)[list(metrics)]
-    return grouped.mean().join(grouped.std().add_suffix("_std")).join(grouped.size().rename("n")).reset_index()
+    table = grouped.mean().join(grouped.std().add_suffix("_std")).join(grouped.size().rename("n"))
+    return table.rename_axis("x").reset_index()
+
+
+def exact_curve(method: str, x: Any, column: str, values: Any, **parameter: float) -> pd.DataFrame:
+    """Return a curve without deviation, as :func:`fl_core.report.figures.plot_curves` reads it."""
+    return pd.DataFrame({"method": method, **parameter, "x": x, column: values, f"{column}_std": np.nan, "n": 1})
+
+
+def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> tuple[float, float, float]:
+    """Return mean and ends of the t interval of `values` ``[n]``; NaN as ends for one value."""
+    found = np.asarray(values, dtype=float)
+    if len(found) < 2:
+        return float(found.mean()), float("nan"), float("nan")
+    low, high = stats.t.interval(confidence, len(found) - 1, found.mean(), stats.sem(found))
+    return float(found.mean()), float(low), float(high)
 
 
 def mean_text(values: Sequence[float], digits: int = 3) -> str:

@@ -81,22 +81,12 @@ def chosen_parameters(namespace: Mapping[str, Any], experiment: type[Experiment]
     options = {name.upper(): name for name in experiment.OPTIONS.model_fields if name.upper() in namespace}
     known = tuple(name for name in names() if name in experiment.SETUPS or stands_for(name) in experiment.SETUPS)
     check_parameters(
-        namespace,
-        PROFILE=PROFILES,
-        SHOW=("published", "this run"),
-        DATASET=known,
-        SEEDS=OrNone([Interval(0, 2**31, integer=True)]),
-        RECOMPUTE=(True, False),
-        **dict.fromkeys(options, object),
-    )
-    return Chosen(
-        namespace["PROFILE"],
-        namespace["SHOW"],
-        namespace["DATASET"],
-        namespace["SEEDS"],
-        experiment.OPTIONS.changed(**{field: namespace[name] for name, field in options.items()}),
-        namespace["RECOMPUTE"],
-    )
+        namespace, PROFILE=PROFILES, SHOW=("published", "this run"), DATASET=known,
+        SEEDS=OrNone([Interval(0, 2**31, integer=True)]), RECOMPUTE=(True, False), **dict.fromkeys(options, object),
+    )  # fmt: skip
+    overrides = experiment.OPTIONS.changed(**{field: namespace[name] for name, field in options.items()})
+    given = {name.lower(): namespace[name] for name in ("PROFILE", "SHOW", "DATASET", "SEEDS", "RECOMPUTE")}
+    return Chosen(overrides=overrides, **given)
 
 
 def _is_plain(value: Any) -> bool:
@@ -110,12 +100,8 @@ def _holds(rule: Any, value: Any) -> bool:
     if isinstance(rule, Interval):
         return rule.holds(value)
     if isinstance(rule, list):
-        return (
-            isinstance(value, Iterable)
-            and not isinstance(value, str)
-            and bool(list(value))
-            and all(_holds(rule[0], item) for item in value)
-        )
+        listed = isinstance(value, Iterable) and not isinstance(value, str) and bool(list(value))
+        return listed and all(_holds(rule[0], item) for item in value)
     if isinstance(rule, type):
         return isinstance(value, rule)
     return value in rule

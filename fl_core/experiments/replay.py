@@ -78,9 +78,8 @@ def replay(
         if late := [arrival for arrival in update if not 0 <= arrival.base <= number]:
             raise SpecError(f"update {number + 1} uses version {late[0].base}; there are 0..{number} then")
     [(steps, size)] = shapes
-    settings = (training or LocalTraining()).model_copy(
-        update={"batch_size": size, "steps": steps, "order": "cyclic"}
-    )
+    given = {"batch_size": size, "steps": steps, "order": "cyclic"}
+    settings = (training or LocalTraining()).model_copy(update=given)
     recorded = _Recorded(algorithm, updates, forced)
     run = _FromModel(
         _in_order(task, arrivals), World(devices=len(task.parts)), recorded,  # type: ignore[arg-type]  # it has the three coroutines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,21 +16,13 @@ from fl_core.experiments.study import Entry, Study
 
 SIZES = (1e-7, 2e-7)
 """Perturbations of every weight, as parts of it; half the spacing of float32 is 3e-8 to 6e-8 of a number."""
-PARTING = Curves(
-    "update",
-    (Panel("distance", "distance, as a part of the way from the initial model", log=True),),
-    parameter="parameter",
-)
+_DISTANCE = Panel("distance", "distance, as a part of the way from the initial model", log=True)
+PARTING = Curves("update", (_DISTANCE,), parameter="parameter")
 LAST = 10
 """Evaluations whose mean is a final accuracy."""
-VIEW = Curves(
-    "part of the run, as a power of ten",
-    (
-        Panel("loss", "difference of the test losses, as a part of them", log=True),
-        Panel("accuracy", "difference of the test accuracies"),
-    ),
-    parameter="parameter",
-)
+_LOSS = Panel("loss", "difference of the test losses, as a part of them", log=True)
+_ACCURACY = Panel("accuracy", "difference of the test accuracies")
+VIEW = Curves("part of the run, as a power of ten", (_LOSS, _ACCURACY), parameter="parameter")
 
 
 def perturbed(entries: Iterable[Entry], sizes: Sequence[float] = SIZES) -> Iterator[Entry]:
@@ -44,9 +37,8 @@ def distances(spec: RunSpec, size: float = SIZES[0]) -> pd.DataFrame:
     """Return how far a perturbed run is from its own after each update, relative to the way that this has gone."""
     own, other = trajectory(spec), trajectory(spec.changed(**{"warmup.perturbation": size}))
     found = [float((b - a).norm() / (a - own[0]).norm()) for a, b in zip(own[1:], other[1:], strict=False)]
-    table = pd.DataFrame(
-        {"x": range(1, len(found) + 1), "distance": found, "distance_std": np.nan, "parameter": np.nan}
-    )
+    columns = {"x": range(1, len(found) + 1), "distance": found, "distance_std": np.nan, "parameter": np.nan}
+    table = pd.DataFrame(columns)
     return table[np.isfinite(table["distance"])]  # the first updates may change nothing
 
 
@@ -59,23 +51,14 @@ def trajectory(spec: RunSpec) -> list[Tensor]:
 
 
 def pairs(study: Study) -> pd.DataFrame:
-    """Return every perturbed run beside its own unperturbed one, a row for each evaluation after the first.
+    """Return every perturbed run beside its own, by ``part`` of the run: accuracies, and the differences of both.
 
-    Columns: method, seed, perturbation, ``part`` of the run, accuracy of both, and the differences of ``loss``
-    (relative) and ``accuracy``.
+    That of ``loss`` is relative.
     """
     found = []
-    for entry, result in study.select(role="luck"):
-        labels = entry.labels
-        if not labels["perturbation"]:
-            continue
-        own = study.select(**{**labels, "perturbation": 0.0})
-        if not own:
-            continue
-        here, there = (
-            pd.DataFrame(one.history.evaluations).drop_duplicates("version", keep="last")
-            for one in (result, own[0][1])
-        )
+    for labels, *results in _perturbed(study):
+        tables = (pd.DataFrame(one.history.evaluations) for one in results)
+        here, there = (table.drop_duplicates("version", keep="last") for table in tables)
         both = here.merge(there, on="version", suffixes=("", "_own")).iloc[1:]
         found.append(
             pd.DataFrame(
@@ -87,6 +70,13 @@ def pairs(study: Study) -> pd.DataFrame:
             )
         )  # fmt: skip
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def _perturbed(study: Study, **labels: str) -> Iterator[tuple[dict[str, Any], Result, Result]]:
+    """Yield the labels and the result of each perturbed run, with the result of its own."""
+    for entry, result in study.select(role="luck", **labels):
+        if entry.labels["perturbation"] and (own := study.select(**{**entry.labels, "perturbation": 0.0})):
+            yield entry.labels, result, own[0][1]
 
 
 def parting(study: Study) -> pd.DataFrame:
@@ -106,12 +96,7 @@ def luck(study: Study, method: str, measure: Callable[[Result], float]) -> float
 
     A run and its perturbed one are two draws, so their difference has twice the variance of one.
     """
-    gaps = [
-        measure(result) - measure(own)
-        for entry, result in study.select(role="luck", method=method)
-        for _, own in study.select(**{**entry.labels, "perturbation": 0.0})
-        if entry.labels["perturbation"]
-    ]
+    gaps = [measure(result) - measure(own) for _, result, own in _perturbed(study, method=method)]
     return float(np.sqrt(np.mean(np.square(gaps)) / 2)) if gaps else 0.0
 
 

@@ -40,11 +40,9 @@ def run(
     progress: Callable[[float], None] | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Result:
-    """Run `spec` and return its history with provenance; it goes on from a state that `checkpoints` have.
+    """Run `spec` and return its history with provenance, as :meth:`fl_core.runtime.Simulation.run` does it.
 
-    The executor is ``"threads"`` (by default one per core) or ``"sequential"``, with the same numbers, or
-    ``"batched"``, equal up to rounding. `trace` records what every device does when; `progress` is called with the
-    part of the budget that is used.
+    `trace` records what every device does when.
     """
     spec = spec.resolved()
     code = {"commit": commit(), **circumstances(spec, executor)}  # that runs, not that is there when it has finished
@@ -73,11 +71,9 @@ def run(
 @cache
 def commit() -> str:
     """Return the short commit of the source, with ``-dirty`` for uncommitted changes, or ``"unknown"``."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    command, here = ["git", "describe", "--always", "--dirty", "--abbrev=12"], Path(__file__).parent
     try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=True
-        )
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return done.stdout.strip()

@@ -12,18 +12,10 @@ from typing import Any
 import torch
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
+from fl_core import datasets
 from fl_core.algorithms import ALGORITHMS, Algorithm, make_algorithm
 from fl_core.config import Config, read_named
-from fl_core.datasets import (
-    IID,
-    NamedPreprocessing,
-    Partition,
-    Preprocessing,
-    actual,
-    load_dataset,
-    names,
-    with_label_noise,
-)
+from fl_core.datasets import IID, NamedPreprocessing, Partition, Preprocessing, load_dataset
 from fl_core.errors import SpecError, nearest, unknown
 from fl_core.experiments.explain import dotted_names, explain
 from fl_core.models import INITIALISATIONS, canonical
@@ -83,7 +75,7 @@ class RunSpec(Config):
     @field_validator("dataset")
     @classmethod
     def _known_dataset(cls, name: str) -> str:
-        return _known("data set", name, names())
+        return _known("data set", name, datasets.names())
 
     @field_validator("model")
     @classmethod
@@ -111,12 +103,10 @@ class RunSpec(Config):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RunSpec:
-        need = self.algorithm.most_in_flight()
-        if need is not None and need > self.world.devices:
-            raise ValueError(
-                f"{self.algorithm.name} wants {need} devices in flight, but the world has devices = "
-                f"{self.world.devices}; choose at most {self.world.devices}"
-            )
+        need, there = self.algorithm.most_in_flight(), self.world.devices
+        if need is not None and need > there:
+            wants = f"{self.algorithm.name} wants {need} devices in flight"
+            raise ValueError(f"{wants}, but the world has devices = {there}; choose at most {there}")
         period, seconds = self.evaluation.every_seconds, self.budget.seconds
         if period and seconds and seconds > MOST_EVALUATIONS * period:
             many, least = seconds / period, seconds / MOST_EVALUATIONS
@@ -200,18 +190,19 @@ class RunSpec(Config):
         Results are stored under this one, so that numbers from surrogate data never pass for real ones. Missing data
         is a DataError, and so is a surrogate if `strict_data` is set.
         """
-        return self.model_copy(update={"dataset": actual(self.dataset, self.strict_data), "strict_data": False})
+        used = datasets.actual(self.dataset, self.strict_data)
+        return self.model_copy(update={"dataset": used, "strict_data": False})
 
     def task(self) -> Classification:
         """Load the data and divide it among the devices."""
         dataset = load_dataset(self.dataset, self.strict_data)
-        owners, test_owners = (
-            s.owners if s.owners is None else s.owners.numpy() for s in (dataset.train, dataset.test)
-        )
+        owned = (dataset.train.owners, dataset.test.owners)
+        owners, test_owners = (own if own is None else own.numpy() for own in owned)
         devices, labels = self.world.devices, dataset.train.labels.numpy()
         parts = self.partition.split(labels, devices, stream(self.seed, "partition"), owners)
         if self.label_noise:
-            noisy = with_label_noise(labels, len(dataset.classes), self.label_noise, stream(self.seed, "label-noise"))
+            draws, classes = stream(self.seed, "label-noise"), len(dataset.classes)
+            noisy = datasets.with_label_noise(labels, classes, self.label_noise, draws)
             dataset = replace(dataset, train=replace(dataset.train, labels=torch.from_numpy(noisy)))
         measured = self.partition.test_samples(devices, owners, test_owners)
         if measured is not None:
@@ -220,17 +211,9 @@ class RunSpec(Config):
 
     def simulation(self, trace: bool = False) -> Simulation:
         """Build the simulation of this run."""
-        return Simulation(
-            self.task(),
-            self.world,
-            self.algorithm,
-            budget=self.budget,
-            training=self.training,
-            evaluation=self.evaluation,
-            warmup=self.warmup,
-            seed=self.seed,
-            trace=trace,
-        )
+        names = ("budget", "training", "evaluation", "warmup", "seed")
+        settings = {name: getattr(self, name) for name in names}
+        return Simulation(self.task(), self.world, self.algorithm, **settings, trace=trace)
 
 
 def _essential(model: BaseModel) -> dict[str, Any]:

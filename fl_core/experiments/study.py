@@ -54,6 +54,15 @@ class Study:
         ]
         return sorted(found, key=lambda pair: pair[0].labels["seed"])
 
+    def by_seed(self, **labels: Any) -> dict[int, tuple[Entry, Result]]:
+        """Return the same by their seeds, of which each should have one."""
+        return {entry.labels["seed"]: (entry, result) for entry, result in self.select(**labels)}
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """The options besides the seeds."""
+        return {name: value for name, value in self.options.items() if name != "seeds"}
+
     @property
     def specs(self) -> list[RunSpec]:
         """Specifications of all entries."""
@@ -111,22 +120,15 @@ def load_study(study: Study, store: Store) -> Study:
 
 
 def load_frame(results: Iterable[Result] | None = None) -> pd.DataFrame:
-    """Return one row per run: ``hash``, the flattened specification, the final metrics, the provenance, the standing.
-
-    Without `results`, of everything in the default store.
-    """
+    """Return one row per run, by default of the whole store: hash, flat specification, final metrics, provenance."""
     return pd.json_normalize(
         [
-            {
-                "hash": result.spec.hash,
-                **result.spec.to_dict(),
-                "final": result.history.evaluation_frame().iloc[-1].to_dict(),
-                "provenance": result.provenance,
-                "standing": standing(result),
-            }
+            {"hash": result.spec.hash, **result.spec.to_dict(),
+             "final": result.history.evaluation_frame().iloc[-1].to_dict(), "provenance": result.provenance,
+             "standing": standing(result)}
             for result in (default_store() if results is None else results)
         ]
-    )
+    )  # fmt: skip
 
 
 def listed(numbers: Sequence[int]) -> str:

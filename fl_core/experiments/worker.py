@@ -46,14 +46,9 @@ class Tally:
 
 
 def queue(
-    chosen: Sequence[Artifact],
-    profile: str,
-    dataset: str,
-    seeds: Sequence[int] | None,
-    store: Store,
-    *,
+    chosen: Sequence[Artifact], profile: str, dataset: str, seeds: Sequence[int] | None, store: Store, *,
     undecided: bool = False,
-) -> list[RunSpec]:
+) -> list[RunSpec]:  # fmt: skip
     """Return the missing runs of artifacts, those first that decide most claims per image trained on.
 
     A claim that is open needs the runs of its artifacts up to the planned look that is expected to decide it; each of
@@ -89,14 +84,9 @@ def queue(
 
 
 def take(
-    specs: Iterable[RunSpec],
-    store: Store,
-    *,
-    minutes: float | None = None,
-    published: bool = False,
-    every_seconds: float = 60.0,
-    echo: Callable[[str], object] = print,
-) -> Tally:
+    specs: Iterable[RunSpec], store: Store, *, minutes: float | None = None, published: bool = False,
+    every_seconds: float = 60.0, echo: Callable[[str], object] = print,
+) -> Tally:  # fmt: skip
     """Compute what is missing of `specs`, one run at a time, while other workers may do the same.
 
     With `minutes` it stops in time, in the middle of a run if need be. A run that fails is named and not tried again.

@@ -10,7 +10,9 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from IPython.display import HTML
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 # Okabe and Ito's palette: told apart with every kind of colour vision, and dark enough on white.
 BLACK, BLUE, VERMILION, GREEN = "#222222", "#0072B2", "#D55E00", "#009E73"
@@ -61,23 +63,21 @@ OTHERS = [BLUE, VERMILION, GREEN, PURPLE, BLACK, ORANGE, SKY, GREY]
 """Colours of what is no method of the book, in the order in which a figure shows it."""
 DASHES = ["-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2))]
 
+
+def log_ordinate(axis: Axes) -> None:
+    """Let the ordinate be logarithmic, with plain numbers at 1, 2 and 5."""
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
 RC: Any = {
-    "figure.dpi": 130,
-    "figure.constrained_layout.use": True,
-    "font.size": 11,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "legend.frameon": False,
-    "legend.fontsize": 10,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 5,
-    "lines.markerfacecolor": "none",
-    "lines.markeredgewidth": 1.2,
-}
+    "figure.dpi": 130, "figure.constrained_layout.use": True, "font.size": 11,
+    "axes.titlesize": 11, "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "grid.alpha": 0.3, "legend.frameon": False, "legend.fontsize": 10,
+    "lines.linewidth": 1.8, "lines.markersize": 5, "lines.markerfacecolor": "none", "lines.markeredgewidth": 1.2,
+}  # fmt: skip
 
 
 @contextmanager

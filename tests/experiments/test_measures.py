@@ -90,7 +90,7 @@ def test_stability_does_not_see_a_trend():
 def test_mean_curve_counts_the_runs_at_each_point():
     points = pd.DataFrame({"t": [0, 1, 0, 1, 1], "loss": [2.0, 1.0, 4.0, 3.0, 5.0]})
     curve = mean_curve(points, "t", ["loss"])
-    assert list(curve.columns) == ["t", "loss", "loss_std", "n"]
+    assert list(curve.columns) == ["x", "loss", "loss_std", "n"]
     assert curve["loss"].tolist() == [3.0, 3.0]
     assert curve["n"].tolist() == [2, 3]
     assert np.allclose(curve["loss_std"], [np.sqrt(2), 2.0])

@@ -16,14 +16,9 @@ WORKERS = 2
 
 
 def fill(
-    shape: tuple[int, ...],
-    counts: np.ndarray,
-    draw: Callable[[int, int], Split],
-    wanted: int | None,
-    *,
-    owned: bool = False,
-    dtype: torch.dtype = torch.uint8,
-) -> Split:
+    shape: tuple[int, ...], counts: np.ndarray, draw: Callable[[int, int], Split], wanted: int | None, *,
+    owned: bool = False, dtype: torch.dtype = torch.uint8,
+) -> Split:  # fmt: skip
     """Return the first `wanted` samples (None: all), each an input of `shape`; `owned`: with owners.
 
     `draw` maps the number of a block and its count, one of `counts` ``[b]``, to its samples.

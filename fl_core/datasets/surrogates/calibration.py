@@ -31,9 +31,7 @@ class Reference:
     points: int = 10  # evaluations on the way
     part: float = 0.1  # of the training data, for the run with less
     tail: int = 1  # evaluations at the end whose mean counts: at a constant rate accuracy never quite settles
-    comparable: bool = (
-        True  # `known` is of such a network, trained centrally; else nothing follows from the difference
-    )
+    comparable: bool = True  # `known` is of such a network, trained centrally; else the difference says nothing
     initialisation: str = "glorot"
     momentum: float = 0.0
     decay: float = 1.0  # of the rate after each of the `points`: few passes end near what many reach if it falls

@@ -257,13 +257,9 @@ class Pose:
     def random(rng: Generator, n: int, reach: float, scale: tuple[float, float], turn: float) -> Pose:
         """Draw centres up to `reach` from the middle, scales from an interval, and turns up to `turn`."""
         x, y, size, angle, side = uniform(rng, 5, n)
-        return Pose(
-            between(-reach, reach, x),
-            between(-reach, reach, y),
-            between(*scale, size),
-            between(-turn, turn, angle),
-            np.where(side < 0.5, np.float32(-1), np.float32(1)),
-        )
+        mirror = np.where(side < 0.5, np.float32(-1), np.float32(1))
+        place = between(-reach, reach, x), between(-reach, reach, y)
+        return Pose(*place, between(*scale, size), between(-turn, turn, angle), mirror)
 
 
 def paint(canvas: Array, pose: Pose, figure: Array, light: Array) -> None:
@@ -383,27 +379,14 @@ def _each(per_image: Array) -> Array:
 RECIPES = (
     Recipe("cifar10", 32, families=5, classes=10, sizes=(50_000, 10_000), modes=4, variation=1.0),
     Recipe("cifar100", 32, families=20, classes=100, sizes=(50_000, 10_000), modes=2, variation=0.9),
-    Recipe(
-        "tiny-imagenet",
-        64,
-        families=40,
-        classes=200,
-        sizes=(100_000, 10_000),
-        modes=2,
-        variation=1.0,
-        class_spread=Spread(shape=0.6, pattern=0.9, colour=0.4, scene=0.15),
-        mode_spread=Spread(shape=0.1, pattern=0.03, colour=0.2, scene=0.5),
-        image_spread=Spread(shape=0.08, pattern=0.02, colour=0.1, scene=1.0),
-        reach=0.55,
-        turn=0.12,
-        scale=(0.7, 1.05),
-        ambiguous=0.55,
-        version=3,
-    ),
-    Recipe(
-        "celeba", 84, families=1, classes=2, sizes=(37_987, 4_887), modes=2, variation=0.6, version=2, owners=2_000
-    ),
-)
+    Recipe("tiny-imagenet", 64, families=40, classes=200, sizes=(100_000, 10_000), modes=2, variation=1.0,
+           class_spread=Spread(shape=0.6, pattern=0.9, colour=0.4, scene=0.15),
+           mode_spread=Spread(shape=0.1, pattern=0.03, colour=0.2, scene=0.5),
+           image_spread=Spread(shape=0.08, pattern=0.02, colour=0.1, scene=1.0),
+           reach=0.55, turn=0.12, scale=(0.7, 1.05), ambiguous=0.55, version=3),
+    Recipe("celeba", 84, families=1, classes=2, sizes=(37_987, 4_887), modes=2, variation=0.6, version=2,
+           owners=2_000),
+)  # fmt: skip
 """Calibrated with the networks that :mod:`fl_core.datasets.surrogates.calibration` names."""
 
 SURROGATES = tuple(map(_surrogate, RECIPES))

@@ -18,28 +18,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from fl_core.algorithms import (
-    MOON,
-    PORT,
-    Algorithm,
-    ASOFed,
-    AsyncPart,
-    FedASMU,
-    FedASMU0,
-    FedASMUDA,
-    FedASMUFA,
-    FedASMUH1,
-    FedASMUH2,
-    FedASMUH3,
-    FedAsync,
-    FedAvg,
-    FedBuff,
-    FedDelay,
-    FedDyn,
-    FedProx,
-    FedSA,
-    SyncDrop,
-)
+from fl_core import algorithms as known
+from fl_core.algorithms import Algorithm, FedASMU
 from fl_core.config import Seconds
 from fl_core.datasets import Dirichlet
 from fl_core.experiments.experiment import Experiment, Options
@@ -179,16 +159,12 @@ class FedASMUWorld(NamedWorld):
     def world(self) -> World:
         bandwidth = 32 * COLUMNS[self.cell].parameters / (0.01 * self.fastest_seconds * self.slower_network)
         period, per_tick = {"tables": (10.0, 10), "text": (5.0, 1)}[self.ticks]
+        fastest, most = self.fastest_seconds / self.epochs, max(1, self.devices // IN_FLIGHT)
         return World(
             devices=self.devices,
-            compute=RatioCompute(
-                fastest=self.fastest_seconds / self.epochs,
-                ratio=self.ratio,
-                distribution=self.distribution,
-                per="epoch",
-            ),
+            compute=RatioCompute(fastest=fastest, ratio=self.ratio, distribution=self.distribution, per="epoch"),
             network=Network(down_bits_per_second=bandwidth, up_bits_per_second=bandwidth),
-            trigger=Timed(period_seconds=period, per_tick=per_tick, concurrency=max(1, self.devices // IN_FLIGHT)),
+            trigger=Timed(period_seconds=period, per_tick=per_tick, concurrency=most),
         )
 
 
@@ -198,25 +174,25 @@ BUFFER = 5
 """Uploads that FedBuff collects, and that PORT waits for."""
 ALGORITHMS: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
     "FedASMU": (FedASMU, {}),
-    "FedAvg": (FedAvg, {"weighting": "samples"}),
-    "FedProx": (FedProx, {}),
-    "MOON": (MOON, {}),
-    "FedDyn": (FedDyn, {}),
-    "FedAsync": (FedAsync, {"weight": Polynomial(a=0.5)}),
-    "PORT": (PORT, {"min_uploads": BUFFER}),
-    "ASO-Fed": (ASOFed, {}),
-    "FedBuff": (FedBuff, {"buffer": BUFFER}),
-    "FedSA": (FedSA, {}),
-    "FedDelay": (FedDelay, {}),
-    "SyncDrop": (SyncDrop, {}),
-    "AsyncPart": (AsyncPart, {}),
-    "FedASMU-DA": (FedASMUDA, {}),
-    "FedASMU-FA": (FedASMUFA, {}),
-    "FedASMU-0": (FedASMU0, {}),
-    "H1": (FedASMUH1, {}),
-    "H2": (FedASMUH2, {}),
+    "FedAvg": (known.FedAvg, {"weighting": "samples"}),
+    "FedProx": (known.FedProx, {}),
+    "MOON": (known.MOON, {}),
+    "FedDyn": (known.FedDyn, {}),
+    "FedAsync": (known.FedAsync, {"weight": Polynomial(a=0.5)}),
+    "PORT": (known.PORT, {"min_uploads": BUFFER}),
+    "ASO-Fed": (known.ASOFed, {}),
+    "FedBuff": (known.FedBuff, {"buffer": BUFFER}),
+    "FedSA": (known.FedSA, {}),
+    "FedDelay": (known.FedDelay, {}),
+    "SyncDrop": (known.SyncDrop, {}),
+    "AsyncPart": (known.AsyncPart, {}),
+    "FedASMU-DA": (known.FedASMUDA, {}),
+    "FedASMU-FA": (known.FedASMUFA, {}),
+    "FedASMU-0": (known.FedASMU0, {}),
+    "H1": (known.FedASMUH1, {}),
+    "H2": (known.FedASMUH2, {}),
     "slot 3": (FedASMU, {"slot": 3}),
-    "H3": (FedASMUH3, {}),
+    "H3": (known.FedASMUH3, {}),
 }
 """Every method of the tables and of the text, with what differs from its own defaults."""
 METHODS = tuple(ALGORITHMS)[:10]
@@ -410,12 +386,8 @@ class FedASMUExperiment(Experiment):
 
     def varied(self, methods: Iterable[str], table: Mapping[str, Iterable[Any]]) -> list[Entry]:
         """Return runs on the first column with :func:`changes`, seed after seed."""
-        return [
-            self.entry(method, self.columns[0], seed, *change)
-            for seed in self.seeds
-            for change in changes(table)
-            for method in methods
-        ]
+        varied = [(change, method) for change in changes(table) for method in methods]
+        return [self.entry(m, self.columns[0], seed, *change) for seed in self.seeds for change, m in varied]
 
     def uploads(self, name: str) -> int:
         """Return T of a column, in single uploads."""
@@ -471,30 +443,19 @@ class FedASMUExperiment(Experiment):
         most = min(self.scale.samples * column.small_share if self.scale.samples else samples, samples)
         every = max(1, 10 // per_version)
         lr = chosen.lr or (column.lr if self.scale.whole else column.small_lr or column.lr)
+        few: Any = "top_up" if column.classes == 2 else "redraw"
+        parts = {"alpha": chosen.dirichlet, "min_samples": MIN_SAMPLES, "train_fraction": most / samples}
         spec = RunSpec(
             dataset=column.dataset if chosen.columns else self.dataset,
-            partition=Dirichlet(
-                alpha=chosen.dirichlet,
-                min_samples=MIN_SAMPLES,
-                below_minimum="top_up" if column.classes == 2 else "redraw",
-                train_fraction=most / samples,
-            ),
-            model=self.network(name),
-            initialisation=column.initial,
-            preprocessing={"resize": side} if (side := self.side(name)) else {},
-            world=self.world(name, devices, varied, value),
-            algorithm=algorithm,
+            partition=Dirichlet(**parts, below_minimum=few), model=self.network(name), initialisation=column.initial,
+            preprocessing={"resize": side} if (side := self.side(name)) else {}, algorithm=algorithm, seed=seed,
+            world=self.world(name, devices, varied, value), budget=Budget(**{counted: uploads}),
             training=LocalTraining(
-                lr=lr * value if varied == "step_factor" else lr,
-                lr_decay=LR_DECAY ** (every * per_version / 10),
-                lr_decay_versions=every,
-                batch_size=BATCH,
-                epochs=chosen.epochs,
+                lr=lr * value if varied == "step_factor" else lr, lr_decay=LR_DECAY ** (every * per_version / 10),
+                lr_decay_versions=every, batch_size=BATCH, epochs=chosen.epochs,
             ),
-            budget=Budget(**{counted: uploads}),
             evaluation=Evaluation(every_updates=every, test_samples=self.scale.test_samples),
-            seed=seed,
-        )
+        )  # fmt: skip
         return Entry(spec, {"method": method, "column": name, "varied": varied, "value": value, "seed": seed})
 
     def world(self, name: str, devices: int, varied: str | None, value: Any) -> World:
@@ -508,15 +469,9 @@ class FedASMUExperiment(Experiment):
         if varied == "trigger_period":
             given["trigger"] = Timed(period_seconds=value, per_tick=10, concurrency=devices // IN_FLIGHT)
         return World.named(
-            "fedasmu",
-            devices=devices,
-            ratio=value if varied == "heterogeneity" else chosen.ratio,
-            slower_network=slower,
-            ticks=chosen.ticks,
-            epochs=chosen.epochs,
-            cell=name,
-            **given,
-        )
+            "fedasmu", devices=devices, ratio=value if varied == "heterogeneity" else chosen.ratio,
+            slower_network=slower, ticks=chosen.ticks, epochs=chosen.epochs, cell=name, **given,
+        )  # fmt: skip
 
 
 class FirstColumn(FedASMUExperiment):

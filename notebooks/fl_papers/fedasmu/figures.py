@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from fl_core.algorithms import FedASMU
@@ -26,7 +25,7 @@ from fl_core.formulas.fedasmu import Controls, matched_lambda, mixing_weight, we
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial
 from fl_core.report.explorable import Explorable, Slider
-from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, style
+from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, log_ordinate, style
 from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import Network, World
@@ -214,36 +213,23 @@ def five_devices(devices: int = 5, seconds: float = 1400.0, size: int = 10) -> p
     rng = np.random.default_rng(0)
     task = Quadratic(np.ones((devices, size)), rng.normal(size=(devices, size)), np.zeros(size))
     bits = 64 * size / 12.0  # this task computes with 64-bit numbers
-    world = World.named(
-        "fedasmu",
-        devices=devices,
-        network=Network(down_bits_per_second=bits, up_bits_per_second=bits),
-        trigger=Timed(period_seconds=10.0, per_tick=1, concurrency=3),
-    )
+    network, trigger = Network(down_bits_per_second=bits, up_bits_per_second=bits), Timed(per_tick=1, concurrency=3)
+    world = World.named("fedasmu", devices=devices, network=network, trigger=trigger)
     training = LocalTraining(lr=0.05, epochs=5)
     algorithm = FedASMU(slot="uniform", lambda_0=matched_lambda(30, 3))
     run = Simulation(task, world, algorithm, budget=Budget(seconds=seconds), training=training, seed=1, trace=True)
     history = run.run("sequential")
     updates, spans = history.updates, history.spans
-    made = {
-        (device, round(at, 6)): (version, staleness + 1)
-        for at, device, version, staleness in zip(
-            *(updates[name] for name in ("seconds", "device", "version", "staleness")), strict=True
-        )
-    }
-    rows, seen = [], set[int]()
-    for number, what, device, start, end, base in zip(
-        *(spans[name] for name in ("task", "activity", "device", "start", "end", "base_version")), strict=True
-    ):
+    uploads = zip(*(updates[name] for name in ("seconds", "device", "version", "staleness")), strict=True)
+    made = {(device, round(at, 6)): (version, late + 1) for at, device, version, late in uploads}
+    rows, seen, nothing = [], set[int](), (np.nan, np.nan)
+    names = ("task", "activity", "device", "start", "end", "base_version")
+    for number, what, device, start, end, base in zip(*(spans[name] for name in names), strict=True):
         activity = "fresh model" if what == "download" and number in seen else what
         seen.add(number)
-        nothing = (np.nan, np.nan)
-        version, staleness = made.get((device, round(end, 6)), nothing) if what == "upload" else nothing
-        rows.append(
-            {"device": device, "activity": activity, "start": start, "end": end, "version": base, "made": version,
-             "staleness": staleness}
-        )  # fmt: skip
-    frame = pd.DataFrame(rows)
+        brought = made.get((device, round(end, 6)), nothing) if what == "upload" else nothing
+        rows.append((device, activity, start, end, base, *brought))
+    frame = pd.DataFrame(rows, columns=["device", "activity", "start", "end", "version", "made", "staleness"])
     for place in frame.index[frame["activity"] == "fresh model"]:  # a span knows with what its task began
         frame.loc[place, "version"] = frame.loc[frame["end"] <= frame.loc[place, "start"], "made"].max()
     return frame
@@ -338,10 +324,7 @@ def conditions(points: pd.DataFrame) -> Figure:
                     axis.set_yticks([])
                     axis.text(0.5, 0.5, "not reached", transform=axis.transAxes, ha="center")
                 if what == "seconds" and reached:
-                    axis.set_yscale("log")
-                    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-                    axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-                    axis.yaxis.set_minor_formatter(NullFormatter())
+                    log_ordinate(axis)
         _legend(figure, methods)
     return figure
 

@@ -12,41 +12,16 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 from torch import nn
 
 from fl_core.algorithms import FedASMU
 from fl_core.datasets import load_dataset
-from fl_core.experiments.measures import BySeed, Printed
+from fl_core.experiments.measures import BySeed, Printed, t_interval
 from fl_core.experiments.study import Study
 from fl_core.models import build_network
-from fl_papers.fedasmu.experiment import (
-    BASELINES,
-    BATCH,
-    BUFFER,
-    COLUMNS,
-    EXTRA,
-    IN_FLIGHT,
-    LR_DECAY,
-    METHODS,
-    PROFILES,
-    RATES,
-    FedASMUExperiment,
-    changes,
-    target_of,
-)
-from fl_papers.fedasmu.figures import (
-    Setting,
-    final,
-    final_accuracy,
-    gaps,
-    mean_seconds,
-    reached,
-    readings,
-    savings,
-    settings,
-    traffic,
-)
+from fl_papers.fedasmu import experiment, figures
+from fl_papers.fedasmu.experiment import BASELINES, COLUMNS, EXTRA, METHODS, FedASMUExperiment, target_of
+from fl_papers.fedasmu.figures import Setting, final, gaps, mean_seconds, reached, savings, settings
 
 # What the paper prints
 
@@ -116,11 +91,10 @@ def deviations() -> pd.DataFrame:
 
 def interval(values: BySeed, digits: int = 3) -> str | None:
     """Return the mean over seeds with its 95 % interval as text; None without a value."""
-    found = np.array(list(values.values()))
-    if len(found) < 2:
-        return f"{found[0]:.{digits}f}" if len(found) else None
-    low, high = stats.t.interval(0.95, len(found) - 1, found.mean(), stats.sem(found))
-    return f"{found.mean():.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    if not values:
+        return None
+    mean, low, high = t_interval(list(values.values()))
+    return f"{mean:.{digits}f}" + (f" [{low:.{digits}f}, {high:.{digits}f}]" if len(values) > 1 else "")
 
 
 def measured(study: Study, methods: Sequence[str], setting: str = "") -> pd.DataFrame:
@@ -158,9 +132,8 @@ def advantages(study: Study, others: Iterable[str]) -> pd.DataFrame:
 def changed_runs(study: Study, table: Mapping[str, tuple[str, Iterable[Any]]]) -> pd.DataFrame:
     """Return accuracy and time to the target of the methods in `table`, as in the tables and with other values."""
     rows = []
-    for method, varied, value in (
-        (m, *one) for m, (what, values) in table.items() for one in changes({what: values})
-    ):
+    varied_runs = ((m, *one) for m, (what, values) in table.items() for one in experiment.changes({what: values}))
+    for method, varied, value in varied_runs:
         for column in dict.fromkeys(at.column for at in settings(study, method)):
             at = Setting(column, varied, value)
             if accuracy := final(study, method, at):
@@ -308,23 +281,19 @@ def sensitivity_table(study: Study) -> pd.DataFrame:
 
 def sensitivity_settings(study: Study) -> list[Setting]:
     """Return the settings with another trigger period or learning rate."""
-    return [at for name in ("trigger_period", *RATES[:3]) for at in settings(study, varied=name)]
+    return [at for name in ("trigger_period", *experiment.RATES[:3]) for at in settings(study, varied=name)]
 
 
 def communication_table(study: Study) -> pd.DataFrame:
     """Return what is sent per upload, relative to the size of an upload of FedAsync's: the model."""
     rows = []
     for at in settings(study):
-        whole = traffic(study, "FedAsync", at)[0]
-        for method in METHODS if whole else ():
-            up, down = traffic(study, method, at)
-            if up:
-                size = whole.mean
-                rows.append(
-                    {"column": str(at), "method": method, "models up per upload": f"{up.mean / size:.3f}",
-                     "models down per upload": f"{down.mean / size:.3f}",
-                     "both": f"{(up + down).mean / size:.3f}", "seeds": len(up)}
-                )  # fmt: skip
+        size = figures.traffic(study, "FedAsync", at)[0].mean
+        for method in METHODS if np.isfinite(size) else ():
+            up, down = figures.traffic(study, method, at)
+            ways = {"models up per upload": up, "models down per upload": down, "both": up + down}
+            shown = {name: f"{way.mean / size:.3f}" for name, way in ways.items()}
+            rows += [{"column": str(at), "method": method, **shown, "seeds": len(up)}] if up else []
     return pd.DataFrame(rows)
 
 
@@ -332,10 +301,11 @@ def equal_time_table(study: Study) -> pd.DataFrame:
     """Return each method's accuracy after all of its uploads, and at the virtual time when FedASMU has finished."""
     rows: list[dict[str, Any]] = []
     for at in settings(study):
-        ours = {e.labels["seed"]: readings(r)[0][-1] for e, r in study.select(method="FedASMU", **at._asdict())}
+        own = study.by_seed(method="FedASMU", **at._asdict()).items()
+        ours, accuracy = {seed: figures.readings(r)[0][-1] for seed, (_, r) in own}, figures.final_accuracy
         for method in METHODS if ours else ():
-            found = {e.labels["seed"]: r for e, r in study.select(method=method, **at._asdict())}
-            if early := BySeed({seed: final_accuracy(r, ours[seed]) for seed, r in found.items() if seed in ours}):
+            found = study.by_seed(method=method, **at._asdict()).items()
+            if early := BySeed({seed: accuracy(r, ours[seed]) for seed, (_, r) in found if seed in ours}):
                 rows.append(
                     {"column": str(at), "method": method, "after all uploads": interval(final(study, method, at)),
                      "when FedASMU has finished": interval(early), "seeds": len(early)}
@@ -448,15 +418,15 @@ def paper_setting(chosen: FedASMUExperiment) -> pd.DataFrame:
     assert isinstance(algorithm, FedASMU)
     share = spec.partition.train_fraction
     measured = f"{scale.test_samples:,} of {len(data.test):,}" if scale.test_samples else f"all {len(data.test):,}"
-    rates = ", ".join(f"{rate:g}" for rate in column.rates)
+    rates, buffer = ", ".join(f"{rate:g}" for rate in column.rates), experiment.BUFFER
 
     def value(method: str, field: str) -> Any:
-        return getattr(chosen.algorithm(method, name, IN_FLIGHT)[0], field)
+        return getattr(chosen.algorithm(method, name, experiment.IN_FLIGHT)[0], field)
 
     rows = [
         ("data", column.data, f"{data.name} ({data.kind})"),
         ("network; initial values", f"{column.model}; not stated", f"{spec.model}; {INITIAL[spec.initialisation]}"),
-        ("devices; at work at a time", "100; at most 10 %", f"100; {100 // IN_FLIGHT}"),
+        ("devices; at work at a time", "100; at most 10 %", f"100; {100 // experiment.IN_FLIGHT}"),
         ("trigger", "10 devices every 10 s (tables); one every 5 s (text)",
          {"tables": "up to 10 every 10 s", "text": "one every 5 s"}[options.ticks]),
         ("slowest to fastest", "5 times", f"{options.ratio:g} times, 100 s to {100 * options.ratio:g} s a task"),
@@ -464,8 +434,9 @@ def paper_setting(chosen: FedASMUExperiment) -> pd.DataFrame:
         ("labels", "Dirichlet, concentration not stated", f"Dirichlet, {options.dirichlet:g}"),
         ("samples of a device", f"{column.samples} on average", f"{column.samples * share:.0f} on average"),
         ("rounds", "500 synchronous, 5,000 asynchronous", f"{uploads // 10:,} synchronous, {uploads:,} asynchronous"),
-        ("local epochs E; batch", "not stated", f"{options.epochs}; {BATCH}"),
-        ("local rate η_i", f"{column.lr:g}, decaying", f"{spec.training.lr:g}, times {LR_DECAY:g} after ten uploads"),
+        ("local epochs E; batch", "not stated", f"{options.epochs}; {experiment.BATCH}"),
+        ("local rate η_i", f"{column.lr:g}, decaying",
+         f"{spec.training.lr:g}, times {experiment.LR_DECAY:g} after ten uploads"),
         ("rates of λ, σ, ι, γ, υ", rates, rates),
         ("λ, σ, ι; γ, υ at the start", "not stated",
          f"{algorithm.lambda_0:.4g}, {algorithm.sigma_0:g}, {algorithm.iota_0:g}; {algorithm.gamma_0:.4g}, "
@@ -474,7 +445,7 @@ def paper_setting(chosen: FedASMUExperiment) -> pd.DataFrame:
         ("rate of the meta-model", "0.001", f"{algorithm.lr_rl:g}"),
         ("FedProx μ; MOON μ, temperature; FedDyn α", "tuned, not stated", "0.01; 1, 0.5; 0.01"),
         ("FedAsync", "polynomial, values not stated", "α = 0.6, exponent 0.5"),
-        ("FedBuff; PORT", "not stated", f"buffers of {BUFFER}; at least {BUFFER} uploads, bound 10"),
+        ("FedBuff; PORT", "not stated", f"buffers of {buffer}; at least {buffer} uploads, bound 10"),
         ("ASO-Fed", "tuned, not stated",
          f"pull {value('ASO-Fed', 'rho'):g}, memory {value('ASO-Fed', 'beta'):g}, without feature learning"),
         ("FedSA", "tuned, not stated",
@@ -508,7 +479,7 @@ def column_settings(profile: str) -> pd.DataFrame:
             {"column": str(column), "parameters": beside(chosen.parameters(name), column.parameters),
              "side of an image": "–" if whole_side is None else beside(side or whole_side, whole_side),
              "samples of a device": beside(round(column.samples * spec.partition.train_fraction), column.samples),
-             "uploads": beside(chosen.uploads(name), PROFILES["paper"].uploads),
+             "uploads": beside(chosen.uploads(name), experiment.PROFILES["paper"].uploads),
              "η_i": beside(spec.training.lr, column.lr), "target": beside(target_of(profile, name), column.target),
              "initial values": INITIAL[spec.initialisation], "seeds": len(chosen.seeds)}
         )  # fmt: skip

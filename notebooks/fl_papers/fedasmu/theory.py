@@ -21,30 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_core.algorithms import FedASMU, FedASMU0, FedAsync
+from fl_core.formulas import fedasmu as formulas
 from fl_core.formulas.checks import require, require_range
-from fl_core.formulas.fedasmu import (
-    Controls,
-    Form,
-    FreshControls,
-    PastAggregation,
-    blend,
-    control_gradient,
-    descend_controls,
-    epsilon_greedy,
-    fresh_weight,
-    initial_meta,
-    inner_product,
-    log_probabilities,
-    matched_lambda,
-    meta_logits,
-    mixing_weight,
-    moving_baseline,
-    next_slot,
-    q_update,
-    reinforce,
-    reward,
-    to_half,
-)
+from fl_core.formulas.fedasmu import Controls, Form, FreshControls, PastAggregation, blend, matched_lambda
 from fl_core.formulas.staleness import Polynomial
 from fl_core.runtime import Budget, Evaluation, History, LocalTraining, Simulation
 from fl_core.tasks import Quadratic, QuadraticLosses
@@ -77,7 +56,7 @@ HALF_BITS, HALF_SMALLEST = 11, 2.0**-24
 
 def half_error(vector: Tensor, direction: Tensor) -> float:
     """Return a bound on the error of `half_product`: 2^-11 sum |g_j d_j|, and half a step for tiny entries."""
-    unit = to_half(direction).unit
+    unit = formulas.to_half(direction).unit
     rounding = float((vector * direction).abs().sum()) * 2.0**-HALF_BITS
     return rounding + float(vector.abs().sum()) * HALF_SMALLEST / 2 * unit
 
@@ -358,9 +337,7 @@ def one_reporter(epochs: Sequence[int], curvature: float = 0.1, centre: float = 
         for _ in range(count):
             w = w - lr * losses.gradient(0, w)
         w = blend(np.zeros(1), w, 0.1)
-        printed = printed_bound(
-            0.0, problem, alpha_min=0.1, staleness_bound=1, epochs_min=count, epochs_max=count
-        )  # fmt: skip
+        printed = printed_bound(0.0, problem, alpha_min=0.1, staleness_bound=1, epochs_min=count, epochs_max=count)
         derived = corrected_bound(0.0, problem, lr=lr, weights=[0.1], epochs=[count], beta_max=0.0, drift=0.0)
         rows.append((count, count**6, float(losses.mean_gradient(w)[0] ** 2), printed, derived))
     return pd.DataFrame(rows, columns=["steps", "rounds", "|grad F|²", "printed", "corrected"])
@@ -505,13 +482,14 @@ class SlotToy:
 
     def merged(self, slot: int) -> float:
         """Return w^a after a merge in `slot`; in slot 0 there is nothing newer to merge."""
-        weight = 0.0 if slot == 0 else fresh_weight(self.origin + self.versions * slot, self.origin, self.controls)
-        return float(blend(self.local**slot, self.fleet**slot, weight))
+        now, weight = self.origin + self.versions * slot, formulas.fresh_weight
+        beta = 0.0 if slot == 0 else weight(now, self.origin, self.controls)
+        return float(blend(self.local**slot, self.fleet**slot, beta))
 
     def rewards(self) -> Vector:
         """Return R of each slot without noise, ``[K_s]``."""
-        found = [reward(self.local ** (2 * k) / 2, self.merged(k) ** 2 / 2) for k in range(1, self.epochs)]
-        return np.array(found)
+        pairs = ((self.local ** (2 * k) / 2, self.merged(k) ** 2 / 2) for k in range(1, self.epochs))
+        return np.array([formulas.reward(*pair) for pair in pairs])
 
     def uploads(self) -> Vector:
         """Return the uploaded w of each slot, ``[K_s]``."""
@@ -528,9 +506,9 @@ def table_slots(
     """Return the slots of so many tasks of one device that learns by its Q-table (6), with `shift` taken from R."""
     rng, table, slot, used = np.random.default_rng(seed), np.zeros((toy.slots, 3)), first, []
     for _ in range(tasks):
-        action = epsilon_greedy(table[slot - 1], epsilon, rng)
-        new = next_slot(slot, action, toy.slots)
-        table = q_update(table, slot, action, new, toy.draw(new, rng) - shift)
+        action = formulas.epsilon_greedy(table[slot - 1], epsilon, rng)
+        new = formulas.next_slot(slot, action, toy.slots)
+        table = formulas.q_update(table, slot, action, new, toy.draw(new, rng) - shift)
         slot = new
         used.append(slot)
     return used
@@ -543,15 +521,15 @@ def meta_probabilities(toy: SlotToy, devices: int, lr: float, seed: int, *, samp
     REINFORCE asks for, else epsilon-greedily, as printed. ``[devices + 1, K_s]``.
     """
     rng = np.random.default_rng(seed)
-    theta, baseline, found = initial_meta(rng), 0.0, []
+    theta, baseline, found = formulas.initial_meta(rng), 0.0, []
     for _ in range(devices):
-        logs = log_probabilities(meta_logits(theta, toy.slots)).numpy()
+        logs = formulas.log_probabilities(formulas.meta_logits(theta, toy.slots)).numpy()
         found.append(np.exp(logs))
-        slot = 1 + (int(rng.choice(toy.slots, p=found[-1])) if sampled else epsilon_greedy(logs, 0.1, rng))
+        slot = 1 + (int(rng.choice(toy.slots, p=found[-1])) if sampled else formulas.epsilon_greedy(logs, 0.1, rng))
         brought = toy.draw(slot, rng)
-        baseline = moving_baseline(baseline, brought)
-        theta = reinforce(theta, slot, toy.slots, brought - baseline, lr)
-    found.append(log_probabilities(meta_logits(theta, toy.slots)).exp().numpy())
+        baseline = formulas.moving_baseline(baseline, brought)
+        theta = formulas.reinforce(theta, slot, toy.slots, brought - baseline, lr)
+    found.append(formulas.log_probabilities(formulas.meta_logits(theta, toy.slots)).exp().numpy())
     return np.array(found)
 
 
@@ -588,7 +566,7 @@ def control_run(updates: int, rates: dict[str, float], *, size: int = 20, **fiel
     lambda_0 and gamma_0 match the number of updates (A02, A04).
     """
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(DEVICES, size))
+    centres = rng.normal(size=(DEVICES, size))  # drawn before the curvatures, unlike those of `quadratics`
     task = Quadratic(rng.uniform(0.5, 2, (DEVICES, size)), centres, 3 * np.ones(size))
     start = matched_lambda(updates, PARALLEL)
     return simulate(task, Recorded(**{"lambda_0": start, "gamma_0": start, **rates, **fields}), updates)
@@ -669,12 +647,12 @@ def steps_of_the_controls(form: Form, problems: int = 200, rate: float = 0.01) -
         version, staleness = int(rng.integers(1, 100)), int(rng.integers(2, 15))
         controls = Controls(rng.uniform(0.5, 5), rng.uniform(0.2, 0.9), rng.uniform(0, 0.3))
 
-        w = blend(w_p, upload, mixing_weight(version, staleness, controls))
+        w = blend(w_p, upload, formulas.mixing_weight(version, staleness, controls))
         g = grad_estimate(w, w - 1e-6 * curvature * (w - centre), 1e-6, 1)  # of one tiny local step
-        q = inner_product(g, upload - w_p, 1.0, 1)
-        slope = control_gradient(q, PastAggregation(version, staleness, controls), form=form)
-        changed = descend_controls(controls, slope, Controls(rate, rate, rate))
-        after = blend(w_p, upload, mixing_weight(version, staleness, changed))
+        q = formulas.inner_product(g, upload - w_p, 1.0, 1)
+        slope = formulas.control_gradient(q, PastAggregation(version, staleness, controls), form=form)
+        changed = formulas.descend_controls(controls, slope, Controls(rate, rate, rate))
+        after = blend(w_p, upload, formulas.mixing_weight(version, staleness, changed))
         other, far = second.uniform(0.5, 2, 7), 2 * second.normal(size=7)
         own, mean = (
             [0.5 * curvature @ (point - centre) ** 2 + share * other @ (point - far) ** 2 for point in (w, after)]

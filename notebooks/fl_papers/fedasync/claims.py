@@ -129,11 +129,8 @@ def counters(study: Study, column: str, asynchronous: int, rounds: int) -> list[
     """FEDASYNC-C22 and C23: every evaluation of every run counts exactly so much per global epoch."""
     found = []
     for name, per_epoch in ((PLAIN, asynchronous), ("FedAvg", rounds)):
-        frames = [
-            result.history.evaluation_frame()
-            for entry, result in study.select(role="curve", part="whole")
-            if entry.labels["method"].startswith(name)
-        ]
+        runs = study.select(role="curve", part="whole")
+        frames = [r.history.evaluation_frame() for e, r in runs if e.labels["method"].startswith(name)]
         holds = all((frame[column] == per_epoch * frame["version"]).all() for frame in frames)
         total = f"{max((int(f[column].iloc[-1]) for f in frames), default=0):,} in all"
         found.append(Check(name, holds if frames else None, f"{per_epoch} per epoch, {total}"))
@@ -177,9 +174,8 @@ def by_alpha(study: Study, method: str, which: int) -> pd.DataFrame:
 def by_seed(values: pd.DataFrame, column: float) -> BySeed:
     """Return one column of swept values; nothing if there is no such column."""
     found = values[column].dropna() if column in values else pd.Series(dtype=float)
-    return BySeed(
-        {int(str(seed)): float(value) for seed, value in found.items()}, values.attrs["runs"].get(column, ())
-    )
+    ends = {int(str(seed)): float(value) for seed, value in found.items()}
+    return BySeed(ends, values.attrs["runs"].get(column, ()))
 
 
 def over(values: pd.DataFrame, reduce: Callable[[np.ndarray, np.ndarray], float]) -> BySeed:
@@ -234,15 +230,10 @@ def adaptivity_is_unnecessary(study: Study) -> list[Effect]:
 
 def best_alpha(study: Study) -> list[Effect]:
     """FEDASYNC-C15."""
+    rises = {method: over(by_alpha(study, method, LARGE), rise) for method in ADAPTIVE}
     return [
-        points(
-            method,
-            over(by_alpha(study, method, LARGE), rise),
-            0.0,
-            of_settings=True,
-            claimed="less" if method == PLAIN else "more",
-        )
-        for method in ADAPTIVE
+        points(method, found, 0.0, of_settings=True, claimed="less" if method == PLAIN else "more")
+        for method, found in rises.items()
     ]
 
 

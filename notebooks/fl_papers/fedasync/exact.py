@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
+from fl_core import world as worlds
 from fl_core.algorithms import Algorithm, FedAsync, FedAvg
 from fl_core.experiments.claims import Check
 from fl_core.experiments.study import Study
@@ -19,17 +20,7 @@ from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import polynomial
 from fl_core.runtime import Budget, Evaluation, History, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
-from fl_core.world import (
-    Compute,
-    ConstantCompute,
-    ExponentialCompute,
-    LogNormalCompute,
-    RatioCompute,
-    TraceAvailability,
-    TraceCompute,
-    UniformCompute,
-    World,
-)
+from fl_core.world import Compute, ConstantCompute, TraceAvailability, TraceCompute, UniformCompute, World
 from fl_core.world.triggers import Timed
 from fl_papers.fedasync import theory
 from fl_papers.fedasync.experiment import SLOWER
@@ -55,9 +46,9 @@ def less_often_is_fresher(study: Study) -> list[Check]:
     laws: dict[str, Compute] = {
         "equal": ConstantCompute(),
         "uniform": UniformCompute(),
-        "fixed ratio": RatioCompute(),
-        "log-normal": LogNormalCompute(sigma=1.0),
-        "exponential": ExponentialCompute(),
+        "fixed ratio": worlds.RatioCompute(),
+        "log-normal": worlds.LogNormalCompute(sigma=1.0),
+        "exponential": worlds.ExponentialCompute(),
     }
     found = []
     for law, compute in laws.items():
@@ -71,10 +62,8 @@ def less_often_is_fresher(study: Study) -> list[Check]:
         detail = f"completed + in flight = (M − 1)·200 for M = 1, 4, 10: {', '.join(shown)}"
         found.append(Check(f"constant concurrency, {law} durations", held, detail))
     crowd = World(devices=20, compute=UniformCompute())
-    gaps = [
-        9 - float(np.mean(_simulate(FedAsync(concurrency=10), crowd, updates=updates).updates["staleness"]))
-        for updates in (50, 200, 800)
-    ]
+    histories = (_simulate(FedAsync(concurrency=10), crowd, updates=updates) for updates in (50, 200, 800))
+    gaps = [9 - float(np.mean(history.updates["staleness"])) for history in histories]
     shrinks = all(abs(later) < abs(earlier) for earlier, later in pairwise(gaps))
     detail = f"M − 1 less the mean: {', '.join(f'{gap:.3f}' for gap in gaps)} after 50, 200, 800 updates"
     found.append(Check("mean staleness tends to M − 1, M = 10", shrinks, detail))
@@ -261,9 +250,8 @@ def undone_decay() -> tuple[bool, str]:
 def tolerance(study: Study) -> list[Check]:
     """FEDASYNC-C29: mixing is stable for every age and function (D2), and the repaired rate is below one (D7)."""
     roots = theory.largest_mixing_root()
-    rates = [
-        theory.adaptive_rate(a, q, 64, w) for w in theory.WEIGHTS for a in (0.05, 0.5, 0.95) for q in (0.0, 0.5, 0.95)
-    ]
+    settings = product(theory.WEIGHTS, (0.05, 0.5, 0.95), (0.0, 0.5, 0.95))
+    rates = [theory.adaptive_rate(alpha, q, 64, weight) for weight, alpha, q in settings]
     return [
         Check("mixing is stable", bool(roots.max() < 1), f"largest root {roots.max():.5f}, ages 1 to 16"),
         Check("rate λ* < 1 for K ≤ 64", max(rates) < 1, f"1 − λ* ≥ {1 - max(rates):.1e}, five functions"),

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 
 from fl_core.algorithms import SGD, Algorithm, FedAsync, FedAvg
 from fl_core.datasets import IID, load_dataset
-from fl_core.experiments.experiment import Experiment, Options
+from fl_core.experiments.experiment import Experiment, Options, in_order
 from fl_core.experiments.rounding import SIZES, perturbed
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
@@ -134,12 +134,7 @@ class FedAsyncOptions(Options):
     sweep_hinge_a: float = Field(4.0, gt=0, allow_inf_nan=False)
     """The hinge's a in Figures 9 and 10, where the paper prints another one (specification, E19)."""
 
-    @field_validator("sweep_staleness", "sweep_alphas")
-    @classmethod
-    def _sorted(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and list(value) != sorted(set(value)):
-            raise ValueError(f"{list(value)} must ascend, without repetitions")
-        return value
+    _sorted = field_validator("sweep_staleness", "sweep_alphas")(in_order)
 
     @field_validator("max_staleness")
     @classmethod
@@ -151,7 +146,7 @@ class FedAsyncOptions(Options):
 
 def options_of(study: Study) -> FedAsyncOptions:
     """Return the options that `study` was made with."""
-    return FedAsyncOptions.of(**{name: value for name, value in study.options.items() if name != "seeds"})
+    return FedAsyncOptions.of(**study.overrides)
 
 
 class FedAsyncExperiment(Experiment):
@@ -293,11 +288,9 @@ class FedAsyncExperiment(Experiment):
         return table
 
     def _fedavg_start(self, lr: float, seed: int) -> Entry:
-        """FedAvg's first tenth again, measured ten times as often.
+        """FedAvg's first tenth, where its curve ends by gradients and communications, measured ten times as often.
 
-        A round costs ten times the gradients and communications of a FedAsync epoch, so on these two axes
-        FedAvg's curve ends after a tenth of its epochs and needs as many points there as the others. The same seed
-        gives the same models, however often they are measured, so both runs are one curve.
+        The same seed gives the same models, however often they are measured, so both runs are one curve.
         """
         updates, every = (max(1, number // ROUND) for number in (self.scale.updates, self.scale.eval_every))
         return self._entry("FedAvg", FedAvg(clients_per_round=ROUND), seed, lr, updates, every, part="start")
@@ -309,19 +302,18 @@ class FedAsyncExperiment(Experiment):
     def _swept(self, role: str, method: str, alpha: float, staleness: int, seed: int) -> Entry:
         """One point of Figures 8 to 10, which need the final model only.
 
-        Nothing is run twice: a weight that is 1 at every staleness of the point makes a run of plain FedAsync (the
-        same bits: FEDASYNC-C07), and where the same algorithm is run as a curve, the point is that curve's end.
+        Nothing is run twice: a weight that is 1 at every staleness of the point makes a run of plain FedAsync
+        (FEDASYNC-C07), and where the same algorithm is run as a curve, the point is that curve's end.
         """
         weight = self.weights[method]
         if role == "alpha sweep" and method == "FedAsync+Hinge":
             weight = Hinge(a=self.options.sweep_hinge_a, b=self.options.hinge_b)
         if all(weight(missed) == 1 for missed in range(staleness)):
             weight = Constant()
-        small, large = self.options.max_staleness
         is_plain = weight == Constant()
         own = is_plain or weight == self.weights[method]
-        a_curve = staleness in (small, large) and alpha in self.alphas and own
-        for_claim = staleness == large and alpha in self.scale.claim_alphas and is_plain
+        a_curve = staleness in self.options.max_staleness and alpha in self.alphas and own
+        for_claim = staleness == self.options.max_staleness[1] and alpha in self.scale.claim_alphas and is_plain
         every = None if a_curve or for_claim else self.scale.updates
         labels: dict[str, Any] = {"alpha": alpha, "max_staleness": staleness, "role": role}
         return self._entry(method, self._algorithm(alpha, weight), seed, every=every, **labels)
@@ -363,18 +355,11 @@ class FedAsyncExperiment(Experiment):
         self, algorithm: Algorithm, world: World, budget: Budget, evaluation: Evaluation, lr: float, seed: int
     ) -> RunSpec:
         return RunSpec(
-            dataset=self.dataset,
-            partition=IID(samples_per_device=SAMPLES),
-            model=self.model,
-            preprocessing=self.setup.preprocessing,
-            world=world,
-            algorithm=algorithm,
+            dataset=self.dataset, partition=IID(samples_per_device=SAMPLES), model=self.model,
+            preprocessing=self.setup.preprocessing, world=world, algorithm=algorithm,
             training=LocalTraining(lr=lr, batch_size=BATCH, weight_decay=WEIGHT_DECAY),
-            warmup=Warmup(epochs=5, lr=0.01),
-            budget=budget,
-            evaluation=evaluation,
-            seed=seed,
-        )
+            warmup=Warmup(epochs=5, lr=0.01), budget=budget, evaluation=evaluation, seed=seed,
+        )  # fmt: skip
 
 
 FIGURES = {

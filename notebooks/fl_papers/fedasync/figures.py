@@ -18,7 +18,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from torch import nn
 
 from fl_core.algorithms import FedAsync
-from fl_core.experiments.measures import BySeed, mean_curve, remembered, unevenness
+from fl_core.experiments.measures import BySeed, exact_curve, mean_curve, remembered, unevenness
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
@@ -42,8 +42,7 @@ TUNED = ("SGD", "FedAvg")
 def chosen_lr(study: Study, method: str, without: int | None = None) -> float | None:
     """Return the learning rate with the best final test accuracy, averaged over seeds; None without runs.
 
-    This selects on test data, as the paper does, and so favours the tuned methods slightly. `without` a seed, if
-    there are others, leaves out the one that is judged.
+    It is chosen on test data, as in the paper, which favours tuned methods; on others than the seed that is judged.
     """
     runs = study.select(method=method, part="whole")
     runs = [pair for pair in runs if pair[0].labels["seed"] != without] or runs
@@ -100,10 +99,9 @@ def curves(study: Study, axis: str, which: int) -> pd.DataFrame:
                 continue
             points = pd.concat([seed_curve(group) for group in runs.values()])
             points = points[points[column] <= end]
-            table = mean_curve(points, column, METRICS).rename(columns={column: "x"})
             lr = next(iter(runs.values()))[0][0].labels["lr"]
             fixed = {"alpha": label.get("alpha"), "max_staleness": label.get("max_staleness"), "lr": lr}
-            found.append(table.assign(method=method, **fixed))
+            found.append(mean_curve(points, column, METRICS).assign(method=method, **fixed))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
@@ -190,11 +188,7 @@ def judged(study: Study, method: str, measure: Callable[[pd.DataFrame, RunSpec],
 
 
 def area(study: Study, axis: str, method: str, **labels: object) -> BySeed:
-    """Return by seed the mean training loss over FedAsync's budget on `axis`; lower is faster.
-
-    The mean is over an equally spaced grid with as many points as FedAsync has evaluations; between evaluations the
-    loss is interpolated.
-    """
+    """Return by seed the mean training loss over FedAsync's budget on `axis`, interpolated; lower is faster."""
     grid = np.linspace(0, budget(study, axis), _points(study))
 
     def mean(curve: pd.DataFrame, spec: RunSpec) -> float:
@@ -229,7 +223,7 @@ def time_curves(study: Study) -> pd.DataFrame:
     """Return the curves of the runs with a clock over virtual seconds."""
     found = []
     for (method, alpha), runs in event_curves(study).items():
-        table = mean_curve(pd.concat(runs.values()), "seconds", METRICS).rename(columns={"seconds": "x"})
+        table = mean_curve(pd.concat(runs.values()), "seconds", METRICS)
         found.append(table.assign(method=method, alpha=alpha, max_staleness=None, lr=LOCAL_LR))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
@@ -248,7 +242,7 @@ CURVATURE, LR, STEPS = 1.0, 0.1, 5
 
 
 def staleness_functions(weights: Sequence[StalenessWeight], u: Sequence[float] | np.ndarray) -> pd.DataFrame:
-    """Return s(u) of each of `weights` (FA-7), a curve each, as every figure's frame: see :func:`_curve`."""
+    """Return s(u) of each of `weights` (FA-7), a curve each."""
     return pd.concat([_curve(str(weight), u, "weight", weight(np.asarray(u, float))) for weight in weights])
 
 
@@ -282,13 +276,12 @@ def stability(alphas: Sequence[float], ages: Sequence[int], steps: int = STEPS) 
 def remaining_error(alphas: Sequence[float] | np.ndarray, max_staleness: int, steps: int = 2 * STEPS) -> pd.DataFrame:
     """Return the exact error that remains when two devices disagree, by alpha, beside the bounds' floor (D9)."""
     p = theory.local_factor(CURVATURE, LR, steps)
+    ages = {"fresh uploads": 1, f"ages 1 to {max_staleness}": max_staleness}
     found = {
-        "fresh uploads": [theory.stationary_error(alpha, CURVATURE, p, 1.0) for alpha in alphas],
-        f"ages 1 to {max_staleness}": [
-            theory.stationary_error(alpha, CURVATURE, p, 1.0, max_staleness) for alpha in alphas
-        ],
-        "floor of the bounds": [CURVATURE / 2 for _ in alphas],  # V1 / (2 mu), V1 = a^2 Var(c)
+        name: [theory.stationary_error(alpha, CURVATURE, p, 1.0, age) for alpha in alphas]
+        for name, age in ages.items()
     }
+    found["floor of the bounds"] = [CURVATURE / 2 for _ in alphas]  # V1 / (2 mu), V1 = a^2 Var(c)
     return pd.concat([_curve(name, alphas, "error", values) for name, values in found.items()])
 
 
@@ -318,8 +311,7 @@ def reduce_remaining_error(study: Study) -> pd.DataFrame:
 
 
 def _curve(method: str, x: Any, column: str, values: Any, alpha: float = np.nan) -> pd.DataFrame:
-    """Return one curve as :func:`fl_core.report.figures.plot_curves` reads it; exact, so without a deviation."""
-    return pd.DataFrame({"method": method, "alpha": alpha, "x": x, column: values, f"{column}_std": np.nan, "n": 1})
+    return exact_curve(method, x, column, values, alpha=alpha)
 
 
 NOTATION = (
@@ -413,10 +405,8 @@ def three_workers(study: Study) -> pd.DataFrame:
     simulation = Simulation(
         Quadratic([[1.0]] * count, [[0.0]] * count, [1.0]),
         World(devices=count, compute=TraceCompute(seconds_per_step=tuple(durations.values()))),
-        FedAsync(concurrency=count),
-        budget=Budget(updates=12),
-        training=LocalTraining(steps=1),
-    )
+        FedAsync(concurrency=count), budget=Budget(updates=12), training=LocalTraining(steps=1),
+    )  # fmt: skip
     updates = simulation.run().update_frame()
     names = list(durations)
     frame = pd.DataFrame(
@@ -504,28 +494,19 @@ def _workers(axis: Axes, timeline: pd.DataFrame) -> None:
 
 
 def _box(
-    axis: Axes,
-    corner: Point,
-    width: float,
-    height: float,
-    text: str,
-    edge: str,
-    fill: str = "white",
-    top: bool = False,
+    axis: Axes, at: Point, width: float, height: float, text: str, edge: str, fill: str = "white", top: bool = False
 ) -> None:
-    axis.add_patch(
-        FancyBboxPatch(corner, width, height, "round,pad=0.05,rounding_size=0.12", ec=edge, fc=fill, lw=1.4)
-    )
-    x, y = corner[0] + width / 2, corner[1] + (height - 0.12 if top else height / 2)
+    box = "round,pad=0.05,rounding_size=0.12"
+    axis.add_patch(FancyBboxPatch(at, width, height, box, ec=edge, fc=fill, lw=1.4))
+    x, y = at[0] + width / 2, at[1] + (height - 0.12 if top else height / 2)
     axis.text(x, y, text, ha="center", va="top" if top else "center", fontsize=9)
 
 
 def _arrow(
     axis: Axes, start: Point, end: Point, text: str, colour: str, lift: float = 0.12, aside: bool = False
 ) -> None:
-    axis.add_patch(
-        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=12, color=colour, lw=1.4, shrinkA=0, shrinkB=0)
-    )
+    look: Any = {"arrowstyle": "-|>", "mutation_scale": 12, "color": colour, "lw": 1.4, "shrinkA": 0, "shrinkB": 0}
+    axis.add_patch(FancyArrowPatch(start, end, **look))
     x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
     place = (x + 0.12, y) if aside else (x - max(0, -lift), y + lift)
     ways = ("left", "center") if aside else ("center", "bottom" if lift > 0 else "top")
@@ -563,9 +544,8 @@ def explore_staleness() -> Explorable:
         Slider("missed", "staleness of every upload", 0, 16, 1, 4),
         Slider("q", "what a task leaves of the error", 0.0, 0.95, 0.05, 0.5),
     )
-    return Explorable(
-        "Error of FedAsync on a quadratic", sliders, errors, script, "update", log=True, dashes=("", "6 3")
-    )
+    title = "Error of FedAsync on a quadratic"
+    return Explorable(title, sliders, errors, script, "update", log=True, dashes=("", "6 3"))
 
 
 FLOOR = 1e-12

@@ -27,6 +27,8 @@ from fl_core.formulas.checks import inequalities, require, require_range, violat
 from fl_core.formulas.fedasync import M, R, alpha_t, mix
 from fl_core.formulas.staleness import Constant, Exponential, Hinge, Linear, Polynomial, StalenessWeight, constant
 
+Array = NDArray[np.float64]
+
 # Formulas of the chapters that no algorithm needs
 
 
@@ -113,8 +115,7 @@ def delta_stability_threshold(age: int) -> float:
 def stationary_error(alpha: float, curvature: float, p: float, variance: float, max_staleness: int = 1) -> float:
     """Return lim E[F(x_t) - F_*] on a scalar quadratic with scattered minimisers and ages uniform on 1..K. Derived.
 
-    For fresh models (K = 1) this is a/2 alpha^2 (1 - p)^2 Var(c) / (1 - (1 - alpha (1 - p))^2), for small alpha about
-    a/4 alpha (1 - p) Var(c): it falls with alpha, which is what a decaying alpha is good for.
+    For fresh models (K = 1) this is a/2 alpha^2 (1 - p)^2 Var(c) / (1 - (1 - alpha (1 - p))^2): it falls with alpha.
     """
     require_range("in (0, 1]", alpha=alpha)
     require_range("> 0", curvature=curvature)
@@ -128,10 +129,9 @@ def stationary_error(alpha: float, curvature: float, p: float, variance: float, 
 
 
 def total_staleness(concurrency: int, num_updates: int) -> int:
-    """Return (M - 1) N: staleness of all completed tasks plus that of the ones in flight. Derived.
+    """Return (M - 1) N: staleness of all completed tasks and of those in flight, whatever the speeds. Derived.
 
-    Holds after N updates whatever the devices' speeds when M tasks are always in flight, because every
-    update makes each of the other M - 1 tasks older by one. So the mean staleness tends to M - 1.
+    Each of N updates makes the M - 1 other tasks in flight older by one, so the mean staleness tends to M - 1.
     """
     require_range(">= 1", concurrency=concurrency)
     require_range(">= 0", num_updates=num_updates)
@@ -200,11 +200,9 @@ def beta(alpha: Number, q: Number | float) -> Number:
 
 
 def residual(
-    lr: Number,
-    strong_convexity: Number | float,
-    grad_deviation_bound: Number | float,
+    lr: Number, strong_convexity: Number | float, grad_deviation_bound: Number | float,
     grad_second_moment_bound: Number | float,
-) -> Number:
+) -> Number:  # fmt: skip
     """Return R = (V1 + V2) / (2 gamma mu^2), the constant that Theorem 1 hides in O(V1 + V2) (FA-9)."""
     require_range("> 0", lr=lr)
     _require_mu_v(strong_convexity, grad_deviation_bound, grad_second_moment_bound)
@@ -238,8 +236,8 @@ def printed_bound(
 def contraction_root(alpha: float, q: float, age: int) -> float:
     """Return lambda(alpha, q, kappa): the root in (0, 1) of lambda^k = (1 - alpha) lambda^(k-1) + alpha q.
 
-    How much of the error one update leaves when every arrival is kappa versions old. It lies between
-    beta and beta^(1/kappa), with equality at kappa = 1. Part of FA-10, derived.
+    What one update leaves of the error when every arrival is kappa versions old (FA-10, derived); it lies between
+    beta and beta^(1/kappa).
     """
     low = beta(alpha, q)
     require_range(">= 1 (staleness + 1)", age=age)
@@ -264,10 +262,7 @@ def adaptive_rate(alpha: float, q: float, max_staleness: int, weight: Callable[[
 def derived_bound(
     num_updates: Number, initial_gap: float, rate: float, strong_convexity: float, grad_deviation_bound: float
 ) -> Number:
-    """Return V1/(2 mu) + rate^T max(0, Delta_0 - V1/(2 mu)): the repaired Theorem 1, FA-10. Derived.
-
-    Needs no V2 and no constant alpha; staleness enters through the rate.
-    """
+    """Return V1/(2 mu) + rate^T max(0, Delta_0 - V1/(2 mu)): Theorem 1 repaired, without V2, FA-10. Derived."""
     require_range(">= 0", num_updates=num_updates, initial_gap=initial_gap)
     require_range("in [0, 1)", rate=rate)
     _require_mu_v(strong_convexity, grad_deviation_bound, 0.0)
@@ -356,10 +351,9 @@ class ToyRun(NamedTuple):
 
 @dataclass(frozen=True)
 class ToyQ:
-    """Mean over clients i of 1/2 sum_j a_j (x_j - c_ij)^2: equal Hessians, different minimisers c_i.
+    """Mean over clients i of 1/2 sum_j a_j (x_j - c_ij)^2: equal Hessians, so that V1 is one number for all x.
 
     A client's stochastic gradient is A (x - c_i) - z with z ~ N(0, noise_variance I), A = diag(curvatures).
-    Equal Hessians make the gradient deviation V1 one number for all x.
     """
 
     curvatures: tuple[float, ...] = (1.0, 5.0)
@@ -412,13 +406,11 @@ class ToyQ:
         """Return E ‖grad F(x_t)‖² = sum_j a_j^2 S_j from `second_moments`, ``[T + 1]``."""
         return second_moments @ np.asarray(self.curvatures) ** 2
 
-    def second_moments(
-        self, alphas: Sequence[float], base_versions: Sequence[int], steps: int
-    ) -> NDArray[np.float64]:
+    def second_moments(self, alphas: Sequence[float], base_versions: Sequence[int], steps: int) -> Array:
         """Return S_j = E (x_tj - x_*j)^2 for t = 0..T and every coordinate j, exactly, ``[T + 1, d]``.
 
-        Each update draws a client uniformly and lets it make `steps` steps of Option I. No Monte Carlo:
-        the covariances of all pairs of iterates follow a linear recursion.
+        Each update draws a client uniformly, which makes `steps` steps of Option I; covariances of all pairs of
+        iterates follow a linear recursion.
         """
         require_run(alphas, base_versions)
         require_range(">= 1", steps=steps)
@@ -430,11 +422,8 @@ class ToyQ:
         for t, (alpha, tau) in enumerate(zip(alphas, base_versions, strict=True), start=1):
             S[t, :t] = mix(S[t - 1, :t], keep * S[tau, :t], alpha)
             S[:t, t] = S[t, :t]
-            S[t, t] = (
-                (1 - alpha) ** 2 * S[t - 1, t - 1]
-                + 2 * alpha * (1 - alpha) * keep * S[t - 1, tau]
-                + alpha**2 * (keep**2 * S[tau, tau] + noise)
-            )
+            both, own = 2 * alpha * (1 - alpha) * keep * S[t - 1, tau], alpha**2 * (keep**2 * S[tau, tau] + noise)
+            S[t, t] = (1 - alpha) ** 2 * S[t - 1, t - 1] + both + own
         return np.einsum("ttj->tj", S)
 
     def _scatter(self, steps: int) -> NDArray[np.float64]:
@@ -465,11 +454,8 @@ class ToyW:
         return x + 3 * np.sin(2 * x)
 
     def grad_second_moment_bound(self, visited: NDArray[np.float64], offset: float = 0.0) -> float:
-        """Return V2: the largest squared gradient of F ± offset + rho/2 (x - x')^2, x and x' `visited` or x_* = 0.
-
-        For given x it is largest at the smallest or the largest x'.
-        """
-        x = np.append(visited, 0.0)
+        """Return V2: the largest squared gradient of F ± offset + rho/2 (x - x')^2, x and x' `visited` or x_* = 0."""
+        x = np.append(visited, 0.0)  # for given x it is largest at the smallest or the largest x'
         own = np.abs(self.gradient(x)[:, None] + self.prox_rho * (x[:, None] - [x.min(), x.max()]))
         return float((own.max() + abs(offset)) ** 2)
 
@@ -490,8 +476,6 @@ def require_run(alphas: Sequence[float], base_versions: Sequence[int]) -> None:
 
 # Regularised logistic regression on a few unlike devices: Theorem 1 where nothing is quadratic. Losses and constants
 # are exact, and so are expectations over the mini-batches drawn; only the mean over whole runs is a sample.
-
-Array = NDArray[np.float64]
 
 
 class LogisticRuns(NamedTuple):
@@ -579,10 +563,7 @@ class ToyLogistic:
         return LogisticRuns(errors, float(deviation), float(second))
 
     def _moments(self, x: Array) -> tuple[float, float, Array]:
-        """Return the largest deviation and second moment of a mini-batch gradient at `x`, and each sample's pull.
-
-        A mini-batch of b has 1/b of the variance of one sample's gradient -pull y a + mu x.
-        """
+        """Return the largest deviation and second moment of a mini-batch gradient at `x`, and each sample's pull."""
         pull = 1 / (1 + np.exp(np.einsum("rd,nmd->rnm", x, self.features, optimize=True)))
         data = np.einsum("rnm,nmd->rnd", pull, self.features, optimize=True) / self.samples
         mean_square = (pull**2 * (self.features**2).sum(-1)).mean(-1)
@@ -601,8 +582,7 @@ def theorem2_chains(
 ) -> dict[str, list[Array]]:
     """Return, for every step of the proof, the quantities that it orders from small to large.
 
-    They are of all local steps ``[T, H]``, all updates ``[T]``, or (the last) all models ``[T + 1]``; constants are
-    arrays of shape ``[]``. F_* = 0 at x_* = 0.
+    They are of all local steps ``[T, H]``, all updates ``[T]``, or (the last) all models; F_* = 0 at x_* = 0.
     """
     f, df, lr, rho, mu = toy.loss, toy.gradient, toy.lr, toy.prox_rho, toy.weak_convexity
     r = rho - mu
@@ -714,10 +694,10 @@ def theorem1_on_logistic(runs: int = 40, updates: int = 100) -> pd.DataFrame:
 
 
 def vacuity(draws: int = 200_000) -> tuple[int, int]:
-    """Count how often a theorem's bound is below the error at the start, for constants that it admits (E4).
+    """Count how often the bounds of Theorems 1 and 2 are below the error at the start, for constants they admit (E4).
 
-    Constants are drawn over several orders of magnitude, and the error at the start between zero and the largest that
-    the assumptions allow, V2 / (2 mu) or V2 / (2 (rho - mu)). Returns the counts for Theorems 1 and 2.
+    These are drawn over several orders of magnitude, the error between zero and the largest that the assumptions
+    allow, V2 / (2 mu) or V2 / (2 (rho - mu)).
     """
     rng = np.random.default_rng(5)
     mu, v1, v2 = 10 ** rng.uniform([[-2], [-3], [-3]], [[1], [2], [2]], (3, draws))
@@ -730,9 +710,8 @@ def vacuity(draws: int = 200_000) -> tuple[int, int]:
 
     r = 10 ** rng.uniform(-2, 1, draws)
     lr, rho, gap = rng.uniform(0.001, 1.999, draws) / r, mu + r, share * v2 / (2 * r)
-    two = printed_bound(
-        T, gap, beta(alpha, q_option2(lr, rho, mu, H)), theorem2_constants(lr, rho, mu, v1, v2).residual
-    )
+    q, end = q_option2(lr, rho, mu, H), theorem2_constants(lr, rho, mu, v1, v2).residual
+    two = printed_bound(T, gap, beta(alpha, q), end)
     return int(first), int(np.count_nonzero(two < gap * (1 - 1e-12)))
 
 

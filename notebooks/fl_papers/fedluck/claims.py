@@ -16,24 +16,11 @@ from fl_core.experiments.claims import Check, exact, make_claim
 from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Censored, Effect
 from fl_core.experiments.measures import BySeed
 from fl_core.experiments.study import Study
-from fl_papers.fedluck import errata
+from fl_papers.fedluck import errata, tables
 from fl_papers.fedluck.experiment import BASELINES, SINGLE, TASKS, Target
 from fl_papers.fedluck.experiment import FedLuckExperiment as Runs
 from fl_papers.fedluck.figures import edge_share, factor_correlation, speeds, worst_and_best
-from fl_papers.fedluck.tables import (
-    PRINTED,
-    ROWS,
-    cells_of,
-    decoded_topk,
-    final,
-    needed,
-    number,
-    printed_wins,
-    quoted,
-    released,
-    saving,
-    sought,
-)
+from fl_papers.fedluck.tables import cells_of, final, needed, number, printed_wins, quoted, saving, sought
 from fl_papers.fedluck.theory import Moments, printed_negative_term
 
 # On the clock alone
@@ -54,7 +41,7 @@ def transfer_over_step(study: Study) -> list[Check]:
 def table_1_follows_from_the_world(study: Study) -> list[Check]:
     """FedAvg+Topk's numbers."""
     found = []
-    for task, own in decoded_topk().groupby("task", sort=False):
+    for task, own in tables.decoded_topk().groupby("task", sort=False):
         same = sum(int((own[f"printed {unit}"] == own[f"computed {unit}"]).sum()) for unit in ("seconds", "GB"))
         found.append(Check(str(task), same == 2 * len(own), f"{same} of {2 * len(own)} numbers equal as printed"))
     return found
@@ -95,7 +82,7 @@ def least_at_every_target(study: Study, what: str) -> list[Effect]:
 
 def as_released(judge: Callable[[Study], Sequence[Effect]], study: Study) -> Sequence[Effect]:
     """Judge the runs as the authors' program does them."""
-    return judge(released(study))
+    return judge(tables.released(study))
 
 
 def mean_saving(study: Study, what: str, quantity: str) -> list[Effect]:
@@ -155,7 +142,7 @@ def _ends_above(study: Study, pairs: Iterable[tuple[str, str]], bound: float | N
     cell, found = Runs.setup_of(study.dataset).cell, []
     for left, right in pairs:
         ours, theirs = (final(study, method) for method in (left, right))
-        printed = [number(cell, ROWS.get(method, method), "accuracy") for method in (left, right)]
+        printed = [number(cell, tables.ROWS.get(method, method), "accuracy") for method in (left, right)]
         size = None if None in printed else printed[0] - printed[1]  # type: ignore[operator]
         found.append(Effect(f"{left} against {right}", ours, theirs, POINTS, "more", bound, size, resolution=1e-4))
     return found
@@ -176,24 +163,15 @@ def interior_is_best(study: Study) -> list[Effect]:
 def worst_setting(study: Study) -> list[Effect]:
     """C06."""
     worst, best = worst_and_best(study)
-    paper = PRINTED.number(source="section 3.1", quantity="best to worst")
+    paper = tables.PRINTED.number(source="section 3.1", quantity="best to worst")
     return [Effect("settings chosen on another seed", worst, best, RATIO, "more", printed=paper, of_settings=True)]
 
 
 def factor_predicts(study: Study) -> list[Effect]:
     """C07."""
     runs = [entry.key for entry, _ in study.select(role="heat map")]
-    return [
-        Effect(
-            "rank correlation",
-            BySeed(factor_correlation(study), runs),
-            0.0,
-            PLAIN,
-            "more",
-            delta=0.1,
-            of_settings=True,
-        )
-    ]
+    found = BySeed(factor_correlation(study), runs)
+    return [Effect("rank correlation", found, 0.0, PLAIN, "more", delta=0.1, of_settings=True)]
 
 
 claim = partial(make_claim, "FEDLUCK")

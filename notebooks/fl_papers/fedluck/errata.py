@@ -17,25 +17,11 @@ from fl_core.experiments.claims import Check
 from fl_core.experiments.study import Study
 from fl_core.formulas.compression import kept_count
 from fl_core.formulas.fedluck import Box, plan_devices
+from fl_papers.fedluck import theory
 from fl_papers.fedluck.experiment import SINGLE
 from fl_papers.fedluck.figures import compared, planned_rounds, speeds
 from fl_papers.fedluck.tables import alpha_moves_steps_only, bounds_on_toys
-from fl_papers.fedluck.theory import (
-    Moments,
-    Upload,
-    Variant,
-    corollary1_rates,
-    joint_optimum,
-    lemma1_bound,
-    printed_corollary1_terms,
-    printed_lemma1_bound,
-    printed_supplement_factor,
-    printed_supplement_q_local,
-    printed_supplement_stationarity,
-    q_local,
-    rescaled_bound,
-    timeline,
-)
+from fl_papers.fedluck.theory import Moments, Upload, Variant, joint_optimum
 
 
 def theorem_1(study: Study) -> list[Check]:
@@ -60,7 +46,7 @@ def corollary_stays_in_the_window(study: Study) -> list[Check]:
     """Q > 0, which Theorem 1 needs, at the learning rates of Corollary 1."""
     rounds, found = np.geomspace(1, 1e6, 601), []
     for k in (1, 5, 10, 20):
-        inside = rounds[q_local(corollary1_rates(k, rounds, 0.1).local_lr, k) > 0]
+        inside = rounds[theory.q_local(theory.corollary1_rates(k, rounds, 0.1).local_lr, k) > 0]
         last = f"up to T = {inside.max():.0f}" if len(inside) else "for no T"
         found.append(Check(f"k = {k}", len(inside) == len(rounds), f"Q > 0 {last} of 1,000,000"))
     return found
@@ -71,7 +57,7 @@ def what_vanishes(study: Study) -> list[Check]:
 
     def bound(length: float) -> Any:
         step = length**-0.25
-        return rescaled_bound(
+        return theory.rescaled_bound(
             2.0, Moments(0.3, 0.2, 0.5), local_lr=step / 10, global_lr=step, local_steps=10, num_rounds=length,
             compression_rate=0.1, max_staleness=2, smoothness=1.0,
         )  # fmt: skip
@@ -87,9 +73,8 @@ def _exponents(**longer: tuple[float, float]) -> list[float]:
     """Return the exponents of the three terms of (13), tau fixed, in the quantity that is given as a range."""
     [(name, ends)] = longer.items()
     settings: dict[str, Any] = {"local_steps": 10, "num_rounds": 1e6, "compression_rate": 0.1, "max_staleness": 2}
-    before, after = (
-        np.array(printed_corollary1_terms(2.0, Moments(0.3, 0.2, 0.5), **{**settings, name: end})) for end in ends
-    )
+    terms, moments = theory.printed_corollary1_terms, Moments(0.3, 0.2, 0.5)
+    before, after = (np.array(terms(2.0, moments, **{**settings, name: end})) for end in ends)
     return (np.log(after / before) / np.log(ends[1] / ends[0])).round(6).tolist()
 
 
@@ -98,9 +83,8 @@ def third_term(study: Study, printed: bool) -> list[Check]:
     in_t, in_k = _exponents(num_rounds=(1e6, 1e8)), _exponents(local_steps=(10, 100))
     if printed:
         shown = f"exponents of T {listed(in_t)}; of k {listed(in_k)}"
-        return [
-            Check("the third is not the largest", in_t[2] <= in_t[0] and in_k[2] < in_k[0], shown, "counter-example")
-        ]
+        smaller = in_t[2] <= in_t[0] and in_k[2] < in_k[0]
+        return [Check("the third is not the largest", smaller, shown, "counter-example")]
     return [Check("in T", in_t == [-0.5] * 3, listed(in_t)), Check("in k", in_k == [-0.5, -3, -1], listed(in_k))]
 
 
@@ -109,7 +93,7 @@ def worlds() -> list[tuple[list[float], list[list[Upload]]]]:
     """Return jobs and participants of 200 random worlds of five devices with a period of 1 s."""
     rng = np.random.default_rng(0)
     jobs = [rng.uniform(0.1, 6, 5).tolist() for _ in range(200)]
-    return [(each, timeline(each, 1.0, 60)) for each in jobs]
+    return [(each, theory.timeline(each, 1.0, 60)) for each in jobs]
 
 
 def rounds_without_uploads() -> tuple[bool, str]:
@@ -120,9 +104,8 @@ def rounds_without_uploads() -> tuple[bool, str]:
 
 def _uploads(right: Callable[[int, Upload, float], bool]) -> tuple[int, int]:
     """Return of how many uploads something is right, and how many there are."""
-    found = [
-        right(t, one, jobs[one.device]) for jobs, rounds in worlds() for t, row in enumerate(rounds) for one in row
-    ]
+    uploads = ((t, one, jobs) for jobs, rounds in worlds() for t, row in enumerate(rounds) for one in row)
+    found = [right(t, one, jobs[one.device]) for t, one, jobs in uploads]
     return sum(found), len(found)
 
 
@@ -146,9 +129,8 @@ def model_of_an_upload(study: Study, late: int) -> list[Check]:
     """Whether an upload of round t was computed on w^(t - tau + late)."""
     good, count = _uploads(lambda t, one, job: one.start_round == t - one.round_staleness + late)
     shows: Any = "statement" if late else "counter-example"
-    return [
-        Check("200 random worlds", good == count if late else good < count, f"{good:,} of {count:,} uploads", shows)
-    ]
+    right = good == count if late else good < count
+    return [Check("200 random worlds", right, f"{good:,} of {count:,} uploads", shows)]
 
 
 def both_resources_decide(study: Study, sharper: bool) -> list[Check]:
@@ -179,10 +161,8 @@ def lost_factor(study: Study, printed: bool) -> list[Check]:
 
 def power_of_delta(study: Study, power: float) -> list[Check]:
     """How many devices of the CNN's world compress, where k may grow without limit."""
-    made = plan_devices(
-        *speeds("cnn"), 1.5, solver="exact", variant=Variant(delta_power=power), box=Box(1, 1000, 0.01, 1.0)
-    )
-    sent = made.compression_rate
+    variant, box = Variant(delta_power=power), Box(1, 1000, 0.01, 1.0)
+    sent = plan_devices(*speeds("cnn"), 1.5, solver="exact", variant=variant, box=box).compression_rate
     shown, printed = f"{int((sent < 1).sum())} of {len(sent)} devices compress", power == 1
     return [Check("CNN's world", bool((sent == 1).all() if printed else (sent < 1).any()), shown,
                   "counter-example" if printed else "statement")]  # fmt: skip
@@ -211,8 +191,8 @@ def supplements_condition(study: Study, printed: bool) -> list[Check]:
     """Where the supplement's factor is stationary in delta (E13)."""
     u, beta = 1.0, 10.0
     delta = float(brentq(lambda x: 2 * beta * x**2 * (beta - u - beta * x) - 1 - 2 * u**2, 0.05, 0.5))
-    ends = [printed_supplement_factor(1.0, delta + step, u, beta) for step in (-1e-5, 1e-5)]
-    slope, value = float(ends[1] - ends[0]) / 2e-5, float(printed_supplement_stationarity(1.0, delta, u, beta))
+    ends = [theory.printed_supplement_factor(1.0, delta + step, u, beta) for step in (-1e-5, 1e-5)]
+    slope, value = float(ends[1] - ends[0]) / 2e-5, float(theory.printed_supplement_stationarity(1.0, delta, u, beta))
     shown = f"at δ = {delta:.4f} the derivative is {slope:.1g}, the printed condition {value:.2f} instead of 0"
     return [Check("kα = 1, β = 10", abs(slope) < 1e-4 < (abs(value) if printed else 1.0), shown,
                   "counter-example" if printed else "statement")]  # fmt: skip
@@ -221,15 +201,14 @@ def supplements_condition(study: Study, printed: bool) -> list[Check]:
 def moves_of_the_server(study: Study, printed: bool) -> list[Check]:
     """Lemma 1 on one step with eta_g = 2, and corrected on random ones (E6)."""
     if printed:
-        bound = printed_lemma1_bound([1.0])
-        return [
-            Check("η_g = 2, one upload of length 1", bound < 4, f"moved 2² = 4, bound {bound:g}", "counter-example")
-        ]
+        bound = theory.printed_lemma1_bound([1.0])
+        shown = f"moved 2² = 4, bound {bound:g}"
+        return [Check("η_g = 2, one upload of length 1", bound < 4, shown, "counter-example")]
     rng, worst = np.random.default_rng(4), 0.0
     for _ in range(100):
         sent, rate = rng.normal(size=(rng.integers(1, 7), 3, 5)), float(rng.uniform(0.1, 3))
         moved = rate * sent.mean(axis=1).sum(axis=0)
-        worst = max(worst, float(moved @ moved / lemma1_bound(rate, (sent**2).sum(axis=2).mean(axis=1))))
+        worst = max(worst, float(moved @ moved / theory.lemma1_bound(rate, (sent**2).sum(axis=2).mean(axis=1))))
     return [Check("100 random sequences of rounds", worst <= 1, f"at most {worst:.2f} of the bound")]
 
 
@@ -237,7 +216,8 @@ def sign_of_q(study: Study, printed: bool) -> list[Check]:
     """The coefficient of the squared gradient, which has to be -Q/2 (E4)."""
     steps = np.linspace(0.1, 1.9, 37)
     wanted = -0.5 + 3 * (1 - steps) ** 2
-    got = np.array([-0.5 * (printed_supplement_q_local if printed else q_local)(a, 1) for a in steps])
+    q = theory.printed_supplement_q_local if printed else theory.q_local
+    got = np.array([-0.5 * q(a, 1) for a in steps])
     shown = f"at η_l k = 1 it is {wanted[18]:g}, −Q/2 is {got[18]:g}"
     same = bool(np.allclose(wanted, got))
     return [Check("0.1 ≤ η_l k ≤ 1.9", not same if printed else same, shown,

@@ -20,7 +20,7 @@ from pydantic import Field, field_validator
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer
 from fl_core.datasets import IID, PRESETS, Dirichlet, load_dataset
-from fl_core.experiments.experiment import Experiment, Options
+from fl_core.experiments.experiment import Experiment, Options, in_order
 from fl_core.experiments.rounding import SIZES, perturbed
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry
@@ -231,12 +231,7 @@ class FedLuckOptions(Options):
     heat_target: float | None = Field(None, gt=0, lt=1)
     heat_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
 
-    @field_validator("heat_steps", "heat_deltas")
-    @classmethod
-    def _sorted(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and list(value) != sorted(set(value)):
-            raise ValueError(f"{list(value)} must ascend, without repetitions")
-        return value
+    _sorted = field_validator("heat_steps", "heat_deltas")(in_order)
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -313,15 +308,13 @@ class FedLuckExperiment(Experiment):
         """Yield the runs of Figure 1; each ends when its target is reached."""
         evaluation = Evaluation(every_updates=HEAT_PERIODS_PER_EVALUATION, test_samples=self.scale.test_samples)
         settings: dict[str, Any] = {"model": self.narrow, "devices": FEWER_DEVICES, "evaluation": evaluation}
+        settings["accuracy"] = self.heat_target
         for seed in self.seeds:
             for k in self.heat_steps:
                 for delta in self.heat_deltas:
                     labels = {"method": "FedPer", "steps": k, "delta": delta, "role": "heat map"}
-                    labels["target"] = self.heat_target
-                    algorithm = self._fedper(k, delta)
-                    yield self._entry(
-                        algorithm, labels, "iid", seed, self.heat_seconds, accuracy=self.heat_target, **settings
-                    )
+                    labels["target"] = settings["accuracy"]
+                    yield self._entry(self._fedper(k, delta), labels, "iid", seed, self.heat_seconds, **settings)
 
     def periods(self) -> Iterator[Entry]:
         """Yield FedLuck's runs with other periods, with independent labels."""
@@ -482,44 +475,24 @@ class FedLuckExperiment(Experiment):
         return TopK(delta=delta, per_tensor=self.options.per_tensor, wire="ideal_fraction")
 
     def _entry(
-        self,
-        algorithm: Algorithm,
-        labels: dict[str, Any],
-        partition: str,
-        seed: int,
-        seconds: float,
-        steps: int | None = None,
-        *,
-        model: str | None = None,
-        accuracy: float | None = None,
-        devices: int = DEVICES,
-        momentum_reset: bool = False,
-        evaluation: Evaluation | None = None,
-    ) -> Entry:
+        self, algorithm: Algorithm, labels: dict[str, Any], partition: str, seed: int, seconds: float,
+        steps: int | None = None, *, model: str | None = None, accuracy: float | None = None, devices: int = DEVICES,
+        momentum_reset: bool = False, evaluation: Evaluation | None = None,
+    ) -> Entry:  # fmt: skip
         parts = {
             "iid": IID(remainder="drop", train_fraction=TRAIN_FRACTION),
             "dirichlet": Dirichlet(alpha=self.options.dirichlet, cuts="floor", train_fraction=TRAIN_FRACTION),
         }
+        training = LocalTraining(
+            lr=self.options.local_lr or self.setup.local_lr, batch_size=self.setup.batch_size, steps=steps,
+            momentum=MOMENTUM, momentum_reset=momentum_reset, order="cyclic",
+        )  # fmt: skip
         spec = RunSpec(
-            dataset=self.dataset,
-            partition=parts[partition],
-            model=model or self.model,
-            preprocessing=self.preprocessing(),
-            initialisation="pytorch",
-            world=self.world(devices, model),
-            algorithm=algorithm,
-            training=LocalTraining(
-                lr=self.options.local_lr or self.setup.local_lr,
-                batch_size=self.setup.batch_size,
-                steps=steps,
-                momentum=MOMENTUM,
-                momentum_reset=momentum_reset,
-                order="cyclic",
-            ),
-            budget=Budget(seconds=seconds, accuracy=accuracy),
+            dataset=self.dataset, partition=parts[partition], model=model or self.model, initialisation="pytorch",
+            preprocessing=self.preprocessing(), world=self.world(devices, model), algorithm=algorithm, seed=seed,
+            training=training, budget=Budget(seconds=seconds, accuracy=accuracy),
             evaluation=evaluation or self._evaluation(algorithm, seconds),
-            seed=seed,
-        )
+        )  # fmt: skip
         return Entry(spec, {**labels, "seed": seed})
 
     def _evaluation(self, algorithm: Algorithm, seconds: float) -> Evaluation:

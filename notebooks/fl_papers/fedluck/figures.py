@@ -14,20 +14,20 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 from scipy import stats
 
 from fl_core.algorithms import FedLuck, FedPer
 from fl_core.errors import DataError
 from fl_core.experiments.evidence import Censored
-from fl_core.experiments.measures import Passage, passage, remembered
+from fl_core.experiments.measures import Passage, mean_curve, passage, remembered
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.compression import TopK
 from fl_core.formulas.fedluck import job_seconds, key_convergence_factor, rounds_per_job
 from fl_core.models import num_parameters
-from fl_core.report.style import BLACK, GREY, ORANGE, SKY, VERMILION, line_of, style
+from fl_core.report.style import BLACK, GREY, ORANGE, SKY, VERMILION, line_of, log_ordinate, style
 from fl_core.world import TraceCompute, World
 from fl_papers.fedluck.experiment import CLASSES, METHODS, PERIODS_PER_EVALUATION, TASKS
 from fl_papers.fedluck.experiment import FedLuckExperiment as Runs
@@ -112,8 +112,7 @@ def final_accuracy(study: Study, entry: Entry, result: Result) -> float:
 
 def compared(study: Study, method: str, partition: str) -> dict[int, tuple[Entry, Result]]:
     """Return the runs of a method of Figures 2 and 3 and of the tables, by seed."""
-    found = study.select(role="comparison", method=method, partition=partition)
-    return {entry.labels["seed"]: (entry, result) for entry, result in found}
+    return study.by_seed(role="comparison", method=method, partition=partition)
 
 
 def accuracy_curves(study: Study, partition: str, methods: Sequence[str] = METHODS) -> pd.DataFrame:
@@ -125,9 +124,8 @@ def accuracy_curves(study: Study, partition: str, methods: Sequence[str] = METHO
             continue
         joined = pd.concat([curve(entry, result) for entry, result in runs])
         joined = joined[joined["seconds"] <= horizon(study) + SLACK]
-        grouped = joined.groupby("seconds")["test_accuracy"]
-        table = grouped.agg(test_accuracy="mean", test_accuracy_std="std", n="size")
-        found.append(table.rename_axis("x").reset_index().assign(method=method, parameter=np.nan))
+        table = mean_curve(joined, "seconds", ["test_accuracy"])
+        found.append(table.assign(method=method, parameter=np.nan))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
@@ -324,10 +322,7 @@ def traffic(bars: pd.DataFrame) -> Figure:
             if np.isfinite(spread).any():
                 axis.errorbar(x, own["gigabytes"], spread, fmt="none", ecolor=BLACK, elinewidth=1, capsize=2)
         if bars["gigabytes"].notna().any():
-            axis.set_yscale("log")
-            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-            axis.yaxis.set_minor_formatter(NullFormatter())
+            log_ordinate(axis)
         else:
             axis.text(0.5, 0.5, "no target is reached by every seed", transform=axis.transAxes, ha="center")
         axis.set(xticks=range(len(targets)), ylabel="gigabytes uploaded, log scale")

@@ -11,42 +11,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 from scipy.optimize import minimize
 
 from fl_core.experiments.evidence import PLAIN, Censored, Effect
-from fl_core.experiments.measures import BySeed, Printed, mean_text, passage
+from fl_core.experiments.measures import BySeed, Printed, mean_curve, mean_text, passage, t_interval
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.fedluck import SOLVERS, Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
-from fl_papers.fedluck.experiment import (
-    BASELINES,
-    DEVIATIONS,
-    FEWER_DEVICES,
-    LABELS,
-    SINGLE,
-    TASKS,
-    VARIANTS,
-    Target,
-    targets,
-)
+from fl_papers.fedluck import experiment, theory
+from fl_papers.fedluck.experiment import BASELINES, LABELS, SINGLE, TASKS, Target, targets
 from fl_papers.fedluck.experiment import FedLuckExperiment as Runs
 from fl_papers.fedluck.figures import Reached, compared, final_accuracy, reach, size_factor, speeds
-from fl_papers.fedluck.theory import (
-    BYTES_PER_GB,
-    corollary1_rates,
-    interior_minimum,
-    joint_optimum,
-    periodic_totals,
-    q_local,
-    rescaled_trials,
-    rounds_at,
-    synchronous_round_seconds,
-    synchronous_totals,
-    theorem1_trials,
-    timeline,
-    uncompressed_minimum,
-)
+from fl_papers.fedluck.theory import BYTES_PER_GB
 
 Array = NDArray[np.float64]
 
@@ -79,11 +55,11 @@ def decoded_topk() -> pd.DataFrame:
     rows = []
     for cell, (title, setup) in TASKS.items():
         steps, delta = setup.fedavg_topk
-        length = synchronous_round_seconds(steps, delta, *speeds(cell))
+        length = theory.synchronous_round_seconds(steps, delta, *speeds(cell))
         for target in setup.targets["dirichlet"]:
             printed = [number(cell, "FedAvg+TopK", q, target, "dirichlet") for q in ("seconds", "gigabytes")]
-            count = rounds_at(printed[0], length)
-            totals = synchronous_totals(count, length, delta, setup.parameters, 10)
+            count = theory.rounds_at(printed[0], length)
+            totals = theory.synchronous_totals(count, length, delta, setup.parameters, 10)
             texts = [f"{value:.2f}" for value in (*printed, *totals)]
             rows.append(
                 {"task": title, "target": target, "rounds": count, "printed seconds": texts[0],
@@ -108,11 +84,11 @@ def decoded_fedluck() -> pd.DataFrame:
             printed = [number(cell, "FedLuck", q, target, "dirichlet") for q in ("seconds", "gigabytes")]
             assert printed[0] is not None
             elapsed = round(printed[0] / period) * period
-            computed = periodic_totals(elapsed, jobs, made.compression_rate, period, setup.parameters).gigabytes
+            computed = theory.periodic_totals(elapsed, jobs, made.compression_rate, period, setup.parameters)
             rows.append(
                 {"task": title, "T~": period, "fastest step": float(slower * alpha.min()), "target": target,
                  "printed seconds": f"{printed[0]:.2f}", "printed GB": f"{printed[1]:.2f}",
-                 "computed GB": f"{computed:.3f}"}
+                 "computed GB": f"{computed.gigabytes:.3f}"}
             )  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -152,13 +128,13 @@ def surface(points: int = 160) -> pd.DataFrame:
 def regimes(points: int = 400) -> pd.DataFrame:
     """Return the optimum over log10 beta / T~: delta*, k* alpha / T~ and d / T~, and the two branches' phi."""
     ratio = np.geomspace(0.3, 100, points)
-    best, inside, edge = joint_optimum(ratio), interior_minimum(ratio), uncompressed_minimum(ratio)
-    x = np.log10(ratio)
-    frames = [
-        pd.DataFrame({"x": x, "delta": one.compression_rate, "kappa": one.kappa, "rounds": one.rounds,
-                      "factor": one.factor}).assign(method=method)
-        for method, one in (("compressing", inside), ("not compressing", edge), ("the optimum", best))
-    ]  # fmt: skip
+    branches = {"compressing": theory.interior_minimum, "not compressing": theory.uncompressed_minimum,
+                "the optimum": theory.joint_optimum}  # fmt: skip
+    frames = []
+    for method, branch in branches.items():
+        kappa, delta, rounds, factor = branch(ratio)
+        columns = {"x": np.log10(ratio), "delta": delta, "kappa": kappa, "rounds": rounds, "factor": factor}
+        frames.append(pd.DataFrame(columns).assign(method=method))
     deviations = dict.fromkeys(("delta_std", "kappa_std", "rounds_std", "factor_std"), np.nan)
     return pd.concat(frames, ignore_index=True).assign(parameter=np.nan, **deviations)
 
@@ -168,8 +144,8 @@ def q_along_corollary(steps: tuple[int, ...] = (1, 5, 20), delta: float = 0.1) -
     frames = []
     for k in steps:
         rounds = np.geomspace(1, 1e6, 121)
-        rate = corollary1_rates(k, rounds, delta).local_lr
-        frames.append(pd.DataFrame({"x": np.log10(rounds), "q": q_local(rate, k), "parameter": float(k)}))
+        q = theory.q_local(theory.corollary1_rates(k, rounds, delta).local_lr, k)
+        frames.append(pd.DataFrame({"x": np.log10(rounds), "q": q, "parameter": float(k)}))
     return pd.concat(frames, ignore_index=True).assign(method="Q", q_std=np.nan)
 
 
@@ -179,7 +155,7 @@ def bounds_on_toys(problems: int = 15) -> pd.DataFrame:
 
     ``bound`` is the name of a bound, ``right`` its value, ``ratio`` the measured mean squared gradient over it.
     """
-    trials = {"Theorem 1": theorem1_trials(problems), "(L-b)": rescaled_trials(problems)}
+    trials = {"Theorem 1": theory.theorem1_trials(problems), "(L-b)": theory.rescaled_trials(problems)}
     frames = [t.assign(bound=name, right=t["bound"], ratio=t["measured"] / t["bound"]) for name, t in trials.items()]
     return pd.concat(frames, ignore_index=True)
 
@@ -202,10 +178,7 @@ def alpha_moves_steps_only() -> tuple[Array, Array, Array]:
 
 
 def _local_solver(alpha: Array, beta: Array, period: float) -> list[tuple[str, float]]:
-    """Return where L-BFGS-B stops for each device, from (1, 1) and in the box that the authors' code has for it.
-
-    With it comes phi there over the least phi in that box.
-    """
+    """Return where L-BFGS-B stops for each device, from (1, 1) in the authors' own box, and phi over the least."""
     best = plan_devices(alpha, beta, period, solver="exact", box=Box(1, 60, 0.001, 1.0)).factor
     found = []
     for a, b, least in zip(alpha, beta, best, strict=True):
@@ -227,11 +200,10 @@ def reached(study: Study, method: str, partition: str, target: float) -> dict[in
 
 def needed(study: Study, method: str, partition: str, target: float, what: str) -> Censored:
     """Return `what` ("seconds" or "gigabytes") a method needs to a target, by seed; at least, if it ends before."""
-    runs = compared(study, method, partition)
-    found = {seed: reach(*run, target) for seed, run in runs.items()}
+    found = reached(study, method, partition, target)
     values = {seed: float(getattr(one, what)) for seed, one in found.items()}
     late = [seed for seed, one in found.items() if not one.reached]
-    return Censored(values, late, [entry.key for entry, _ in runs.values()])
+    return Censored(values, late, [entry.key for entry, _ in compared(study, method, partition).values()])
 
 
 def saving(cells: Iterable[tuple[Censored, Censored]], printed: float | None = None, name: str = "") -> Effect:
@@ -242,9 +214,8 @@ def saving(cells: Iterable[tuple[Censored, Censored]], printed: float | None = N
     """
     pairs = [(ours, theirs) for ours, theirs in cells if ours and theirs]
     seeds = sorted(set.intersection(*(ours.keys() & theirs.keys() for ours, theirs in pairs))) if pairs else []
-    share = {
-        s: float(np.mean([ours[s] / theirs[s] if theirs[s] else np.nan for ours, theirs in pairs])) for s in seeds
-    }
+    parts = {s: [ours[s] / theirs[s] if theirs[s] else np.nan for ours, theirs in pairs] for s in seeds}
+    share = {s: float(np.mean(found)) for s, found in parts.items()}
     least = {s for s in seeds if any(s in theirs.at_least for _, theirs in pairs)}
     most = {s for s in seeds if any(s in ours.at_least for ours, _ in pairs)}
     runs = frozenset().union(*(side.runs for pair in pairs for side in pair))
@@ -365,17 +336,15 @@ def other_periods(study: Study) -> pd.DataFrame:
         (entry.labels["period"], result.history.evaluations["test_accuracy"][-1])
         for entry, result in study.select(role="period")
     ]
-    if not rows:
-        return pd.DataFrame()
-    grouped = pd.DataFrame(rows, columns=["x", "accuracy"]).groupby("x")["accuracy"]
-    table = grouped.agg(test_accuracy="mean", test_accuracy_std="std", n="size").reset_index()
-    return table.assign(method="FedLuck", parameter=np.nan)
+    points = pd.DataFrame(rows, columns=["x", "test_accuracy"])
+    table = mean_curve(points, "x", ["test_accuracy"]) if rows else pd.DataFrame()
+    return table.assign(method="FedLuck", parameter=np.nan) if rows else table
 
 
 def variants_table(study: Study) -> pd.DataFrame:
     """Return accuracy and traffic at the end of FedLuck's variants, as text."""
     rows = []
-    for name in VARIANTS:
+    for name in experiment.VARIANTS:
         runs = study.select(role="variant", variant=name)
         found = [result.history.evaluations for _, result in runs]
         if found:
@@ -388,11 +357,11 @@ def variants_table(study: Study) -> pd.DataFrame:
 
 def five_devices(study: Study) -> pd.DataFrame:
     """Return Algorithm 1 in time: every job of five devices of the CNN's world up to the twelfth tick."""
-    alpha, beta = speeds("cnn", FEWER_DEVICES)
+    alpha, beta = speeds("cnn", experiment.FEWER_DEVICES)
     period, made = TASKS["cnn"][1].period_seconds, plan_devices(alpha, beta, TASKS["cnn"][1].period_seconds)
     training, sending = made.local_steps * alpha, made.compression_rate * beta
     rows = []
-    for t, uploads in enumerate(timeline((training + sending).tolist(), period, 12)):
+    for t, uploads in enumerate(theory.timeline((training + sending).tolist(), period, 12)):
         for one in uploads:
             start = one.start_round * period
             rows.append(
@@ -423,15 +392,14 @@ PLAN_FREE = "FedPer"
 def over_tasks(studies: Mapping[str, Study]) -> pd.DataFrame:
     """Return mean savings with intervals, and in how many cells FedLuck is best, by task and over all, as text."""
     rows: list[dict[str, str | None]] = []
-    row: dict[str, str | None]
     for partition, words in LABELS.items():
         for what, kind in _KINDS.items():
-            row = {"labels": words, "quantity": f"{kind} saved, mean over targets and baselines"}
-            row["paper"] = f"{printed_mean(partition, what):.2f}"
-            rows.append(row | _saved(studies, partition, what, BASELINES))
-            row = {"labels": words, "quantity": f"{kind} saved against {PLAN_FREE} alone"}
-            row["paper"] = None if partition == "iid" else f"{printed_mean(partition, what, (PLAN_FREE,)):.2f}"
-            rows.append(row | _saved(studies, partition, what, (PLAN_FREE,)))
+            for against, said in ((BASELINES, ", mean over targets and baselines"),
+                                  ((PLAN_FREE,), f" against {PLAN_FREE} alone")):  # fmt: skip
+                silent = partition == "iid" and against != BASELINES
+                paper = None if silent else f"{printed_mean(partition, what, against):.2f}"
+                row = {"labels": words, "quantity": f"{kind} saved{said}", "paper": paper}
+                rows.append(row | _saved(studies, partition, what, against))
             won = {name: _won(study, partition, what) for name, study in studies.items()}
             row = {"labels": words, "quantity": f"targets with the least {kind}"}
             row |= {"paper": printed_wins(partition, what)} | {name: _count(cells) for name, cells in won.items()}
@@ -440,10 +408,7 @@ def over_tasks(studies: Mapping[str, Study]) -> pd.DataFrame:
 
 
 def printed_mean(partition: str, what: str, against: Sequence[str] = BASELINES) -> float:
-    """Return the mean saving over all tasks: of Table 1's 36 cells (E14), of fewer against fewer baselines.
-
-    With independent labels it is what the paper quotes, against all baselines.
-    """
+    """Return the mean saving over all tasks: of Table 1's cells (E14), or, IID, what the paper quotes."""
     if partition == "iid":
         return quoted({"seconds": "time reduction", "gigabytes": "communication reduction"}[what])
     cells = _printed_cells(what, against)
@@ -503,18 +468,14 @@ RUNNING = 3
 def race_table(study: Study) -> pd.DataFrame:
     """Return how long FedLuck takes of FedPer's time to each target, and how much higher its curve lies on average.
 
-    Geometric mean over seeds with a 95 % t interval on logarithms; the area in points of accuracy, on its own scale.
-    Seeds in which one of them does not get there are left out and counted.
+    Geometric mean over seeds with a 95 % t interval on logarithms; the area in points of accuracy. Seeds in which one
+    of them does not get there are left out and counted.
     """
     rows: list[dict[str, Any]] = []
     for partition, weighting in itertools.product(LABELS, ("uniform", "samples")):
+        own = {"role": "race", "partition": partition, "weighting": weighting}
         curves = {
-            method: {
-                entry.labels["seed"]: _smoothed(result)
-                for entry, result in study.select(
-                    role="race", method=method, partition=partition, weighting=weighting
-                )
-            }
+            method: {seed: _smoothed(result) for seed, (_, result) in study.by_seed(method=method, **own).items()}
             for method in ("FedLuck", "FedPer")
         }
         seeds = sorted(curves["FedLuck"].keys() & curves["FedPer"].keys())
@@ -541,15 +502,6 @@ def race_table(study: Study) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def t_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[float, float, float]:
-    """Return mean and ends of the t interval of `values` ``[n]``; NaN as ends for one value."""
-    mean = float(values.mean())
-    if len(values) < 2:
-        return mean, float("nan"), float("nan")
-    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-    return mean, mean - half, mean + half
-
-
 def released(study: Study) -> Study:
     """Return the comparison as the authors' program does it."""
     runs = (entry for entry in study.entries if entry.labels["role"] == "as released")
@@ -564,10 +516,10 @@ def released_table(study: Study) -> pd.DataFrame:
 def deviations_table(study: Study) -> pd.DataFrame:
     """Return FedLuck's accuracy at the horizon with each deviation of the authors' program, on all test images.
 
-    Beside it what the program reads there: the mean of the last ten measurements on its own test images.
+    Beside it what the program reads there: the mean of the last ten measurements on its own images.
     """
     rows = []
-    for name in DEVIATIONS:
+    for name in experiment.DEVIATIONS:
         found = [result.history.evaluations for _, result in study.select(role="deviation", deviation=name)]
         if found:
             read = [float(np.mean(table["test_accuracy"][-11:-1])) for table in found]

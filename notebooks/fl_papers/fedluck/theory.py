@@ -59,10 +59,7 @@ def upload_bytes(compression_rate: Any, num_parameters: Any) -> Any:
 def synchronous_round_seconds(
     local_steps: Any, compression_rate: Any, seconds_per_step: Any, full_upload_seconds: Any
 ) -> float:
-    """Return max_i d_i, how long a round of FedAvg+Topk lasts: it waits for the slowest device.
-
-    Takes the arguments of `fedluck.job_seconds`, numbers or arrays ``[n]``, and refuses the same values.
-    """
+    """Return max_i d_i, how long a round of FedAvg+Topk lasts, for the arguments of `fedluck.job_seconds`."""
     times = (np.asarray(t, dtype=np.float64) for t in (seconds_per_step, full_upload_seconds))
     return float(np.max(job_seconds(local_steps, compression_rate, *times)))
 
@@ -96,10 +93,7 @@ def uploads_until(seconds: float, rounds_per_job: Any, period_seconds: float) ->
 def periodic_totals(
     elapsed_seconds: float, rounds_per_job: Any, compression_rates: Any, period_seconds: float, num_parameters: int
 ) -> Totals:
-    """Return traffic of a periodic method (FedLuck, FedPer) at a time since its first aggregation.
-
-    The first aggregation with an upload is at min_i c_i T~.
-    """
+    """Return traffic of a periodic method at a time since its first aggregation with an upload, at min_i c_i T~."""
     require_range(">= 0", elapsed_seconds=elapsed_seconds)
     start = float(np.min(rounds_per_job)) * period_seconds
     uploads = uploads_until(elapsed_seconds + start, rounds_per_job, period_seconds)
@@ -122,10 +116,7 @@ def ceil_factor(
     latency_seconds: Any = 0.0,
     variant: Variant = PRINTED,
 ) -> Any:
-    """Return phi_ceil: `staleness_factor` with tau = ceil(d / T~), the staleness that occurs. An extension (3.8).
-
-    Takes the arguments of `key_convergence_factor` (numbers and arrays only) and refuses the same values.
-    """
+    """Return phi_ceil: `staleness_factor` with tau = ceil(d / T~), the staleness that occurs. An extension (3.8)."""
     d = job_seconds(
         local_steps, compression_rate, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds
     )
@@ -151,15 +142,11 @@ def factor_gradient(
     latency_seconds: Any = 0.0,
     variant: Variant = PRINTED,
 ) -> FactorGradient:
-    """Return the partial derivatives of `key_convergence_factor`, (L-c) and (L-d).
-
-    Takes the same arguments and refuses the same values.
-    """
+    """Return the partial derivatives of `key_convergence_factor`, (L-c) and (L-d)."""
     require_range("> 0", period_seconds=period_seconds)
     k, delta, c, p = local_steps, compression_rate, variant.staleness_coefficient, variant.delta_power
-    tau = (
-        job_seconds(k, delta, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds) / period_seconds
-    )
+    d = job_seconds(k, delta, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds)
+    tau = d / period_seconds
     phi = staleness_factor(k, delta, tau, variant)
     excess, slope = (2 - delta, -1) if variant.contraction == "printed" else (1, 0)
     by_steps = 2 * c * tau * excess * seconds_per_step / period_seconds
@@ -174,7 +161,6 @@ def printed_supplement_factor(
     """Return [(k alpha + delta beta)^2 (2 - delta) + 1] / (k delta), the factor of the authors' supplement.
 
     It adds seconds² to 1: T~ is missing, so it is right for T~ = 1 s only; and p = 1 has no interior minimum (E9).
-    Takes the first four arguments of `key_convergence_factor` and refuses the same values.
     """
     times = (seconds_per_step, full_upload_seconds)
     return key_convergence_factor(local_steps, compression_rate, *times, 1, variant=Variant(delta_power=1))
@@ -721,9 +707,8 @@ class Trial:
     @property
     def rescaled(self) -> float:
         """The bound (L-b)."""
-        return float(
-            rescaled_bound(self._gap, self.moments, **self._settings, smoothness=self.problem.smoothness).total
-        )
+        settings = {**self._settings, "smoothness": self.problem.smoothness}
+        return float(rescaled_bound(self._gap, self.moments, **settings).total)
 
     @property
     def _gap(self) -> float:
@@ -764,10 +749,8 @@ def theorem1_chains(trial: Trial) -> Chains:
         grad, mean = f.gradient(w), np.mean([job.sent for job in jobs], axis=0)
         square, sent = float(grad @ grad), float(np.mean([job.sent @ job.sent for job in jobs]))
         x3 = float(np.mean([np.sum((grad - job.sent) ** 2) for job in jobs]))
-        pieces = np.mean(
-            [[np.sum(piece**2) for piece in _pieces(trial, w, job, scaled=False)] for job in jobs], axis=0
-        )
-        moved, drift, own = np.mean([_distances(trial, w, job) for job in jobs], axis=0)
+        pieces = np.mean([_pieces(trial, w, job, scaled=False) for job in jobs], axis=0)
+        moved, drift, own = np.mean([_distances(w, job) for job in jobs], axis=0)
         bounded = (
             (1 - a) ** 2 * square, L**2 * a**2 * moved, a**2 * zeta,
             L**2 * trial.local_lr**2 * k * drift, (1 - delta) * own,
@@ -802,10 +785,8 @@ def rescaled_chains(trial: Trial) -> Chains:
         grad = f.gradient(w)
         square = float(grad @ grad)
         apart = float(np.mean([np.sum((grad - job.sent / a) ** 2) for job in jobs]))
-        pieces = np.mean(
-            [[np.sum(piece**2) for piece in _pieces(trial, w, job, scaled=True)] for job in jobs], axis=0
-        )
-        moved, drift, own = np.mean([_distances(trial, w, job) for job in jobs], axis=0)
+        pieces = np.mean([_pieces(trial, w, job, scaled=True) for job in jobs], axis=0)
+        moved, drift, own = np.mean([_distances(w, job) for job in jobs], axis=0)
         columns.append(
             {
                 "1 descent": (f.loss(after), f.loss(w) - eta * a / 2 * square + eta * a / 2 * apart),
@@ -834,8 +815,8 @@ def _rounds(trial: Trial) -> Iterator[tuple[int, list[Job], float]]:
             yield t, own, float(np.mean(bounds))
 
 
-def _pieces(trial: Trial, w: Array, job: Job, *, scaled: bool) -> list[Array]:
-    """Return the pieces whose sum is grad F(w) - C(g), or grad F(w) - C(g) / (eta_l k)."""
+def _pieces(trial: Trial, w: Array, job: Job, *, scaled: bool) -> list[float]:
+    """Return the squared lengths of the pieces whose sum is grad F(w) - C(g), or grad F(w) - C(g) / (eta_l k)."""
     f, lr, a = trial.problem, trial.local_lr, trial.local_lr * trial.local_steps
     now, base, g = f.gradient(w), f.gradient(job.path[0]), job.path[0] - job.path[-1]
     own = f.smoothness * np.tanh(job.path - f.centres[job.device])
@@ -844,24 +825,17 @@ def _pieces(trial: Trial, w: Array, job: Job, *, scaled: bool) -> list[Array]:
     target = now - job.sent / a if scaled else now - job.sent
     if not np.allclose(sum(whole), target, atol=1e-10):
         raise ArithmeticError("the pieces do not add up")
-    return whole
+    return [np.sum(piece**2) for piece in whole]
 
 
-def _distances(trial: Trial, w: Array, job: Job) -> tuple[float, float, float]:
+def _distances(w: Array, job: Job) -> list[float]:
     """Return ‖w - w^s‖², sum_j ‖w^s - w_i^j‖² over the steps, and ‖g‖²."""
-    path = job.path
-    return (
-        float(np.sum((w - path[0]) ** 2)),
-        float(np.sum((path[:-1] - path[0]) ** 2)),
-        float(np.sum((path[0] - path[-1]) ** 2)),
-    )
+    start, end = job.path[0], job.path[-1]
+    return [float(np.sum(apart**2)) for apart in (w - start, job.path[:-1] - start, start - end)]
 
 
 def _stack(columns: list[dict[str, tuple[float, ...]]]) -> dict[str, list[Array]]:
-    return {
-        name: [np.array(values) for values in zip(*(row[name] for row in columns), strict=True)]
-        for name in columns[0]
-    }
+    return {name: list(map(np.array, zip(*(row[name] for row in columns), strict=True))) for name in columns[0]}
 
 
 # Theorem 1 and its repair on random log-cosh problems (E15)
@@ -871,10 +845,7 @@ INSIDE, SMALL = (0.6, 1.4), (0.005, 0.3)
 
 
 def theorem1_trials(count: int = 40, rounds: int = 60) -> pd.DataFrame:
-    """Return, for random problems with eta_l k inside Theorem 1's window, what the theorem bounds and its bound.
-
-    ``a`` is eta_l k, ``tau`` the largest (Eq. 7), ``measured`` the mean of ‖grad F‖², ``limit`` G^2.
-    """
+    """Return, for random problems with eta_l k (``a``) inside Theorem 1's window, both sides, tau_max and G^2."""
     return _trials(count, rounds, INSIDE, rescaled=False)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from fl_core.experiments.artifacts import Columns, Curves, Panel, Paper
 from fl_papers.sdfeel import figures
@@ -25,6 +26,33 @@ def _over(x_label: str, column: str, label: str, log: bool = False) -> Curves:
     return Curves(x_label, (Panel(column, label, log=log),), parameter="gap", symbol="H")
 
 
+FORMULAS: tuple[tuple[str, Any, Any, str], ...] = (
+    ("staleness of the trigger, and its bounds", figures.staleness, figures.draw_staleness, "C08 C19"),
+    ("mixing with the printed and with the corrected weights", figures.printed_mixing,
+     _over("global iteration k", "model", "largest of six models that begin at 1", log=True),
+     "C10 C10c C20 C20c"),
+    ("what is minimised: quadratics, H = 10", figures.what_is_minimised,
+     _over("global iteration k", "model", "mean model"), "C09 C11 C21 C21c C22 C22c C25 C25c"),
+    ("the terms of Theorem 1's bound", figures.bound_terms, figures.draw_bound,
+     "C11c C12 C13 C13c C23 C23c"),
+    ("how devices spend their time", figures.idle_time, figures.draw_idle_time, "C07 C14"),
+    ("how fast products of mixing matrices average", figures.contraction,
+     _over("global iterations", "rho", "largest distance from averaging, ρ", log=True), "C15 C24 C24c"),
+)  # fmt: skip
+STUDIES: tuple[tuple[str, Any, Any, Any, str, dict[str, Any]], ...] = (
+    ("synchronous SD-FEEL beside hierarchical FedAvg", SDFeel.reference, figures.reference,
+     _over_time(_LOSS, _ACCURACY), "", {}),
+    ("asynchronous SD-FEEL with other mixing", SDFeel.variants, figures.variants,
+     _over_time(_LOSS, _ACCURACY), "", {}),
+    ("fewer classes on each device", SDFeel.non_iid, figures.non_iid,
+     _over_time(_LOSS, _ACCURACY, parameter="alpha", symbol="α"), "C17", {}),
+    ("a very long horizon, linear model", SDFeel.long_runs, figures.long_runs,
+     _over_time(_LOSS, _ACCURACY), "C05", {}),
+    ("all curves in numbers", SDFeel.figure2, figures.numbers, Columns(), "", {}),
+    ("what a draw of speeds decides", SDFeel.figure2, figures.by_seed, Columns(), "",
+     {"over_seeds": "each run of"}),
+)  # fmt: skip
+
 ARTIFACTS = [
     _printed("alg1", "Algorithm 1", "one iteration of a cluster", "What the program says that it does.",
              figures.listing, Columns(wrap={"what": 22})),
@@ -40,36 +68,12 @@ ARTIFACTS = [
              _over_time(_ACCURACY), _made(SDFeel.figure2), "C02"),
     *(
         _beyond(f"x{number}", title=title, description=_COMPUTED, reduce=frame, view=view, claims=claims)
-        for number, (title, frame, view, claims) in enumerate((
-            ("staleness of the trigger, and its bounds", figures.staleness, figures.draw_staleness, "C08 C19"),
-            ("mixing with the printed and with the corrected weights", figures.printed_mixing,
-             _over("global iteration k", "model", "largest of six models that begin at 1", log=True),
-             "C10 C10c C20 C20c"),
-            ("what is minimised: quadratics, H = 10", figures.what_is_minimised,
-             _over("global iteration k", "model", "mean model"), "C09 C11 C21 C21c C22 C22c C25 C25c"),
-            ("the terms of Theorem 1's bound", figures.bound_terms, figures.draw_bound,
-             "C11c C12 C13 C13c C23 C23c"),
-            ("how devices spend their time", figures.idle_time, figures.draw_idle_time, "C07 C14"),
-            ("how fast products of mixing matrices average", figures.contraction,
-             _over("global iterations", "rho", "largest distance from averaging, ρ", log=True), "C15 C24 C24c"),
-        ), 1)
+        for number, (title, frame, view, claims) in enumerate(FORMULAS, 1)
     ),
     *(
         _beyond(f"x{number}", title=title, description=_BESIDE, reduce=frame, view=view, make_grid=_made(part),
                 claims=claims, **more)
-        for number, (title, part, frame, view, claims, more) in enumerate((
-            ("synchronous SD-FEEL beside hierarchical FedAvg", SDFeel.reference, figures.reference,
-             _over_time(_LOSS, _ACCURACY), "", {}),
-            ("asynchronous SD-FEEL with other mixing", SDFeel.variants, figures.variants,
-             _over_time(_LOSS, _ACCURACY), "", {}),
-            ("fewer classes on each device", SDFeel.non_iid, figures.non_iid,
-             _over_time(_LOSS, _ACCURACY, parameter="alpha", symbol="α"), "C17", {}),
-            ("a very long horizon, linear model", SDFeel.long_runs, figures.long_runs,
-             _over_time(_LOSS, _ACCURACY), "C05", {}),
-            ("all curves in numbers", SDFeel.figure2, figures.numbers, Columns(), "", {}),
-            ("what a draw of speeds decides", SDFeel.figure2, figures.by_seed, Columns(), "",
-             {"over_seeds": "each run of"}),
-        ), 7)
+        for number, (title, part, frame, view, claims, more) in enumerate(STUDIES, 7)
     ),
 ]  # fmt: skip
 """In the order in which they are listed."""

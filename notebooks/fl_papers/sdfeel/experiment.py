@@ -69,14 +69,12 @@ class SDFeelWorld(NamedWorld):
 
     def world(self) -> World:
         seconds = {"printed": 55.67, "flop_consistent": 5.5665152}[self.step_cost]
+        backhaul = model_bits(RESNET18) / BACKHAUL * self.communication
         return World(
-            devices=self.devices,
-            compute=GapCompute(ratio=self.heterogeneity_gap, seconds_per_step=seconds),
+            devices=self.devices, compute=GapCompute(ratio=self.heterogeneity_gap, seconds_per_step=seconds),
             network=Network(up_bits_per_second=UP * self.parameters / RESNET18 / self.communication),
-            clusters=Clusters(
-                servers=self.servers, backhaul_seconds=model_bits(RESNET18) / BACKHAUL * self.communication
-            ),
-        )
+            clusters=Clusters(servers=self.servers, backhaul_seconds=backhaul),
+        )  # fmt: skip
 
 
 def model_bits(num_params: int) -> int:
@@ -204,43 +202,26 @@ class SDFeel(experiment.Experiment):
         return (self.entry(m, gap, seed, **changed) for seed in self.seeds for gap in gaps for m in methods)
 
     def entry(
-        self,
-        method: str,
-        gap: float,
-        seed: int,
-        *,
-        role: str = "curve",
-        alpha: float | None = None,
-        model: str | None = None,
-        rounds: float | None = None,
-    ) -> Entry:
+        self, method: str, gap: float, seed: int, *, role: str = "curve", alpha: float | None = None,
+        model: str | None = None, rounds: float | None = None,
+    ) -> Entry:  # fmt: skip
         """Return one run with its labels."""
         chosen, model = METHODS[method], model or self.model
         horizon = (rounds or self.rounds) * ROUND_SECONDS[10] * self.part
         concentration = self.options.alpha if alpha is None else alpha
         sent = parameters_of(model, self.dataset)
+        few: Any = "redraw" if concentration >= 0.5 else "top_up"
         spec = RunSpec(
-            dataset=self.dataset,
-            partition=Dirichlet(
-                alpha=concentration,
-                min_samples=BATCH,
-                cuts="floor",
-                below_minimum="redraw" if concentration >= 0.5 else "top_up",
-            ),
-            model=model,
-            initialisation="pytorch",
+            dataset=self.dataset, model=model, initialisation="pytorch", seed=seed, budget=Budget(seconds=horizon),
+            partition=Dirichlet(alpha=concentration, min_samples=BATCH, cuts="floor", below_minimum=few),
             world=World.named("sdfeel", heterogeneity_gap=gap, parameters=sent, communication=self.part),
             algorithm=chosen.algorithm(**{chosen.steps: self.min_batches}, **chosen.parameters),
             training=LocalTraining(lr=self.options.lr or PAPER_LR / self.part, batch_size=BATCH),
-            budget=Budget(seconds=horizon),
             evaluation=Evaluation(
-                every_updates=None,
-                every_seconds=horizon / self.scale.points,
-                train_samples=self.scale.train_samples,
-                test_samples=self.scale.test_samples,
+                every_updates=None, every_seconds=horizon / self.scale.points,
+                train_samples=self.scale.train_samples, test_samples=self.scale.test_samples,
             ),
-            seed=seed,
-        )
+        )  # fmt: skip
         labels = {"method": method, "gap": gap, "alpha": concentration, "role": role, "seed": seed}
         return Entry(spec, labels)
 
@@ -291,8 +272,7 @@ def differences(first: Study, second: Study) -> pd.DataFrame:
 
 def setting_of(study: Study) -> pd.DataFrame:
     """Return the paper's setting beside that of a study."""
-    options = {name: value for name, value in study.options.items() if name != "seeds"}
-    return SDFeel(study.profile, study.dataset, study.seeds or None, **options).setting()
+    return SDFeel(study.profile, study.dataset, study.seeds or None, **study.overrides).setting()
 
 
 def parameters_of(model: str, dataset: str) -> int:
@@ -312,8 +292,7 @@ Run = tuple[Entry, Result]
 
 def runs(study: Study, method: str, gap: float, role: str = "curve") -> dict[int, Run]:
     """Return the runs of a curve by seed."""
-    found = study.select(method=method, gap=gap, role=role)
-    return {entry.labels["seed"]: (entry, result) for entry, result in found}
+    return study.by_seed(method=method, gap=gap, role=role)
 
 
 def gaps(study: Study, method: str = ASYNC, role: str = "curve") -> list[float]:

@@ -15,40 +15,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from fl_core.algorithms import AsyncSDFeel
-from fl_core.experiments.measures import mean_curve, mean_text
+from fl_core.experiments.measures import exact_curve, mean_curve, mean_text
 from fl_core.experiments.study import Study
 from fl_core.formulas import sdfeel
 from fl_core.formulas.sdfeel import ConstantMixing, Mixing, synchronous_mixing_matrix
 from fl_core.report.explorable import Explorable, Slider
 from fl_core.report.style import BLACK, BLUE, DASHES, GREEN, GREY, ORANGE, OTHERS, PURPLE, SKY, VERMILION, style
-from fl_papers.sdfeel.experiment import (
-    ASYNC,
-    CLOUD,
-    FRESH,
-    LONG_GAP,
-    PAPER_BATCHES,
-    PRINTED,
-    RESNET18,
-    SYNC,
-    WEIGHTED,
-    gaps,
-    model_bits,
-    runs,
-    values_at,
-)
-from fl_papers.sdfeel.theory import (
-    RING,
-    Clock,
-    bound,
-    inconsistency,
-    mixing_errors,
-    paper_clock,
-    paper_matrices,
-    printed_staleness_bound,
-    run_clock,
-    staleness_bound,
-    zeta,
-)
+from fl_papers.sdfeel import experiment, theory
+from fl_papers.sdfeel.experiment import ASYNC, CLOUD, FRESH, LONG_GAP, SYNC, WEIGHTED, gaps, runs
+from fl_papers.sdfeel.theory import Clock, paper_clock, zeta
 
 METRICS = ("train_loss", "test_accuracy")
 PARTS = (0.1, 0.25, 0.5, 1.0)
@@ -78,7 +53,7 @@ def curves(study: Study, choice: Iterable[tuple[str, float, str]], parameter: st
     for method, gap, role in choice:
         if chosen := study.select(method=method, gap=gap, role=role):
             points = pd.concat([result.history.evaluation_frame() for _, result in chosen])
-            table = mean_curve(points, "seconds", METRICS).rename(columns={"seconds": "x"})
+            table = mean_curve(points, "seconds", METRICS)
             own = {"method": method.replace("_", "-"), parameter: chosen[0][0].labels[parameter]}
             found.append(table.assign(x=table["x"] / KILO, **own))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
@@ -121,7 +96,7 @@ def numbers(study: Study) -> pd.DataFrame:
             row: dict[str, Any] = {"method": method, "H": f"{gap:g}"}
             for metric, words in (("train_loss", "loss"), ("test_accuracy", "accuracy")):
                 for part in PARTS:
-                    found = values_at(study, method, gap, metric, part)
+                    found = experiment.values_at(study, method, gap, metric, part)
                     row[f"{words} at {100 * part:.0f} %"] = mean_text(list(found.values()))
             rows.append({**row, "seeds": len(runs(study, method, gap))})
     return pd.DataFrame(rows)
@@ -132,7 +107,7 @@ def by_seed(study: Study) -> pd.DataFrame:
     rows = []
     for gap in gaps(study):
         for seed, (entry, result) in runs(study, ASYNC, gap).items():
-            clock, updates = run_clock(entry.spec), result.history.updates
+            clock, updates = theory.run_clock(entry.spec), result.history.updates
             last = result.history.evaluations["test_accuracy"][-LAST:]
             mean = np.mean(updates["steps"]) if updates["steps"] else 0.0
             rows.append(
@@ -175,13 +150,13 @@ def latency(study: Study) -> pd.DataFrame:
     """Return the latency model: numbers that the paper prints or that follow from them, beside the simulator's."""
 
     def printed(quantity: str, **labels: Any) -> float | None:
-        return PRINTED.number(table="latency", quantity=quantity, **labels)
+        return experiment.PRINTED.number(table="latency", quantity=quantity, **labels)
 
     clock = paper_clock(5)
-    sent, average = clock.upload + clock.exchange, PAPER_BATCHES * 55.67
+    sent, average = clock.upload + clock.exchange, experiment.PAPER_BATCHES * 55.67
     share = printed("communication_share_of_iteration", step_cost="printed")
     rows: list[tuple[str, list[float | None], list[float], str]] = [
-        ("size of the model (bit)", [printed("model_size")], [model_bits(RESNET18)], ",.0f"),
+        ("size of the model (bit)", [printed("model_size")], [experiment.model_bits(experiment.RESNET18)], ",.0f"),
         ("device to server (s)", [printed("T_comm_ct_sr")], [clock.upload], ".7f"),
         ("server to server (s)", [printed("T_comm_sr_sr")], [clock.exchange], ".7f"),
         ("both, part of an iteration at mean speed", [share], [sent / (sent + average)], ".6f"),
@@ -205,9 +180,7 @@ def latency(study: Study) -> pd.DataFrame:
 def timeline(study: Study) -> pd.DataFrame:
     """Return what eight devices do in asynchronous clusters and in synchronous rounds (Figure 1).
 
-    Columns: ``method``, ``device``, ``cluster``, ``activity`` ("step", "idle", "upload", "exchange"), ``start``,
-    ``end`` (virtual seconds); with activity "event" the end of an asynchronous iteration: ``k``, and its
-    cluster's ``staleness``.
+    Activity "event" is the end of an asynchronous iteration, with its ``k`` and its cluster's ``staleness``.
     """
     clock = EXAMPLE
     owner = [d for d, cluster in enumerate(clock.clusters) for _ in cluster]
@@ -241,7 +214,8 @@ def staleness(study: Study) -> pd.DataFrame:
     for gap in CLOCK_GAPS:
         clock = paper_clock(gap)
         own = [event.staleness[event.cluster] for event in clock.events(EVENTS)]
-        limits = int(staleness_bound(clock.periods).max()), printed_staleness_bound(len(clock.periods), gap)
+        bounds = theory.staleness_bound(clock.periods), theory.printed_staleness_bound(len(clock.periods), gap)
+        limits = int(bounds[0].max()), bounds[1]
         rows += [(gap, v, count / len(own), max(own), *limits) for v, count in enumerate(np.bincount(own))]
     return pd.DataFrame(rows, columns=["gap", "staleness", "share", "largest", "bound", "printed"])
 
@@ -270,7 +244,7 @@ def printed_mixing(study: Study, events: int = 300) -> pd.DataFrame:
     for rule, name in rules.items():
         for gap in GAPS:
             models, largest = np.ones(6), [1.0]
-            for matrix in paper_matrices(gap, events, rule=rule):
+            for matrix in theory.paper_matrices(gap, events, rule=rule):
                 models = models @ matrix
                 largest.append(abs(models).max())
             found.append(_curve(name, range(events + 1), "model", largest, gap))
@@ -280,7 +254,7 @@ def printed_mixing(study: Study, events: int = 300) -> pd.DataFrame:
 def what_is_minimised(study: Study, events: int = 3000) -> pd.DataFrame:
     """Return the mean model on quadratics over time, for two ways of mixing, and where theory has it end (D10)."""
     found = []
-    for name, values in inconsistency(events).items():
+    for name, values in theory.inconsistency(events).items():
         smooth = pd.Series(values).rolling(events // 20, min_periods=1).mean().to_numpy()[:: events // 60]
         found.append(_curve(name, np.arange(0, events + 1, events // 60), "model", smooth))
     return pd.concat(found, ignore_index=True)
@@ -290,7 +264,7 @@ def bound_terms(study: Study) -> pd.DataFrame:
     """Return the terms of the bound (16), derived constants, by ``varied`` quantity and its ``value``."""
     found = {**VARIED, "iterations": (10, 50, 250, 1000)}
     rows = [
-        {"varied": name, "value": value, **bound("derived", **{name: value})._asdict()}
+        {"varied": name, "value": value, **theory.bound("derived", **{name: value})._asdict()}
         for name, values in found.items()
         for value in values
     ]
@@ -302,16 +276,15 @@ def contraction(study: Study, events: int = 80) -> pd.DataFrame:
     lags = np.arange(1, 61)
     found = []
     for gap in GAPS:
-        rho = mixing_errors(paper_matrices(gap, events))
+        rho = theory.mixing_errors(theory.paper_matrices(gap, events))
         found.append(_curve(ASYNC, lags, "rho", [np.diagonal(rho, lag).max() for lag in lags], gap))
-    rate = zeta(synchronous_mixing_matrix(RING))
+    rate = zeta(synchronous_mixing_matrix(theory.RING))
     found.append(_curve(f"{SYNC}, six events a round", lags, "rho", rate ** (lags / 6)))
     return pd.concat(found, ignore_index=True)
 
 
 def _curve(method: str, x: Any, column: str, values: Any, gap: float = np.nan) -> pd.DataFrame:
-    """Return one exact curve as :func:`fl_core.report.figures.plot_curves` reads it."""
-    return pd.DataFrame({"method": method, "gap": gap, "x": x, column: values, f"{column}_std": np.nan, "n": 1})
+    return exact_curve(method, x, column, values, gap=gap)
 
 
 # Drawings

@@ -26,22 +26,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fl_core.algorithms import AsyncSDFeel
 from fl_core.experiments.spec import RunSpec
+from fl_core.formulas import sdfeel as formulas
 from fl_core.formulas.checks import require, require_range
-from fl_core.formulas.sdfeel import (
-    ClusterPlan,
-    Discount,
-    Mixing,
-    effective_steps,
-    gossip_average,
-    gossip_towards,
-    gossip_weights,
-    intra_cluster_aggregate,
-    joint_gossip_weights,
-    normalized_update,
-    plan_cluster,
-    staleness_discount,
-    synchronous_mixing_matrix,
-)
+from fl_core.formulas.sdfeel import ClusterPlan, Discount, Mixing, gossip_weights, plan_cluster, staleness_discount
 from fl_core.world import World
 from fl_papers.sdfeel.experiment import BACKHAUL, PAPER_BATCHES, RESNET18, UP, model_bits, parameters_of
 
@@ -242,8 +229,8 @@ def joint_mixing_matrix(
     matrix = np.zeros((len(neighbors), len(neighbors)))
     for j, others in enumerate(neighbors):
         closed = (j, *others)
-        column = joint_gossip_weights(j, {i: psi[i] for i in closed}, {i: sums[i] for i in closed}, cluster_weight)
-        for i, weight in column.items():
+        own = {i: psi[i] for i in closed}, {i: sums[i] for i in closed}
+        for i, weight in formulas.joint_gossip_weights(j, *own, cluster_weight).items():
             matrix[i, j] = weight
     return matrix
 
@@ -285,10 +272,8 @@ def fixed_point(
     centres: Sequence[float], weights: Sequence[float], steps: Sequence[int], lr: float, *, normalized: bool = True
 ) -> float:
     """Return where repeated aggregation of one cluster ends: near the optimum only if normalised as in Eq. 3 (D1)."""
-    pull = [
-        weight * (1 - (1 - lr) ** step) / (step if normalized else 1)
-        for weight, step in zip(weights, steps, strict=True)
-    ]
+    pairs = zip(weights, steps, strict=True)
+    pull = [weight * (1 - (1 - lr) ** step) / (step if normalized else 1) for weight, step in pairs]
     return sum(p * c for p, c in zip(pull, centres, strict=True)) / sum(pull)
 
 
@@ -326,17 +311,15 @@ def quadratic_run(
         d = event.cluster
         members = list(clusters[d])
         shares, counts = sizes[members] / sizes[members].sum(), [steps[i] for i in members]
-        updates = [
-            normalized_update(local_model(started[d], centres[i], lr, steps[i]), started[d], steps[i])
-            for i in members
-        ]
-        own = intra_cluster_aggregate(server[d], updates, list(shares), counts)
+        ends = [local_model(started[d], centres[i], lr, steps[i]) for i in members]
+        updates = [formulas.normalized_update(e, started[d], n) for e, n in zip(ends, counts, strict=True)]
+        own = formulas.intra_cluster_aggregate(server[d], updates, list(shares), counts)
         late = {j: event.staleness[j] for j in (d, *neighbors[d])}
         weights = gossip_weights(d, late, **variant)
         before = dict(enumerate(server)) | {d: own}
-        server[d] = gossip_average(before, weights.column)
+        server[d] = formulas.gossip_average(before, weights.column)
         for j, weight in weights.given.items():
-            server[j] = gossip_towards(before[j], own, weight)
+            server[j] = formulas.gossip_towards(before[j], own, weight)
         started[d] = server[d]
         models.append(list(server))
         triggers.append(d)
@@ -347,10 +330,9 @@ def quadratic_run(
 
 def cluster_steps(clusters: Sequence[Sequence[int]], sizes: ArrayLike, steps: Sequence[int]) -> list[float]:
     """Return tau-bar_d of each cluster."""
-    sizes = np.asarray(sizes, dtype=float)
-    return [
-        float(effective_steps(list(sizes[list(m)] / sizes[list(m)].sum()), [steps[i] for i in m])) for m in clusters
-    ]
+    data = [np.asarray(sizes, dtype=float)[list(members)] for members in clusters]
+    own = [[steps[i] for i in members] for members in clusters]
+    return [float(formulas.effective_steps(list(d / d.sum()), n)) for d, n in zip(data, own, strict=True)]
 
 
 def surrogate_weights(
@@ -358,8 +340,7 @@ def surrogate_weights(
 ) -> NDArray[np.float64]:
     """Return omega ``[D]``, the weights of the clusters' objectives in what is really minimised (D10).
 
-    In equal times a faster cluster moves the mean more. `cluster_weight` is for mixing that keeps the data-weighted
-    mean; with Eq. 5 (None) data sizes play no part.
+    `cluster_weight` is for mixing that keeps the data-weighted mean; with Eq. 5 (None) data sizes play no part.
     """
     pace = np.asarray(effective_steps, dtype=float) / np.asarray(iteration_seconds, dtype=float)
     if cluster_weight is not None:
@@ -389,15 +370,13 @@ def inconsistency(events: int = 3000) -> dict[str, NDArray[np.float64]]:
     share = np.array([sizes[list(own)].sum() for own in clusters]) / sizes.sum()
     taus, found = cluster_steps(clusters, sizes, steps), {}
     optimum = surrogate_minimiser(centres, clusters, sizes, share)
-    rules: tuple[tuple[str, Mixing, Any], ...] = (
-        ("Eq. 5", "derived", None),
-        ("data-weighted mixing", "data_weighted", share),
-    )
-    for name, rule, weight in rules:
+    rules: dict[str, tuple[Mixing, Any]] = {
+        "Eq. 5": ("derived", None), "data-weighted mixing": ("data_weighted", share),
+    }  # fmt: skip
+    for name, (rule, weight) in rules.items():
         target = surrogate_minimiser(centres, clusters, sizes, surrogate_weights(taus, clock.periods, weight))
-        run = quadratic_run(
-            centres, clusters, RING, steps, sizes, clock.periods, 5e-4, events, rule=rule, cluster_weight=share
-        )
+        problem = centres, clusters, RING, steps, sizes, clock.periods
+        run = quadratic_run(*problem, 5e-4, events, rule=rule, cluster_weight=share)
         found[name] = run.models @ (np.full(6, 1 / 6) if weight is None else weight)
         found[f"{name}: prediction"] = np.full(events + 1, target)
     return {**found, "optimum of F": np.full(events + 1, optimum)}
@@ -433,17 +412,9 @@ def step_ratio(tau_max: Any, tau_min: Any) -> Any:
 
 
 def printed_lemma2_bound(
-    *,
-    lr: Any,
-    smoothness: Any,
-    tau_max: Any,
-    tau_min: Any,
-    gradient: Any,
-    delayed: Any,
-    error: Any,
-    noise: Any = 0.0,
-    square_weights: Any = 0.0,
-) -> Any:
+    *, lr: Any, smoothness: Any, tau_max: Any, tau_min: Any, gradient: Any, delayed: Any, error: Any,
+    noise: Any = 0.0, square_weights: Any = 0.0,
+) -> Any:  # fmt: skip
     """Return the right side of Lemma 2, Eq. 12, as printed; false if effective step counts differ (E-10).
 
     `gradient` is E ‖grad F(y-bar_k)‖², `delayed` J_k, the mean square of the delayed gradients' data-weighted mean,
@@ -459,18 +430,9 @@ def printed_lemma2_bound(
 
 
 def lemma2_bound(
-    *,
-    lr: Any,
-    smoothness: Any,
-    tau_max: Any,
-    tau_min: Any,
-    effective_steps: Any,
-    gradient: Any,
-    delayed: Any,
-    error: Any,
-    noise: Any = 0.0,
-    square_weights: Any = 0.0,
-) -> Any:
+    *, lr: Any, smoothness: Any, tau_max: Any, tau_min: Any, effective_steps: Any, gradient: Any, delayed: Any,
+    error: Any, noise: Any = 0.0, square_weights: Any = 0.0,
+) -> Any:  # fmt: skip
     """Return the bound on the change of the surrogate objective that replaces Lemma 2 (D11).
 
     `effective_steps` is tau_eff = sum_d m-tilde_d tau-bar_d; `gradient`, `delayed` and `error` are those of
@@ -539,10 +501,9 @@ def constant_mixing_errors(zeta: float, count: int) -> NDArray[np.float64]:
 def mixing_error_sums(rho: ArrayLike) -> MixingSums:
     """Return the sums of Lemma 3 for rho ``[K, K]`` as :func:`mixing_errors` makes it."""
     rho = np.asarray(rho, dtype=float)
-    sums = rho.sum(0)
-    return MixingSums(
-        float((rho**2).sum() / len(rho)), float((sums**2).sum() / len(rho)), float((rho * sums).sum(1).max())
-    )
+    sums, count = rho.sum(0), len(rho)
+    found = (rho**2).sum() / count, (sums**2).sum() / count, (rho * sums).sum(1).max()
+    return MixingSums(*map(float, found))
 
 
 def window_contraction(matrices: ArrayLike, window: int) -> float:
@@ -588,16 +549,9 @@ class Constants(NamedTuple):
 
 
 def constants(
-    lr: Any,
-    smoothness: Any,
-    tau_max: Any,
-    gap: Any,
-    delta_max: Any,
-    sums: MixingSums,
-    num_iterations: Any = None,
-    *,
+    lr: Any, smoothness: Any, tau_max: Any, gap: Any, delta_max: Any, sums: MixingSums, num_iterations: Any = None, *,
     variant: Variant = "derived",
-) -> Constants:
+) -> Constants:  # fmt: skip
     """Return the constants of Lemma 3, Eq. 13, and U_1 of Theorem 1, with H = tau_max / tau_min as `gap`.
 
     The printed ones have other powers of tau_max in B and C, divide C by K (`num_iterations`, E-13), and have a
@@ -662,19 +616,9 @@ class BoundTerms(NamedTuple):
 
 
 def surrogate_bound(
-    found: Constants,
-    *,
-    lr: Any,
-    smoothness: Any,
-    tau_max: Any,
-    tau_min: Any,
-    effective_steps: Any,
-    num_iterations: Any,
-    decrease: Any,
-    noise: Any,
-    dissimilarity: Any,
-    square_weights: Any,
-) -> BoundTerms:
+    found: Constants, *, lr: Any, smoothness: Any, tau_max: Any, tau_min: Any, effective_steps: Any,
+    num_iterations: Any, decrease: Any, noise: Any, dissimilarity: Any, square_weights: Any,
+) -> BoundTerms:  # fmt: skip
     """Return the terms of what replaces Theorem 1, for the gradient of the surrogate objective (D11).
 
     As :func:`theorem1_bound`, with tau_eff = sum_d m-tilde_d tau-bar_d in place of tau_min in the first term and
@@ -787,9 +731,8 @@ def lemma3_example(servers: int = 24, steps: int = 2000, span: float = 0.005, ro
     def descent(w: NDArray[np.float64]) -> NDArray[np.float64]:
         return -(slope + curved * np.tanh(w))
 
-    matrix = synchronous_mixing_matrix(
-        [((d - 1) % servers, (d + 1) % servers) for d in range(servers)], kind="laplacian"
-    )
+    ring = [((d - 1) % servers, (d + 1) % servers) for d in range(servers)]
+    matrix = formulas.synchronous_mixing_matrix(ring, kind="laplacian")
     models, errors, squares = np.zeros(servers), [], []
     for _ in range(rounds):
         k1 = descent(models)

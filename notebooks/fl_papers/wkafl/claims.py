@@ -23,6 +23,7 @@ from fl_papers.wkafl import errata
 from fl_papers.wkafl.experiment import (
     ABLATIONS,
     COMPARED,
+    PLACE,
     PRINTED,
     Cell,
     Measure,
@@ -56,21 +57,15 @@ def printed(study: Study, source: str, quantity: str, method: str, cell: Cell) -
     Fashion-MNIST, which stands for EMNIST MNIST, has the direction of an effect in common with it, not its size.
     """
     name = {"emnist-mnist": "digits", "cifar10": "cifar10"}.get(study.dataset)
-    place = {key: cell.get(key) for key in ("clients", "aggregated", "labels")}
+    place = {key: cell.get(key) for key in PLACE}
     found = PRINTED.number(source=source, task=name, method=method, quantity=quantity, **place) if name else None
     return float("nan") if found is None else found
 
 
 def effect(
-    study: Study,
-    name: str,
-    sides: tuple[BySeed, BySeed],
-    methods: Iterable[str],
-    measure: Measure,
-    claimed: Relation,
-    size: float,
-    bound: float | None = None,
-) -> list[Effect]:
+    study: Study, name: str, sides: tuple[BySeed, BySeed], methods: Iterable[str], measure: Measure,
+    claimed: Relation, size: float, bound: float | None = None,
+) -> list[Effect]:  # fmt: skip
     """Return one part, of `measure`; `methods` has a method as often as a value of it is in the effect.
 
     Training amplifies rounding, so an effect is given at least the spread that rounding makes.
@@ -82,16 +77,9 @@ def effect(
 
 
 def compare(
-    study: Study,
-    snapshot: str,
-    *,
-    cells: Cells,
-    measures: Sequence[Measure],
-    others: Iterable[str],
-    method: str = "WKAFL",
-    claimed: Relation = "more",
-    bound: float | None = None,
-) -> list[Effect]:
+    study: Study, snapshot: str, *, cells: Cells, measures: Sequence[Measure], others: Iterable[str],
+    method: str = "WKAFL", claimed: Relation = "more", bound: float | None = None,
+) -> list[Effect]:  # fmt: skip
     """Compare a method with each of `others` by each measure, in each cell that has both."""
     found = []
     for measure, cell, other in product(measures, cells(study, snapshot), others):
@@ -142,9 +130,7 @@ def gap_grows(
     *others, top = cells(study, snapshot)[::rising] or [{}]
     for cell in others[:1] if one_pair else others:
         ends = (top, cell)
-        left, right = (
-            measured(study, measure, both[0], end) - measured(study, measure, both[1], end) for end in ends
-        )
+        left, right = (measured(study, measure, "WKAFL", e) - measured(study, measure, other, e) for e in ends)
         sizes = [printed(study, source, quantity, method, end) for end, method in product(ends, both)]
         name = f"{what}, gap to {other}, {name_of(top)} against {name_of(cell)}"
         size = sizes[0] - sizes[1] - sizes[2] + sizes[3]

@@ -251,8 +251,8 @@ class WKAFLExperiment(experiment.Experiment):
     def comparison(self) -> Iterator[Entry]:
         """Yield the runs of Tables 2 and 3 and Figures 7 to 10: by level, by labels per device, in both modes.
 
-        Where devices are owners of data (EMNIST ByClass, CelebA) there is one cell, that of Figure 6. On CIFAR-10
-        there is also its network on pooled data, the run by which the surrogate was calibrated (C30).
+        Where devices are owners of data there is one cell, that of Figure 6; on CIFAR-10 also its network on pooled
+        data, the run by which the surrogate was calibrated (C30).
         """
         if self.setup is self.SETUPS["cifar10"]:
             [known] = [each for each in calibration.REFERENCES if each.dataset == "cifar10"]
@@ -306,18 +306,9 @@ class WKAFLExperiment(experiment.Experiment):
         return Level(max(level.aggregated, level.clients // self.scale.shrink), level.aggregated)
 
     def entry(
-        self,
-        method: str,
-        level: Level,
-        labels: int,
-        seed: int,
-        *,
-        snapshot: str = "copy",
-        factor: float = 1.0,
-        role: str = "curve",
-        share: float = 0.0,
-        changed: Mapping[str, float] | None = None,
-    ) -> Entry:
+        self, method: str, level: Level, labels: int, seed: int, *, snapshot: str = "copy", factor: float = 1.0,
+        role: str = "curve", share: float = 0.0, changed: Mapping[str, float] | None = None,
+    ) -> Entry:  # fmt: skip
         """Return one run with its labels; `share` of the uploads is Byzantine, `changed` are parameters of WKAFL."""
         clients, count = self.scaled(level)
         kind = METHODS[method].algorithm
@@ -325,27 +316,19 @@ class WKAFLExperiment(experiment.Experiment):
         updates = self.scale.zeno_updates if role == "byzantine" else self.updates
         faults = [{"kind": "corrupted", "how": "scaled", "factor": -10.0, "probability": share}] if share else []
         owned = Natural(min_samples=self.setup.min_samples) if self.owners else None
+        seconds = 20.0 * updates / clients if role == "byzantine" else None  # Zeno++ may reject without end
+        parameters = {**self.parameters(method, updates, factor, changed or {}), **mode}
         spec = RunSpec(
-            dataset=self.dataset,
-            partition=owned or WKAFLPartition(labels_per_device=labels),
-            model=self.model,
-            initialisation="pytorch",
-            preprocessing="wkafl",
+            dataset=self.dataset, partition=owned or WKAFLPartition(labels_per_device=labels), model=self.model,
+            initialisation="pytorch", preprocessing="wkafl", seed=seed,
             world=World.named("wkafl", devices=clients, faults=faults),
-            algorithm=kind(
-                num_aggregated=count, **{**self.parameters(method, updates, factor, changed or {}), **mode}
-            ),
+            algorithm=kind(num_aggregated=count, **parameters), budget=Budget(updates=updates, seconds=seconds),
             training=LocalTraining(batch_size=self.setup.batch_size),
-            budget=Budget(
-                updates=updates,
-                seconds=20.0 * updates / clients if role == "byzantine" else None,  # Zeno++ may reject without end
-            ),
             evaluation=Evaluation(
                 every_updates=max(1, updates // self.scale.evaluations),
                 test_samples=0 if self.profile == "paper" else self.setup.test_samples,
             ),
-            seed=seed,
-        )
+        )  # fmt: skip
         given = {"method": method, "clients": clients, "aggregated": count, "level": clients / count, "role": role}
         where = {"labels": None if self.owners else labels, "snapshot": snapshot, "lr_factor": factor}
         return Entry(spec, {**given, **where, "byzantine": share, "seed": seed})

@@ -32,25 +32,8 @@ from fl_core.report.explorable import Explorable, Slider
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, style
 from fl_core.runtime import Budget, Evaluation, LocalTraining, ServerHandle
 from fl_core.world import World
-from fl_papers.wkafl.experiment import (
-    ABLATIONS,
-    COMPARED,
-    GSGM_FACTORS,
-    MODES,
-    PLACE,
-    PRINTED,
-    Cell,
-    Measure,
-    WKAFLExperiment,
-    final,
-    levels,
-    measured,
-    measurements,
-    name_of,
-    skews,
-    task_of,
-    unrest,
-)
+from fl_papers.wkafl import experiment
+from fl_papers.wkafl.experiment import ABLATIONS, COMPARED, MODES, PLACE, Cell, Measure, final, levels, name_of, skews
 from fl_papers.wkafl.theory import k_asynchronous, predominated, stale_cloud
 
 SURVIVES: dict[tuple[str, str], str] = {
@@ -77,18 +60,17 @@ Rows = list[dict[str, Any]]
 
 
 def panels(study: Study, cells: Iterable[Cell], methods: Iterable[str], snapshots: Sequence[str]) -> pd.DataFrame:
-    """Return the accuracy of each method in each cell: mean, standard deviation and number over seeds.
+    """Return the mean accuracy of each method in each cell over updates, at measurements that all seeds have.
 
-    Columns: ``x`` (updates), ``test_accuracy``, ``test_accuracy_std``, ``n``, ``panel`` (the cell in words),
-    ``method``, ``mode`` (empty for one mode). Only measurements that all seeds have.
+    ``panel`` is the cell in words, ``mode`` that of staleness (empty for one mode).
     """
     found = []
     for cell in cells:
         for method in methods:
             for snapshot in snapshots:
                 if runs := study.select(method=method, lr_factor=1.0, **{**cell, "snapshot": snapshot}):
-                    points = pd.concat([measurements(result) for _, result in runs])
-                    table = mean_curve(points, "version", ["test_accuracy"]).rename(columns={"version": "x"})
+                    points = pd.concat([experiment.measurements(result) for _, result in runs])
+                    table = mean_curve(points, "version", ["test_accuracy"])
                     mode = MODES[snapshot] if len(snapshots) > 1 else ""
                     table = table[table["n"] == table["n"].max()]
                     found.append(table.assign(panel=name_of(cell), method=method, mode=mode))
@@ -132,8 +114,8 @@ def byzantine(study: Study) -> pd.DataFrame:
 
 def weights_of_updates(study: Study) -> dict[int, np.ndarray]:
     """Return the weights ``[J, K]`` in the runs of Figure 2 a, by seed."""
-    runs = study.select(role="motivation")
-    return {e.labels["seed"]: np.reshape(r.history.updates["weight"], (-1, e.labels["aggregated"])) for e, r in runs}
+    runs = study.by_seed(role="motivation").items()
+    return {s: np.reshape(r.history.updates["weight"], (-1, e.labels["aggregated"])) for s, (e, r) in runs}
 
 
 def predominating(study: Study) -> pd.DataFrame:
@@ -161,7 +143,7 @@ def staleness_table(study: Study) -> pd.DataFrame:
 
 def skew_table(study: Study) -> pd.DataFrame:
     """Return Table 3: final accuracy and stability by label skew, printed and in both modes, as text."""
-    measures = {"accuracy": (final, 3), "stability": (unrest, 4)}
+    measures = {"accuracy": (final, 3), "stability": (experiment.unrest, 4)}
     return _beside_print(study, "table3", skews, ("WKAFL", "TWAFL", "GSGM", "SASGD"), measures)
 
 
@@ -180,11 +162,12 @@ def _beside_print(
             row: dict[str, Any] = {"cell": name_of(cell), "method": method}
             seeds = 0
             for what, (measure, digits) in measures.items():
-                printed = {"source": source, "task": task_of(study.dataset), "method": method, "quantity": what}
-                value = PRINTED.number(**printed, **{name: cell[name] for name in PLACE})
+                task, where = experiment.task_of(study.dataset), {name: cell[name] for name in PLACE}
+                printed = {"source": source, "task": task, "method": method, "quantity": what}
+                value = experiment.PRINTED.number(**printed, **where)
                 row[f"{what}, printed"] = None if value is None else f"{value:.4f}"
                 for mode, words in MODES.items():
-                    found = measured(study, measure, method, {**cell, "snapshot": mode}).values()
+                    found = experiment.measured(study, measure, method, {**cell, "snapshot": mode}).values()
                     finite = [value for value in found if not np.isnan(value)]
                     row[f"{what}, {words}"] = mean_text(finite, digits) if finite else None
                     seeds = max(seeds, len(finite))
@@ -229,9 +212,9 @@ def byzantine_table(study: Study) -> pd.DataFrame:
 
 def rates_table(study: Study) -> pd.DataFrame:
     """Return GSGM's final accuracy and its last loss at each learning rate, as text."""
-    lr, rows = WKAFLExperiment.setup_of(study.dataset).others["GSGM"]["lr"], []
+    lr, rows = experiment.WKAFLExperiment.setup_of(study.dataset).others["GSGM"]["lr"], []
     for cell in skews(study, "copy"):
-        for factor in GSGM_FACTORS:
+        for factor in experiment.GSGM_FACTORS:
             if runs := [result for _, result in study.select(method="GSGM", lr_factor=factor, **cell)]:
                 losses = [result.history.evaluations["test_loss"][-1] for result in runs]
                 rows.append(

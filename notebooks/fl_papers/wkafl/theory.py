@@ -30,16 +30,9 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from fl_core.algorithms import KAsync
+from fl_core.formulas import wkafl as formulas
 from fl_core.formulas.checks import require, require_range
-from fl_core.formulas.wkafl import (
-    DECAY,
-    accumulate_momentum,
-    aggregate,
-    clip,
-    estimate,
-    estimation_weights,
-    stage2_clip,
-)
+from fl_core.formulas.wkafl import DECAY, accumulate_momentum, estimate, estimation_weights
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
@@ -104,10 +97,9 @@ def staleness_probability(staleness: int, num_clients: int, num_aggregated: int)
 
 
 def expected_run_staleness(num_clients: int, num_aggregated: int, num_iterations: int) -> float:
-    """Return the mean staleness of all K J gradients of a run without memory, which begins with fresh ones.
+    """Return the mean staleness of all K J gradients of a run without memory, which begins with fresh ones (D7).
 
-    By the identity of D7 it is P / K (1 - A / J) - 1, where the mean age A of the clients after J updates is the sum
-    of (1 - q)^n over n = 1 .. J; it rises to P / K - 1 with J.
+    It is P / K (1 - A / J) - 1, A the mean age of the clients after J updates, sum of (1 - q)^n over n = 1 .. J.
     """
     require_range(">= 1", num_iterations=num_iterations)
     q = _share(num_clients, num_aggregated)
@@ -116,10 +108,7 @@ def expected_run_staleness(num_clients: int, num_aggregated: int, num_iterations
 
 
 def expected_min_staleness(num_clients: int, num_aggregated: int) -> float:
-    """Return E tau_min = (1 - q)^K / (1 - (1 - q)^K), of the freshest of K gradients without memory (D7 iii).
-
-    It takes the K as independent draws of the geometric law, which for small K / P they nearly are.
-    """
+    """Return E tau_min = (1 - q)^K / (1 - (1 - q)^K), of K independent draws of the geometric law (D7 iii)."""
     all_stale = (1 - _share(num_clients, num_aggregated)) ** num_aggregated
     return all_stale / (1 - all_stale)
 
@@ -143,10 +132,7 @@ def expected_live_versions(num_clients: int, num_aggregated: int) -> float:
 
 
 def conflict_slope(num_clients: int, num_aggregated: int, mu: float) -> float:
-    """Return P / (K^2 ln mu): how fast the average staleness grows with the average number of gradients (D9).
-
-    Weights e^(-lambda tau) are meant, as lambda falls; see `average_staleness` and `average_num_gradients`.
-    """
+    """Return P / (K^2 ln mu): how average staleness grows with the average number, weights e^(-lambda tau) (D9)."""
     _require_sizes(num_clients, num_aggregated)
     require_range("> 1", mu=mu)
     return float(num_clients / (num_aggregated**2 * np.log(mu)))
@@ -290,16 +276,9 @@ def noise_constants(
 
 
 def theorem51_bound(
-    lrs: ArrayLike,
-    sum_sq_weights: ArrayLike,
-    *,
-    momentum_alpha: float,
-    smoothness: float,
-    noise: float,
-    dissimilarity_sq: float,
-    max_staleness: int,
-    gap: float,
-) -> float:
+    lrs: ArrayLike, sum_sq_weights: ArrayLike, *, momentum_alpha: float, smoothness: float, noise: float,
+    dissimilarity_sq: float, max_staleness: int, gap: float,
+) -> float:  # fmt: skip
     """Return the right side of (13), with the sums over l ending at j (E14).
 
     It bounds `weighted_gradient_mean` under (C1), (C2), and weights that do not depend on the noise (E15).
@@ -360,9 +339,8 @@ def printed_condition(
     t = np.arange(1, num_iterations + 1)
     s = momentum_mass(num_iterations, momentum_alpha)
     pulled = np.cumsum(lr**2 * s * momentum_alpha**t)
-    return float(
-        smoothness**2 * ((num_iterations - np.maximum(1, t - max_staleness)) * momentum_alpha**-t * pulled).sum()
-    )
+    behind = num_iterations - np.maximum(1, t - max_staleness)
+    return float(smoothness**2 * (behind * momentum_alpha**-t * pulled).sum())
 
 
 def squared_delay_sum(momentum_alpha: Any, max_staleness: Any) -> Any:
@@ -390,17 +368,9 @@ class RateTerms(NamedTuple):
 
 
 def remark52_terms(
-    lr: Any,
-    num_aggregated: Any,
-    num_iterations: Any,
-    *,
-    momentum_alpha: Any,
-    smoothness: Any,
-    noise: Any,
-    dissimilarity_sq: Any,
-    max_staleness: Any,
-    gap: Any,
-) -> RateTerms:
+    lr: Any, num_aggregated: Any, num_iterations: Any, *, momentum_alpha: Any, smoothness: Any, noise: Any,
+    dissimilarity_sq: Any, max_staleness: Any, gap: Any,
+) -> RateTerms:  # fmt: skip
     """Return Theorem 5.1 divided by eta / 2; with eta = sqrt(K / J) it is O(1/sqrt(K J) + 1/J + G^2).
 
     Remark 5.2, with the sums bounded by `squared_delay_sum` and s_j by 1 / (1 - alpha); takes numbers or symbols.
@@ -437,16 +407,9 @@ class Theorem53(NamedTuple):
 
 
 def theorem53(
-    lrs: ArrayLike,
-    *,
-    momentum_alpha: float,
-    smoothness: float,
-    stage2_clip_factor: float,
-    est_error_sq: float,
-    spread_var: float,
-    spread_slope: float,
-    gap: float,
-) -> Theorem53:
+    lrs: ArrayLike, *, momentum_alpha: float, smoothness: float, stage2_clip_factor: float, est_error_sq: float,
+    spread_var: float, spread_slope: float, gap: float,
+) -> Theorem53:  # fmt: skip
     """Return V_j and the right side of (14). No staleness appears: (12) assumes it away (E19)."""
     eta = np.asarray(lrs, float)
     count = len(eta)
@@ -533,14 +496,13 @@ def stale_cloud(
     noise = torch.from_numpy(rng.standard_normal((count, len(truth)))).to(truth.dtype)
     grads = (1 + 2 * staleness[:, None]) * (truth + (spread[0] + spread[1] * staleness[:, None]) * noise)
     weights = estimation_weights(staleness)
-    return Clouds(grads, estimate(grads, weights), estimate(clip(grads, clip_bound), weights))
+    return Clouds(grads, estimate(grads, weights), estimate(formulas.clip(grads, clip_bound), weights))
 
 
 def relative_non_iid_variance(variance: Any, num_previous: Any, momentum_alpha: Any) -> Any:
     """Return (v + alpha^2 v / n) / (1 + alpha)^2, the variance of the non-IID error relative to the signal (D2).
 
-    Momentum from the mean of n gradients with independent errors of variance v, at nearly the same model. Always
-    below v for alpha > 0; takes numbers or symbols.
+    Momentum is the mean of n gradients with independent errors of variance v; takes numbers or symbols.
     """
     return (variance + momentum_alpha**2 * variance / num_previous) / (1 + momentum_alpha) ** 2
 
@@ -587,8 +549,7 @@ def error_parts(
 
     F_i(w) = w'Aw / 2 + c_i'w with sum c_i = 0, on the path of gradient descent, with uniform draws of K of the P
     clients: the error sum_i p_i g_i - grad F(w_j) is sum_i p_i A (w_{j - tau_i} - w_j), of staleness, plus
-    sum_i p_i c_i, of non-IID data. Columns: ``decay``; ``staleness``, ``non_iid`` and ``total``, each divided by the
-    mean of ‖grad F(w_j)‖².
+    sum_i p_i c_i, of non-IID data; all relative to the mean of ‖grad F(w_j)‖².
     """
     rng = np.random.default_rng(seed)
     curvatures, count = np.linspace(0.05, 1, 20), 20 * num_clients // num_aggregated
@@ -611,8 +572,8 @@ def error_parts(
 def clipping(bounds: Sequence[float], draws: int, *, size: int = 50, count: int = 5, seed: int = 0) -> pd.DataFrame:
     """Return the mean cosine of Figure 4's estimate with the true gradient before and after clipping, over CB.
 
-    The noise of a gradient has the root mean square *length* 0.3 + 0.5 tau, in `size` dimensions. ``improved`` is the
-    share of the draws in which clipping brings the estimate closer; the same draws for every bound.
+    The noise of a gradient has the root mean square *length* 0.3 + 0.5 tau, in `size` dimensions; ``improved`` is the
+    share of draws in which clipping brings the estimate closer.
     """
     truth, rows = torch.zeros(size, dtype=torch.float64), []
     truth[0] = 1
@@ -629,22 +590,14 @@ def clipping(bounds: Sequence[float], draws: int, *, size: int = 50, count: int 
 
 
 def turning(
-    speeds: Sequence[float],
-    draws: int,
-    *,
-    num_aggregated: int = 10,
-    mean_staleness: float = 9.0,
-    noise: float = 0.5,
-    sim_beta: float = 10.0,
-    sim_min: float = 0.3,
-    seed: int = 0,
-) -> pd.DataFrame:
+    speeds: Sequence[float], draws: int, *, num_aggregated: int = 10, mean_staleness: float = 9.0, noise: float = 0.5,
+    sim_beta: float = 10.0, sim_min: float = 0.3, seed: int = 0,
+) -> pd.DataFrame:  # fmt: skip
     """Return the mean cosine with the true gradient of four ways to use K gradients that turn with staleness.
 
     A gradient of staleness tau has turned by omega tau radians (`speeds`), in a direction of its own, and each client
     adds an error of length `noise`: cos(omega tau) u + sin(omega tau) v_i + noise. Staleness is geometric; the draws
-    are the same for every omega. Columns: ``mean``, ``freshest``, ``estimate`` (Eq. 5), ``selection`` (Eqs. 6 to 8),
-    and the number of gradients ``selected``.
+    are the same for every omega. ``estimate`` is Eq. 5, ``selection`` Eqs. 6 to 8.
     """
     size, rows = 50, []
     truth = torch.zeros(size, dtype=torch.float64)
@@ -661,7 +614,7 @@ def turning(
             turned = np.cos(angle) * truth.numpy() + np.sin(angle) * sideways
             grads, tau = torch.from_numpy(turned + errors), torch.from_numpy(staleness)
             weights = estimation_weights(tau)
-            made = aggregate(grads, weights, sim_beta=sim_beta, sim_min=sim_min)
+            made = formulas.aggregate(grads, weights, sim_beta=sim_beta, sim_min=sim_min)
             four = grads.mean(0), grads[int(tau.argmin())], estimate(grads, weights), made.gradient
             found.append([*(_cosine(vector, truth) for vector in four), int((made.similarities >= sim_min).sum())])
         rows.append(np.mean(found, axis=0))
@@ -707,8 +660,7 @@ def theorem53_on_paths(num_iterations: int = 80, lr: float = 0.02) -> pd.DataFra
     """Return both sides of (14) on T2 (D12): paths on F = w'Aw / 2, K = 4, B = 2, whose errors are known.
 
     The estimate is the gradient plus noise, a gradient is the estimate plus noise, clipped by Eq. 9; weights are
-    drawn from a Dirichlet distribution. The constants of (11), with M_e = 0, and (12) are the smallest ones for which
-    they hold on the path.
+    Dirichlet. The constants of (11), with M_e = 0, and (12) are the smallest for which they hold on the path.
     """
     rows = []
     for name, est_std, spread_std, alpha in THEOREM_53:
@@ -720,7 +672,7 @@ def theorem53_on_paths(num_iterations: int = 80, lr: float = 0.02) -> pd.DataFra
             gradient = curvatures * w
             mean = gradient + est_std * rng.standard_normal(5)
             grads = torch.from_numpy(mean + spread_std * rng.standard_normal((4, 5)))
-            clipped = stage2_clip(grads, torch.from_numpy(mean), 2.0)
+            clipped = formulas.stage2_clip(grads, torch.from_numpy(mean), 2.0)
             weights = rng.dirichlet(np.ones(4))
             norms.append(gradient @ gradient)
             errors.append(((mean - gradient) ** 2).sum())
@@ -740,9 +692,8 @@ def theorem53_on_paths(num_iterations: int = 80, lr: float = 0.02) -> pd.DataFra
 def true_and_aliased(lr: float, num_updates: int, *, devices: int = 40, num_aggregated: int = 4) -> pd.DataFrame:
     """Return runs of plain K-asynchronous SGD with true and with aliased staleness (E30), a row for each gradient.
 
-    Both have the same arrivals, and so the same counted staleness. All devices hold the same function: the loss that
-    one reports is that of a version of the global model, and tells which. Columns: ``mode``; ``update``, from 1;
-    ``counted`` and ``actual`` staleness; ``loss`` of the model that is made.
+    Both have the same arrivals, and so the same ``counted`` staleness. All devices hold the same function: the loss
+    that one reports is that of a version of the global model, and tells which, so the ``actual`` one.
     """
     curvature, centre = np.linspace(0.25, 1, 6), np.zeros(6)
     task = Quadratic(np.tile(curvature, (devices, 1)), np.tile(centre, (devices, 1)), [3.0] * 6)
@@ -822,9 +773,8 @@ def rates() -> pd.DataFrame:
     lengths, rows = np.logspace(2, 7, 26), []
     for count in (1, 10, 100):
         terms = remark52_terms(np.sqrt(count / lengths), count, lengths, **{**STAGE1, "dissimilarity_sq": 0.0})
-        rows += [
-            (f"stage one, K = {count}, G = 0", x, y) for x, y in zip(np.log10(lengths), terms.total, strict=True)
-        ]
+        name = f"stage one, K = {count}, G = 0"
+        rows += [(name, x, y) for x, y in zip(np.log10(lengths), terms.total, strict=True)]
     terms = remark52_terms(np.sqrt(10 / lengths), 10, lengths, **{**STAGE1, "dissimilarity_sq": 0.01})
     rows += [("stage one, K = 10, G² = 0.01", x, y) for x, y in zip(np.log10(lengths), terms.total, strict=True)]
     for name, errors in (("stage two, C = 0", (0.0, 0.0)), ("stage two, C = 0.02", (0.01, 0.01))):
