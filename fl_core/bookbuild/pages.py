@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import csv
 import importlib
+import math
 import os
 import platform
 import re
@@ -213,19 +214,25 @@ def listed_promises(root: Path) -> list[dict[str, str]]:
 
 
 def figure(root: Path, place: str) -> str:
-    """Return a constant of a test's file, or how many rows a table there has, whatever they are made of."""
+    """Return a constant of a test's file, or how many rows a table there has."""
     path, name = place.split("::")
+    given: dict[str, Any] = {}
     for node in ast.parse((root / path).read_text(encoding="utf-8")).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        value = getattr(node, "value", None)
-        if not any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            continue
-        if isinstance(value, ast.Constant) and isinstance(value.value, int):
-            return f"{value.value:,}"
-        rows = value.keys if isinstance(value, ast.Dict) else getattr(value, "elts", [])
-        at_least = "at least " if any(isinstance(row, ast.Starred) for row in rows) else ""
-        return f"{at_least}{len(rows)}"
-    raise LookupError(f"{path} has no {name}")
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            given[ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)] = node.value
+    if name not in given:
+        raise LookupError(f"{path} has no {name}")
+    return f"{given[name].value if isinstance(given[name], ast.Constant) else _rows(given[name], given):,}"
+
+
+def _rows(table: Any, given: Mapping[str, Any]) -> int:
+    """Return how many rows a display has, those counted that it takes from loops over others and from other names."""
+    if isinstance(table, ast.Name):
+        return _rows(given[table.id], given)
+    if isinstance(table, ast.GeneratorExp):
+        return math.prod(_rows(loop.iter, given) for loop in table.generators)
+    rows = table.keys if isinstance(table, ast.Dict) else table.elts
+    return sum(_rows(row.value, given) if isinstance(row, ast.Starred) else 1 for row in rows)
 
 
 def build_record(profile: str, seconds: Mapping[str, float]) -> str:

@@ -30,6 +30,10 @@ Artifacts = Annotated[
     Argument(metavar="ARTIFACT", help="Ids, or a beginning with '*' ('fl-core list artifacts'); by default all."),
 ]
 Profile = Annotated[str, Option("--profile", "-P", help="smoke (seconds), laptop (published) or paper.")]
+OpenProfile = Annotated[
+    str | None,
+    Option("--profile", "-P", help="By default laptop; with --undecided each claim's own budget."),
+]
 Dataset = Annotated[str, Option(help="Data set ('fl-core data').")]
 Seeds = Annotated[str | None, Option(metavar="0,1,…", help="Instead of the profile's seeds.")]
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Processes at a time; by default one per core.")]

@@ -84,7 +84,9 @@ def run(
     if executor not in EXECUTORS:
         raise unknown("executor", executor, EXECUTORS)
     if checkpoint_every is not None or resume:
-        checkpoints = _checkpoints(chosen, checkpoint_every or "60s", resume, trace, executor)
+        checkpoints = _checkpoints(
+            chosen, "60s" if checkpoint_every is None else checkpoint_every, resume, trace, executor
+        )
     if store:
         check_writable(default_store().cache)
     check_out(out, force)

@@ -10,56 +10,91 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from fl_core.cli.app import Artifacts, Dataset, Jobs, Paper, Profile, Seeds, app
+from fl_core.cli.app import Artifacts, Dataset, Jobs, OpenProfile, Paper, Profile, Seeds, app
 from fl_core.errors import FlCoreError, RunError, SpecError, unknown
 
 if TYPE_CHECKING:
+    from fl_core.experiments.artifacts import Artifact
     from fl_core.experiments.run import Result
     from fl_core.experiments.store import Store
     from fl_core.experiments.worker import Tally
+
+Undecided = Annotated[
+    bool, Option("--undecided", help="Only what open claims need, up to the seeds that would decide them.")
+]
 
 PLAN = """\b
 Examples:
   fl-core plan                                all artifacts, profile laptop
   fl-core plan fedasync-fig2 --profile paper
   fl-core plan 'fedasync-*' --seeds 0,1
+  fl-core plan --undecided --paper wkafl      what would decide the open claims, and its cost
 """
 
 
 @app.command(epilog=PLAN)
 def plan(
     artifacts: Artifacts = None,
-    profile: Profile = "laptop",
+    profile: OpenProfile = None,
     dataset: Dataset = "fashion-mnist",
     seeds: Seeds = None,
     jobs: Jobs = None,
+    paper: Paper = None,
+    undecided: Undecided = False,
 ) -> None:
     """Count the runs that figures need and lack, and their cost.
 
     A run that several figures share is counted once in the sum.
     """
+    import pandas as pd
+
     from fl_core.experiments import grid
-    from fl_core.experiments.artifacts import find_artifacts, make_study
+    from fl_core.experiments.artifacts import make_study
+    from fl_core.experiments.ledger import REDUCED
     from fl_core.experiments.store import default_store
     from fl_core.experiments.verify import in_words, is_verified
+    from fl_core.experiments.worker import still_needed
+    from fl_core.report.tables import Table
 
-    store, chosen = default_store(), read_seeds(seeds)
-    needed = {
-        artifact.id: {entry.spec.hash: entry.spec for entry in make_study(artifact, profile, dataset, chosen).entries}
-        for artifact in find_artifacts(artifacts or ["*"])
-    }
-    together = {key: spec for specs in needed.values() for key, spec in specs.items()}
-    stored = {key: found for key, spec in together.items() if (found := store.get(spec))}
-    unverified = {key for key, result in stored.items() if not is_verified(result)}
-    width = max(map(len, [*needed, "artifact"])) + 2
-    lines = [f"{'artifact':<{width}}{'runs':>6}{'in store':>10}{'unverified':>12}{'missing':>9}"]
-    for name, specs in needed.items():
-        have, doubtful = len(stored.keys() & specs.keys()), len(unverified & specs.keys())
-        lines.append(f"{name:<{width}}{len(specs):>6}{have:>10}{doubtful:>12}{len(specs) - have:>9}")
-    if stored:
-        lines += ["", f"in store: {in_words(stored.values())}; see 'fl-core verify --help'"]
-    lines += ["", f"all of them at profile {profile}, each run counted once:"]
-    typer.echo("\n".join([*lines, grid.plan(together.values(), store, jobs=jobs).table()]))
+    store, wanted, chosen = default_store(), read_seeds(seeds), _chosen(artifacts, paper)
+    rows: list[dict[str, Any]] = []
+    if undecided:
+        rests = still_needed(chosen, profile, dataset, wanted, store)
+        for rest in rests:
+            cost, judgement = grid.plan(rest.missing, store), rest.judgement
+            hours = [f"{seconds / 3600:.2g}" for seconds in (cost.core_seconds, *cost.likely)]
+            row = {"claim": judgement.claim.id, "label": judgement.label, "budget": profile or judgement.budget}
+            counts = {"seeds": judgement.seeds, "needed": rest.look, "missing": cost.missing}
+            rows += [row | counts | {"core-hours": hours[0], "likely": " to ".join(hours[1:])}] * bool(rest.missing)
+        together = {spec.hash: spec for rest in rests for spec in rest.missing}
+        others = len(rests) - len(rows)
+        after = [f"{others} more claims are open, which no missing run decides; see 'fl-core claims --undecided'"]
+        head = "all of them, each run counted once:"
+    else:
+        profile = profile or REDUCED
+        grids = {each.id: make_study(each, profile, dataset, wanted).entries for each in chosen}
+        together = {entry.key: entry.spec for entries in grids.values() for entry in entries}
+        stored = {key: found for key, spec in together.items() if (found := store.get(spec))}
+        unverified = {key for key, result in stored.items() if not is_verified(result)}
+        for name, entries in grids.items():
+            keys = {entry.key for entry in entries}
+            have = stored.keys() & keys
+            counts = {"in store": len(have), "unverified": len(unverified & keys), "missing": len(keys - have)}
+            rows.append({"artifact": name, "runs": len(keys), **counts})
+        after = [f"in store: {in_words(stored.values())}; see 'fl-core verify --help'"] * bool(stored)
+        head = f"all of them at profile {profile}, each run counted once:"
+    lines = [Table(pd.DataFrame(rows)).to_text()] * bool(rows)
+    typer.echo("\n".join([*lines, "", *after, "", head, grid.plan(together.values(), store, jobs=jobs).table()]))
+
+
+def _chosen(names: Sequence[str] | None, paper: str | None) -> list[Artifact]:
+    """Return the artifacts that are meant, with `paper` only those that carry claims of it."""
+    from fl_core.experiments.artifacts import find_artifacts
+    from fl_core.experiments.ledger import known_paper
+
+    chosen = find_artifacts(names or ["*"])
+    prefix = f"{known_paper(paper)}-" if paper is not None else ""
+    return [each for each in chosen if not prefix or any(claim.startswith(prefix) for claim in each.claims)]
 
 
 def read_seeds(text: str | None) -> list[int] | None:
@@ -84,7 +119,7 @@ Examples:
 @app.command(epilog=WORK)
 def work(
     artifacts: Artifacts = None,
-    profile: Profile = "laptop",
+    profile: OpenProfile = None,
     dataset: Dataset = "fashion-mnist",
     seeds: Seeds = None,
     jobs: Annotated[int, Option("--jobs", "-j", help="Workers.")] = 1,
@@ -92,17 +127,13 @@ def work(
     nice: Annotated[bool, Option("--nice", help="Let everything else on the machine go first.")] = False,
     publish: Annotated[bool, Option("--publish", help="Keep results in data/results.")] = False,
     paper: Paper = None,
-    undecided: Annotated[
-        bool, Option("--undecided", help="Only what open claims need, up to the seeds that would decide them.")
-    ] = False,
+    undecided: Undecided = False,
 ) -> None:
     """Compute what figures lack, beside other workers.
 
     Runs that decide most claims per image go first. Any number of workers share one store. Each can be killed
     anywhere: a run that was begun is continued from its checkpoint by whoever takes it next.
     """
-    from fl_core.experiments.artifacts import find_artifacts
-    from fl_core.experiments.ledger import known_paper
     from fl_core.experiments.store import check_writable, default_store
     from fl_core.experiments.worker import queue
     from fl_core.processes import apart
@@ -113,11 +144,7 @@ def work(
         raise SpecError(f"minutes = {minutes:g} must be positive")
     store = default_store()
     check_writable(store.published if publish else store.cache)
-    chosen = find_artifacts(artifacts or ["*"])
-    if paper is not None:
-        prefix = f"{known_paper(paper)}-"
-        chosen = [artifact for artifact in chosen if any(claim.startswith(prefix) for claim in artifact.claims)]
-    specs = queue(chosen, profile, dataset, read_seeds(seeds), store, undecided=undecided)
+    specs = queue(_chosen(artifacts, paper), profile, dataset, read_seeds(seeds), store, undecided=undecided)
     typer.echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"))
     if not specs:
         return

@@ -137,6 +137,8 @@ class Judgement:
     artifacts: tuple[str, ...] = ()
     stored: bool = False
     """Whether it was judged on all stored runs, as in the ledger; else on the runs of one study alone."""
+    unverified: tuple[str, ...] = ()
+    """Which of its records this code is not known to give, as the ledger found."""
     family: int = 1
     """Number of claims of the paper among which Holm's correction is made; `step`: how many of them are left when it
     comes to this one."""

@@ -87,7 +87,7 @@ def plan(specs: Iterable[RunSpec], store: Store | None = None, *, jobs: int | No
         alike = known.get((model, name), [])
         alike = alike if len(alike) >= FEWEST else known.get((model, ""), [])
         measured, rested = measured + (not alike), rested + len(alike)
-        per_image = np.quantile(alike or [_measure(group[0])], [0.5, 0.1, 0.9])
+        per_image = np.quantile(alike or [_measured(group[0])], [0.5, 0.1, 0.9])
         seconds += per_image * sum(work(spec) for spec in group)
     basis = [f"from {rested} stored runs, perhaps of another machine"] * bool(rested)
     basis += ["from a short measurement, without what it may vary by"] * bool(measured)
@@ -263,6 +263,16 @@ def _speeds(store: Store, stamp: Hashable) -> dict[tuple[str, str], list[float]]
         for name in (result.spec.algorithm.name, ""):
             found.setdefault((result.spec.model, name), []).append(per_image)
     return found
+
+
+def _measured(sample: RunSpec) -> float:
+    """Return seconds per image trained on, measured once for each network on each kind of data."""
+    if (kind := (sample.model, sample.dataset)) not in _MEASURED:
+        _MEASURED[kind] = _measure(sample)
+    return _MEASURED[kind]
+
+
+_MEASURED: dict[tuple[str, str], float] = {}
 
 
 def _measure(sample: RunSpec) -> float:

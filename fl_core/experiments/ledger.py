@@ -42,6 +42,7 @@ from fl_core.experiments.identity import instructions
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store, default_store, write_atomically
 from fl_core.experiments.study import Entry, Study
+from fl_core.experiments.verify import is_verified
 from fl_core.plugins import paper_modules
 
 REDUCED = "laptop"
@@ -114,13 +115,18 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
         decidable = known_exactly and (full.seeds or not full.effects)
         return full if decidable and len(full.effects) >= len(reduced.effects) else reduced
 
+    def marked(claim: Claim) -> Judgement:
+        judgement = one(claim)
+        doubtful = (key for key in judgement.runs if (found := stored.get(key)) and not is_verified(found))
+        return replace(judgement, unverified=tuple(sorted(doubtful)))
+
     own = [claim for claim in claims().values() if claim.paper == paper]
     carried = {claim.id: tuple(each.id for each in known.values() if claim.id in each.claims) for claim in own}
     by_runs = [claim for claim in own if any(known[name].make_grid is not no_runs for name in carried[claim.id])]
     found = {
         judgement.claim.id: replace(judgement, artifacts=carried[judgement.claim.id], stored=True)
         for group, rests_on in ((by_runs, (dataset, stamp)), ([c for c in own if c not in by_runs], ()))
-        for judgement in _kept(group, f"{paper}-{_digest(_source(), *rests_on)}", one)
+        for judgement in _kept(group, f"{paper}-{_digest(_source(), *rests_on)}", marked)
     }
     return tuple(settled(found[claim.id] for claim in own))
 
@@ -149,12 +155,13 @@ def _kept(wanted: Sequence[Claim], name: str, judge: Callable[[Claim], Judgement
 
 
 def _as_json(judgement: Judgement) -> dict[str, Any]:
-    fields = ("dataset", "data_kind", "budget")
+    fields = ("dataset", "data_kind", "budget", "unverified")
     parts = [_part_as_json(part) for part in judgement.parts]
     return {name: getattr(judgement, name) for name in fields} | {"parts": parts}
 
 
 def _from_json(claim: Claim, parts: Iterable[dict[str, Any]], **fields: Any) -> Judgement:
+    fields["unverified"] = tuple(fields["unverified"])
     found = Judgement(claim, tuple(_part_from_json(**part) for part in parts), **fields)
     return replace(found, p=found.own_p)
 
@@ -206,7 +213,7 @@ def at_full_budget(judgement: Judgement, store: Store | None = None) -> Plan:
 
 
 def in_short(judgements: Iterable[Judgement]) -> str:
-    """Return the headline as sentences: counted claims by kind and label, and how many verdicts may be wrong."""
+    """Return the headline as sentences: claims by kind and label, verdicts that may be wrong, unverified records."""
     found = list(judgements)
     head = headline(found)
     groups = [
@@ -218,7 +225,11 @@ def in_short(judgements: Iterable[Judgement]) -> str:
     listed = f" {others} more are listed, not counted." if others else ""
     decided, wrong = head["decided"], head["expected_wrong"]
     errors = f" Of {decided} decided about runs at most {wrong:.1f} are expected to be wrong." if decided else ""
-    return f"{'; '.join(groups)}.{listed}{errors}"
+    runs, doubtful = (len({key for each in found for key in getattr(each, name)}) for name in ("runs", "unverified"))
+    doubts = (
+        f" Of the {runs} records that they rest on {doubtful} are UNVERIFIED: made by other code." if doubtful else ""
+    )
+    return f"{'; '.join(groups)}.{listed}{errors}{doubts}"
 
 
 COLUMNS = {

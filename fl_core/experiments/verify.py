@@ -209,14 +209,14 @@ def is_verified(result: Result) -> bool:
 
 
 def in_words(results: Iterable[Result]) -> str:
-    """Return how many records are verified by this code: ``"12 of 30 runs verified by this code, 18 unverified"``."""
+    """Return how many records are verified by this code: ``"12 of 30 runs verified by this code, 18 UNVERIFIED"``."""
     results = list(results)
     found = Counter(map(standing, results))
     rounded = sum(not is_exact(result.provenance) for result in results)
     verified = sum(found[each] for each in (OWN, REPLAYED, SAMPLED))
     words = [f"{verified} of {found.total()} runs verified by this code"]
     words += [f"{found[EARLIER]} only by an earlier state of it"] * bool(found[EARLIER])
-    words += [f"{found[UNVERIFIED]} unverified"] * bool(found[UNVERIFIED])
+    words += [f"{found[UNVERIFIED]} UNVERIFIED"] * bool(found[UNVERIFIED])
     return ", ".join(words + [f"{rounded} computed up to rounding, by the batched executor"] * bool(rounded))
 
 

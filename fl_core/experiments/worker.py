@@ -19,9 +19,10 @@ from filelock import FileLock, Timeout
 
 from fl_core.errors import FlCoreError
 from fl_core.experiments.artifacts import Artifact, make_study
+from fl_core.experiments.claims import Judgement
 from fl_core.experiments.evidence import LOOKS
 from fl_core.experiments.grid import brief, in_words, work
-from fl_core.experiments.ledger import judged
+from fl_core.experiments.ledger import REDUCED, judged
 from fl_core.experiments.run import run
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
@@ -45,42 +46,65 @@ class Tally:
     stopped: bool
 
 
+@dataclass(frozen=True)
+class Rest:
+    """What an open claim still needs: what its figures lack up to the look that is expected to decide it."""
+
+    judgement: Judgement
+    look: int
+    """0: no planned look is, so that no number of runs says what it would cost."""
+    missing: tuple[RunSpec, ...]
+
+
+def still_needed(
+    chosen: Sequence[Artifact], profile: str | None, dataset: str, seeds: Sequence[int] | None, store: Store
+) -> list[Rest]:
+    """Return what the open claims of artifacts need: at `profile`, by default each at the budget it is judged at.
+
+    With `seeds` these are looked for, whatever the look.
+    """
+
+    @cache
+    def missing(artifact: str, budget: str, wanted: tuple[int, ...]) -> dict[str, RunSpec]:
+        return _lacking(carriers[artifact], budget, dataset, wanted, store)
+
+    carriers, rests = {artifact.id: artifact for artifact in chosen}, []
+    names = sorted({claim for artifact in chosen for claim in artifact.claims})
+    for found in judged(names, store=store, dataset=dataset) if names else []:
+        if found.open:
+            look = found.seeds_needed or (0 if found.seeds or found.runs else min(LOOKS))
+            budget, wanted = profile or found.budget, tuple(seeds or range(look))
+            runs = [missing(name, budget, wanted) for name in found.artifacts if look and name in carriers]
+            rests.append(Rest(found, look, tuple({k: spec for each in runs for k, spec in each.items()}.values())))
+    return rests
+
+
 def queue(
-    chosen: Sequence[Artifact], profile: str, dataset: str, seeds: Sequence[int] | None, store: Store, *,
+    chosen: Sequence[Artifact], profile: str | None, dataset: str, seeds: Sequence[int] | None, store: Store, *,
     undecided: bool = False,
 ) -> list[RunSpec]:  # fmt: skip
     """Return the missing runs of artifacts, those first that decide most claims per image trained on.
 
-    A claim that is open needs the runs of its artifacts up to the planned look that is expected to decide it; each of
-    them is worth one claim over the work of all. With `undecided` these are all that is returned, else also what is
-    missing of the `seeds` (by default the profile's) and decides nothing. Lower seeds go first.
+    Each run that an open claim still needs is worth one claim over the work of all of them. With `undecided` these
+    are all that is returned, else what is missing of the `seeds` (by default the profile's, and that is by default
+    `laptop`), also if it decides nothing. Lower seeds go first.
     """
     specs: dict[str, RunSpec] = {}
-
-    @cache
-    def missing(artifact: str, wanted: tuple[int, ...] | None) -> list[str]:
-        study = load_study(make_study(carriers[artifact], profile, dataset, wanted), store)
-        found = {entry.key: entry.spec for entry in study.entries if entry.key not in study.results}
-        specs.update(found)
-        return list(found)
-
-    carriers = {artifact.id: artifact for artifact in chosen}
-    given = None if seeds is None else tuple(seeds)
-    if not undecided:
-        for name in carriers:
-            missing(name, given)
+    for artifact in () if undecided else chosen:
+        specs |= _lacking(artifact, profile or REDUCED, dataset, seeds, store)
     worth = dict.fromkeys(specs, 0.0)
-    names = sorted({claim for artifact in chosen for claim in artifact.claims})
-    for found in judged(names, store=store, dataset=dataset) if names else []:
-        look = found.seeds_needed or (0 if found.seeds else min(LOOKS))
-        if not found.open or not look:
-            continue
-        wanted = given or (tuple(range(look)) if undecided else None)
-        runs = {key for name in found.artifacts if name in carriers for key in missing(name, wanted)}
-        cost = sum(work(specs[key]) for key in runs)
-        for key in runs:
-            worth[key] = worth.get(key, 0.0) + 1 / cost
-    return sorted((specs[key] for key in worth), key=lambda spec: (-worth[spec.hash], spec.seed, spec.hash))
+    for rest in still_needed(chosen, profile, dataset, seeds, store):
+        needed = {spec.hash: spec for spec in rest.missing if undecided or spec.hash in worth}
+        cost, specs = sum(work(spec) for spec in needed.values()), specs | needed
+        worth |= {key: worth.get(key, 0.0) + 1 / cost for key in needed}
+    return sorted(specs.values(), key=lambda spec: (-worth[spec.hash], spec.seed, spec.hash))
+
+
+def _lacking(
+    artifact: Artifact, profile: str, dataset: str, seeds: Sequence[int] | None, store: Store
+) -> dict[str, RunSpec]:
+    study = load_study(make_study(artifact, profile, dataset, seeds), store)
+    return {entry.key: entry.spec for entry in study.entries if entry.key not in study.results}
 
 
 def take(

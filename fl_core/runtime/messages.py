@@ -97,12 +97,12 @@ class Evaluation(Config):
     """Period in versions."""
     every_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     """Period in virtual time."""
-    test_samples: int = Field(0, ge=0)
+    test_samples: int = Field(0, ge=0, le=MOST_STEPS)
     """Test samples of a periodic evaluation, spread evenly over the test set (0: all of it). The evaluations at the
     start, at the end and `at_seconds` always use all."""
     at_seconds: tuple[Seconds, ...] = ()
     """Further virtual times of an evaluation."""
-    train_samples: int = Field(0, ge=0)
+    train_samples: int = Field(0, ge=0, le=MOST_STEPS)
     """Training samples that the training loss is averaged over (0: not measured)."""
 
 

@@ -25,7 +25,7 @@ def test_every_test_that_a_promise_names_exists():
 def test_figures_are_those_of_the_tests(row):
     for each in filter(None, row["figures"].split("; ")):
         place = each.partition(" ")[0]
-        assert figure(ROOT, place).removeprefix("at least ").replace(",", "").isdigit(), place
+        assert int(figure(ROOT, place).replace(",", "")) > 0, place
 
 
 def test_a_promise_is_a_row():

@@ -146,8 +146,12 @@ def test_a_forged_record_is_refused_alone_and_in_a_pack(tmp_path: Path, content,
         assert store.get(result_of(0).spec) is None
 
 
-def test_more_than_120_forgeries():
-    assert len(FORGED) > 120
+FORGERIES = 128
+"""As the page of promises says it; the table has loops over what is known only when it is run."""
+
+
+def test_there_are_as_many_forgeries_as_the_page_of_promises_says():
+    assert len(FORGED) == FORGERIES
 
 
 RAW: dict[str, Callable[[bytes], bytes]] = {

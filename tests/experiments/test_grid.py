@@ -167,6 +167,19 @@ def test_a_plan_counts_and_estimates(store: Store) -> None:
     assert "estimate" not in after.table()
 
 
+def test_a_network_without_stored_runs_is_measured_once_for_all_algorithms(store, monkeypatch) -> None:
+    measured: list[RunSpec] = []
+    monkeypatch.setattr(grid, "_MEASURED", {})
+    monkeypatch.setattr(grid, "_measure", lambda spec: measured.append(spec) or 0.5)
+    specs = [
+        tiny(**{"algorithm": name, "world.max_staleness": None, "world.devices": 100})
+        for name in ("fedasync", "fedbuff", "fedavg")
+    ]
+    first = plan(specs, store)
+    assert first.core_seconds == plan(specs, store).core_seconds == pytest.approx(sum(map(work, specs)) / 2)
+    assert len(measured) == 1
+
+
 def test_work_counts_the_images(store: Store) -> None:
     assert work(tiny()) == pytest.approx(3 * 50 + 2 * 10_000 / 3)
     assert work(tiny(**{"budget.updates": 6})) - work(tiny()) == 3 * 50

@@ -105,7 +105,7 @@ def test_an_old_number_of_an_edited_package_is_called_unverified(tmp_path):
     changed = text.replace("self.alpha", "0.5 * self.alpha", 1)
     assert changed != text
     path.write_text(changed)
-    assert said() == "0 of 1 runs verified by this code, 1 unverified\n"
+    assert said() == "0 of 1 runs verified by this code, 1 UNVERIFIED\n"
 
 
 def define(factor: float) -> type[Algorithm]:
@@ -337,7 +337,7 @@ def test_how_many_records_are_verified_is_said_in_words_and_as_a_table(finished,
     own = replace(own, provenance={**own.provenance, **hour})
     records = [own, made_before(finished), made_before(finished, "abc-dirty"), made_before(finished, "other")]
     enter(tmp_path, [replay(records[1], 0.5), replace(replay(records[3], 0.5), current="of yesterday")])
-    said = "2 of 4 runs verified by this code, 1 only by an earlier state of it, 1 unverified"
+    said = "2 of 4 runs verified by this code, 1 only by an earlier state of it, 1 UNVERIFIED"
     assert in_words(records) == said
     assert in_words(records[:2]) == "2 of 2 runs verified by this code"
     store = Store(tmp_path, tmp_path)

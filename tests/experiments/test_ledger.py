@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,9 @@ from fl_core.experiments.artifacts import artifacts
 from fl_core.experiments.claims import NO_RUNS, OPEN, Check, Claim, Judgement, claims, judge_one
 from fl_core.experiments.evidence import LEVEL, POINTS, Censored, Effect
 from fl_core.experiments.measures import BySeed
-from fl_core.experiments.store import Store
+from fl_core.experiments.store import Store, default_store
 from fl_core.experiments.study import Study
+from fl_core.experiments.verify import is_verified
 from fl_core.report.replication import Replication
 
 PAPER = "SDFEEL"
@@ -62,6 +64,14 @@ def test_the_command_the_page_and_the_export_say_the_same():
     text = command("--paper", "sdfeel")
     assert all(name in text for name in found)
     assert ledger.in_short(found.values()) in text
+    records = {result.spec.hash: result for result in default_store()}
+    for each in found.values():
+        assert set(each.unverified) == {key for key in each.runs if not is_verified(records[key])}
+    one = next(each for each in found.values() if each.runs)
+    count = len(one.runs)
+    said = ledger.in_short([replace(one, unverified=tuple(one.runs))])
+    assert f"Of the {count} records that they rest on {count} are UNVERIFIED" in said
+    assert "UNVERIFIED" not in ledger.in_short([replace(one, unverified=())])
 
 
 def test_a_page_with_other_parameters_judges_its_own_study_and_says_so():

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
+from typer.testing import CliRunner
 
 from fl_core import RunSpec
 from fl_core.experiments.run import run
@@ -85,8 +86,11 @@ def test_the_queue_has_each_missing_run_once(tmp_path):
 
 def judged_as(*claims):
     """Return a ledger with open claims: id, seeds looked at, seeds needed, artifacts."""
+    shared = {"open": True, "runs": (), "label": "undecided", "budget": "smoke"}
     return lambda names, store, dataset: [
-        SimpleNamespace(claim=name, open=True, seeds=seeds, seeds_needed=needed, artifacts=artifacts)
+        SimpleNamespace(
+            claim=SimpleNamespace(id=name), seeds=seeds, seeds_needed=needed, artifacts=artifacts, **shared
+        )
         for name, seeds, needed, artifacts in claims
     ]
 
@@ -112,6 +116,29 @@ def test_runs_go_first_that_decide_most_per_work_and_only_up_to_the_look_that_wo
     assert {*keys[: len(set(cheap.specs))]} == {entry.key for entry in cheap.entries}
     assert [spec.seed for spec in found[: len(set(cheap.specs))]] == sorted(spec.seed for spec in cheap.specs)
     assert len(keys) == len(cheap.entries) + len(dear.entries)
+
+
+def test_the_plan_of_open_claims_says_what_each_lacks_at_the_budget_that_it_is_judged_at(tmp_path, monkeypatch):
+    from fl_core.cli import app
+    from fl_core.experiments import worker
+    from fl_core.experiments.artifacts import find_artifacts, make_study
+
+    names = ["sdfeel-fig2a", "sdfeel-fig2b"]
+    ledger = judged_as(("A", 3, 5, names[:1]), ("B", 3, 10, names), ("C", 3, None, names))
+    monkeypatch.setattr(worker, "judged", ledger)
+    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path))
+    need = {look: {entry.key for entry in make_study(find_artifacts(names), "smoke", seeds=range(look)).entries}
+            for look in (5, 10)}  # fmt: skip
+    head, one, two, _, others, *_, runs, _, missing, cost = (
+        CliRunner().invoke(app, ["plan", *names, "--undecided"]).stdout.splitlines()
+    )
+    assert head.split()[:6] == ["claim", "label", "budget", "seeds", "needed", "missing"]
+    assert one.split()[:6] == ["A", "undecided", "smoke", "3", "5", str(len(need[5]))]
+    assert two.split()[:6] == ["B", "undecided", "smoke", "3", "10", str(len(need[10]))]
+    assert others.startswith("1 more claims are open, which no missing run decides")
+    assert runs.split() == ["runs", str(len(need[10]))], "what A and B share is counted once"
+    assert missing.split() == ["missing", str(len(need[10]))]
+    assert cost.startswith("estimate ")
 
 
 KILLS = 100
