@@ -31,12 +31,12 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3600, 22, 3600, 22),
-    "experiments": (4772, 22, 2400, 12),
+    "experiments": (4771, 22, 2400, 12),
     "report bookbuild cli": (4538, 26, 4000, 26),
     "benchmarks": (1457, 6, 1200, 6),
-    "fl_core": (27353, 148, 21500, 135),
+    "fl_core": (27352, 148, 21500, 135),
     "fl_papers": (13393, 42, 11000, 35),
-    "tests": (28694, 1000, 20000, 1000),
+    "tests": (28706, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

@@ -406,14 +406,7 @@ CLAIMS: dict[str, Claim] = {}
 
 
 def make_claim(
-    paper: str,
-    number: str,
-    source: str,
-    statement: str,
-    endpoint: str,
-    judge: Judge,
-    kind: Kind = "run",
-    **more: Any,
+    paper: str, number: str, source: str, statement: str, endpoint: str, judge: Judge, kind: Kind = "run", **more: Any
 ) -> Claim:
     """Return a claim of `paper`, e.g. ``"FEDASYNC"``, in the order in which a list of claims is read."""
     return Claim(f"{paper}-{number}", kind, statement, source, endpoint, judge, **more)

@@ -89,10 +89,7 @@ def _first(side: object, seeds: int) -> Censored:
 
 
 def error_rates(repetitions: int, seed: int = 0, parts: int = 1, draws: Mapping[str, Draw] = DRAWS) -> pd.DataFrame:
-    """Return how often a claim without an effect is decided, and how often intervals hold the truth.
-
-    A decision for either direction at any of the looks is an error.
-    """
+    """Return how often a claim without an effect is decided, either way at any look, and intervals hold the truth."""
     rows = []
     for name, draw in draws.items():
         rng = np.random.default_rng(seed)
@@ -135,7 +132,7 @@ def reproduced_by_luck(claim: Claim, study: Study, permutations: int, seed: int 
 
     Seeds are permuted independently, so any choice of one of the `measured` permutations for each seed is one of the
     study. A claim that compares seed by seed is read off them; one of which that is not true is measured each time.
-    So few seeds of so few sides that they can decide nothing never do.
+    So few seeds of so few sides that they can decide nothing never do. Labels are :func:`on_null`.
     """
     sides = [part for part in parts_of(claim, study) if isinstance(part, Effect)]
     if not lucky(luck(sides), max((effect.look for effect in sides), default=0)):
@@ -155,10 +152,18 @@ def reproduced_by_luck(claim: Claim, study: Study, permutations: int, seed: int 
         found = _chosen(parts, choice) if apart else measure(choice)
         if any(_against(part) for part in found if isinstance(part, Effect) and not part.excluded):
             continue
-        judgement = Judgement(claim, tuple(found), study.dataset, study.data_kind, study.profile)
+        tried = tuple(on_null(part) if isinstance(part, Effect) else part for part in found)
+        judgement = Judgement(claim, tried, study.dataset, study.data_kind, study.profile)
         [judgement] = settled([replace(judgement, p=judgement.own_p)])
         held += judgement.direction == "holds"
     return held / permutations
+
+
+def on_null(effect: Effect) -> Effect:
+    """Return what labels that mean nothing give, at the edge of what is claimed where no effect would lie inside."""
+    inside = {"less": effect.null > 0, "more": effect.null < 0, "equal": True}[effect.claimed]
+    edge = effect.null - effect.margin if effect.claimed == "equal" else 0.0
+    return replace(effect, bound=effect.scale.outer(edge)) if inside else effect
 
 
 def _alike(permutations: Sequence[Sequence[Part]]) -> bool:
@@ -189,6 +194,4 @@ def _against(effect: Effect) -> bool:
     worst = low if effect.claimed == "more" else -high
     if effect.claimed == "equal" or np.isnan(worst).any() or not effect.look:
         return False
-    if effect.discrete or np.isinf(worst).any():
-        return bool(np.mean(worst > -TIE) <= 0.5)
-    return bool(worst.mean() <= 0)
+    return bool(np.mean(worst > -TIE) <= 0.5 if effect.discrete or np.isinf(worst).any() else worst.mean() <= 0)

@@ -74,9 +74,9 @@ def pairs(study: Study) -> pd.DataFrame:
 
 def _perturbed(study: Study, **labels: str) -> Iterator[tuple[dict[str, Any], Result, Result]]:
     """Yield the labels and the result of each perturbed run, with the result of its own."""
-    for entry, result in study.select(role="luck", **labels):
-        if entry.labels["perturbation"] and (own := study.select(**{**entry.labels, "perturbation": 0.0})):
-            yield entry.labels, result, own[0][1]
+    runs = [(repr({**e.labels, "perturbation": 0.0}), e.labels, r) for e, r in study.select(role="luck", **labels)]
+    own = {name: result for name, its, result in runs if not its["perturbation"]}
+    yield from ((its, result, own[name]) for name, its, result in runs if its["perturbation"] and name in own)
 
 
 def parting(study: Study) -> pd.DataFrame:

@@ -47,11 +47,14 @@ class Study:
 
     def select(self, **labels: Any) -> list[tuple[Entry, Result]]:
         """Return the finished runs whose labels have the given values, by seed."""
-        found = [
-            (entry, self.results[entry.key])
-            for entry in self.entries
-            if entry.key in self.results and all(entry.labels.get(name) == value for name, value in labels.items())
-        ]
+        found = self._finished
+        for name, value in labels.items():
+            found = [pair for pair in found if pair[0].labels.get(name) == value]
+        return list(found)
+
+    @cached_property
+    def _finished(self) -> list[tuple[Entry, Result]]:
+        found = [(entry, self.results[entry.key]) for entry in self.entries if entry.key in self.results]
         return sorted(found, key=lambda pair: pair[0].labels["seed"])
 
     def by_seed(self, **labels: Any) -> dict[int, tuple[Entry, Result]]:

@@ -20,11 +20,12 @@ from fl_core.experiments.error_rates import (
     course,
     error_rates,
     lopsided,
+    on_null,
     permuted,
     power,
     reproduced_by_luck,
 )
-from fl_core.experiments.evidence import LEVEL, LOOKS, POINTS, RATIO, Effect
+from fl_core.experiments.evidence import LEVEL, LOOKS, PLAIN, POINTS, RATIO, Effect
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Study, load_study
 
@@ -113,6 +114,17 @@ def test_what_so_few_seeds_cannot_decide_is_not_tried():
     assert len(tried) == 1
     reproduced_by_luck(claimed(sides[0], sides[1]), study, 5)
     assert len(tried) > 1 + 5
+
+
+def test_where_no_effect_is_what_a_claim_says_labels_are_put_on_its_null():
+    """Equal methods are "as fast as" each other: FEDASYNC-C01 held on 6 % of permuted labels, as it should."""
+    same = dict.fromkeys(range(5), 1.0)
+    for scale, claimed, bound, null in (
+        (RATIO, "less", 1.15, 0.0), (POINTS, "more", -0.01, 0.0), (POINTS, "equal", None, POINTS.delta),
+        (RATIO, "more", 2.0, -np.log(2)), (RATIO, "less", None, 0.0), (PLAIN, "more", 0.5, -0.5),
+    ):  # fmt: skip
+        found = on_null(Effect("", same, same, scale, claimed, bound))
+        assert found.values == pytest.approx([null] * 5), (scale, claimed)
 
 
 def test_labels_are_exchanged_within_a_seed_only():

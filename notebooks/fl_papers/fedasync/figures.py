@@ -82,7 +82,7 @@ def budget(study: Study, axis: str) -> float:
     """Return where FedAsync ends on `axis`: all curves are compared up to there."""
     found = [r for entry, r in study.select(role="curve") if entry.labels["method"].startswith("FedAsync")]
     longest = max(found, key=lambda result: result.history.evaluations["version"][-1], default=None)
-    return float(longest.history.evaluation_frame()[AXES[axis]].iloc[-1]) if longest else 0.0
+    return float(_evaluations(longest)[AXES[axis]].iloc[-1]) if longest else 0.0
 
 
 def curves(study: Study, axis: str, which: int) -> pd.DataFrame:
