@@ -202,6 +202,13 @@ def test_the_columns_of_the_export_are_explained():
         assert f"| `{column}` | {meaning} |" in text
 
 
+def test_the_committed_export_has_every_claim_as_it_is_worded_now():
+    """Its numbers are compared in the thorough test; a claim that is added or worded anew is exported, too."""
+    committed = pd.read_csv(data_folder() / ledger.EXPORT)[["claim", "kind", "statement", "source", "endpoint"]]
+    own = [(each.id, each.kind, each.statement, each.source, each.endpoint) for each in claims().values()]
+    assert list(committed.itertuples(index=False, name=None)) == own
+
+
 @pytest.mark.thorough
 def test_the_committed_export_is_what_this_code_says_of_the_published_runs():
     """After new runs are published, ``fl-core claims --export`` writes it anew."""
