@@ -31,10 +31,10 @@ test: $(STAMP) ## lint, format check, type check, tests, notebooks
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS)
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --no-loadscope-reorder
 
 thorough: $(STAMP) ## the tests that take long; FL_BOOK_HTML=_build/smoke/html has them read a book that is built
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -m thorough tests
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -m "thorough or hypothesis" tests
 
 format: $(STAMP) ## rewrite sources as ruff formats them, and execute and normalise the notebooks
 	$(BIN)/python -m ruff check --fix .

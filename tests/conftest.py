@@ -7,11 +7,16 @@ import os
 # Two pytest workers with a thread pool each would fight for the cores; read before torch is imported,
 # and inherited by the kernels that run the notebooks.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A notebook whose kernel starts processes for its runs pays the imports of each; the workers are parallel already.
+os.environ.setdefault("FL_CORE_JOBS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+CALM = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": CALM}
+settings.register_profile("repeatable", max_examples=25, **COMMON)
+settings.register_profile("thorough", max_examples=200, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 DEAR = {"html", "open_page", "browser", "quick"}
@@ -20,7 +25,9 @@ DEAR = {"html", "open_page", "browser", "quick"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is thorough by its fixtures, before the tier is chosen."""
+    """Mark what is thorough by its fixtures, before the tier is chosen; notebooks, which take longest, come first."""
+    # A paper's before those that show the ledger of all, of which each then has kept its part.
+    items.sort(key=lambda item: (item.path.suffix != ".ipynb", "fl_papers" not in item.path.parts))
     for item in items:
         if DEAR & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.thorough)
