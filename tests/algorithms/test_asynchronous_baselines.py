@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from baseline_runs import TOY_B, TOY_B_WORLD, close, pictures, simulate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from fl_core.algorithms import (
     MOON,
     PORT,
-    Algorithm,
     ASOFed,
     AsyncPart,
     FedAsync,
@@ -28,15 +27,10 @@ from fl_core.algorithms import (
     SyncDrop,
 )
 from fl_core.algorithms.asyncpart import fair_weight, influence
-from fl_core.datasets import Dataset, Split
 from fl_core.formulas.staleness import polynomial
-from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
-from fl_core.tasks import Classification, Quadratic
+from fl_core.runtime import Budget, LocalTraining, Simulation
+from fl_core.tasks import Quadratic
 from fl_core.world import Network, RatioCompute, TraceCompute, World
-
-TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
-TOY_B_WORLD = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.5, 2.5)))
-"""Section 1.5 of the baselines' specification: two local steps take 2, 3 and 5 s."""
 
 TRACE_I = [(0, 0), (1, 1), (0, 1), (2, 3), (1, 2), (0, 2), (0, 0), (1, 2)]
 FEDASMU = World(
@@ -45,31 +39,9 @@ FEDASMU = World(
 )  # fmt: skip
 
 
-def simulate(algorithm: Algorithm, task: Any = TOY_B, world: World = TOY_B_WORLD, updates: int = 6, **training: Any):
-    run = Simulation(
-        task, world, algorithm, budget=Budget(updates=updates),
-        training=LocalTraining(**{"lr": 0.1, "steps": 2, **training}), evaluation=Evaluation(every_updates=1),
-    )  # fmt: skip
-    run.run("sequential")
-    return run
-
-
-def pictures(model: str = "lenet5") -> Classification:
-    generator = torch.Generator().manual_seed(0)
-    splits = [
-        Split(torch.randn(n, 1, 28, 28, generator=generator), torch.randint(0, 3, (n,), generator=generator))
-        for n in (60, 10)
-    ]
-    return Classification(Dataset("noise", "surrogate", ("a", "b", "c"), *splits), np.split(np.arange(60), 3), model)
-
-
 def applied(run: Simulation) -> list[tuple[int, int]]:
     table = run.history.updates
     return list(zip(table["device"], table["staleness"], strict=True))
-
-
-def close(found, expected, rtol=1e-9):
-    np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-12)
 
 
 # FedAsync

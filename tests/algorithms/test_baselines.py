@@ -220,8 +220,7 @@ def test_a_device_that_counts_as_it_should_has_the_plain_weight():
 
 
 @pytest.mark.parametrize(
-    ("formula", "arguments", "name"),
-    [(fedsa.local_epochs, (1, -1.0), "u"), (running_mean, (1.0, 1.0, 0), "count")],
+    ("formula", "arguments", "name"), [(fedsa.local_epochs, (1, -1.0), "u"), (running_mean, (1.0, 1.0, 0), "count")]
 )
 def test_an_argument_out_of_range_is_refused_by_name(formula, arguments, name):
     with pytest.raises(ValueError, match=name):

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from sdfeel_runs import CENTRES, MICRO_WORLD, SIZES, models, simulate
 
-from fl_core.algorithms import Algorithm, AsyncSDFeel, FedAvg, HierarchicalFedAvg, SyncSDFeel
+from fl_core.algorithms import AsyncSDFeel, FedAvg, HierarchicalFedAvg, SyncSDFeel
 from fl_core.algorithms.sdfeel import aggregated, gossip_consensus
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World
 
-SPEEDS = (1.0, 2.0, 1.5, 4.0, 0.5, 1.0, 2.0, 3.0)
-CENTRES = (1.0, -1.0, 2.0, 0.0, -2.0, 3.0, 0.5, 1.5)
-SIZES = (10, 30, 20, 20, 40, 10, 5, 15)
-MICRO = Quadratic([[1.0]] * 8, [[c] for c in CENTRES], [0.0], samples=SIZES)
-MICRO_WORLD = World(
-    devices=8,
-    compute=TraceCompute(seconds_per_step=tuple(1 / speed for speed in SPEEDS)),
-    network={"up_bits_per_second": 128},
-    clusters={"servers": 4, "backhaul_seconds": 0.25},
-)
-"""Oracle O13: a model has 64 bits."""
 TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
 TOY_B_WORLD = World(
     devices=3,
@@ -40,27 +28,6 @@ TOY_B_WORLD = World(
 """Section 1.5 of the specification of the baselines, one device per cluster."""
 EQUAL = {"compute": {"kind": "constant", "seconds_per_step": 0.5}, "network": {"up_bits_per_second": 256}}
 """Equal speeds, and times that binary numbers hold exactly."""
-
-
-def simulate(
-    algorithm: Algorithm,
-    world: World = MICRO_WORLD,
-    task: Quadratic = MICRO,
-    updates: int | None = None,
-    every: int | None = 1,
-    **settings: Any,
-) -> Simulation:
-    budget = Budget(updates=updates, seconds=settings.pop("seconds", None))
-    run = Simulation(
-        task, world, algorithm, budget=budget, training=LocalTraining(**{"lr": 0.1, **settings}),
-        evaluation=Evaluation(every_updates=every),
-    )  # fmt: skip
-    run.run("sequential")
-    return run
-
-
-def models(run: Simulation) -> np.ndarray:
-    return torch.stack([server.model for server in run.servers]).numpy().squeeze()
 
 
 def spread_task(servers: int, each: int = 2, dimension: int = 3) -> Quadratic:

@@ -2,54 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from baseline_runs import TOY_B, TOY_B_WORLD, close, pictures, simulate
 from pydantic import ValidationError
 
 from fl_core.algorithms import MOON, Algorithm, FedAvg, FedDyn, FedProx
 from fl_core.algorithms.moon import contrastive_loss
-from fl_core.datasets import Dataset, Split
-from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
-from fl_core.tasks import Classification, Quadratic
-from fl_core.world import Network, TraceCompute, World
-
-TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
-TOY_B_WORLD = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.5, 2.5)))
-"""Section 1.5 of the baselines' specification: two local steps take 2, 3 and 5 s."""
+from fl_core.tasks import Quadratic
+from fl_core.world import Network
 
 UNWEIGHTED_MINIMUM = (-0.285714285714, 0.111111111111)
 WEIGHTED_MINIMUM = (-0.461538461538, -0.0588235294118)
 
 
-def simulate(algorithm: Algorithm, task: Any = TOY_B, world: World = TOY_B_WORLD, updates: int = 3, **training: Any):
-    run = Simulation(
-        task, world, algorithm, budget=Budget(updates=updates),
-        training=LocalTraining(**{"lr": 0.1, "steps": 2, **training}), evaluation=Evaluation(every_updates=1),
-    )  # fmt: skip
-    run.run("sequential")
-    return run
-
-
-def pictures(model: str = "lenet5") -> Classification:
-    """Noise that is divided unevenly among three devices."""
-    generator = torch.Generator().manual_seed(0)
-    splits = [
-        Split(torch.randn(n, 1, 28, 28, generator=generator), torch.randint(0, 3, (n,), generator=generator))
-        for n in (60, 10)
-    ]
-    parts = np.split(np.arange(60), [10, 30])
-    return Classification(Dataset("noise", "surrogate", ("a", "b", "c"), *splits), parts, model)
+simulate, pictures = partial(simulate, updates=3), partial(pictures, (10, 30))
 
 
 def model_after(updates: int, algorithm: Algorithm, **options: Any) -> torch.Tensor:
     return simulate(algorithm, updates=updates, **options).server.model
-
-
-def close(found, expected, rtol=1e-9):
-    np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-12)
 
 
 class Chosen(FedAvg):

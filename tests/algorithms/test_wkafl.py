@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fedluck_runs import rounds as updates
 from pydantic import ValidationError
 
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, Algorithm, KAsync, SoftsyncSASGD, ZenoPP
@@ -46,14 +47,6 @@ def random_task(agree: bool = False, devices: int = DEVICES, size: int = 6) -> Q
 
 def world(devices: int = DEVICES, **fields: Any) -> World:
     return World.named("wkafl", devices=devices, **fields)
-
-
-def updates(run: Simulation) -> list[list[tuple[int, int]]]:
-    """Device and staleness of the gradients of each version, in the order in which they were used."""
-    table, found = run.history.updates, [[] for _ in range(run.version)]
-    for version, device, staleness in zip(table["version"], table["device"], table["staleness"], strict=True):
-        found[version - 1].append((device, staleness))
-    return found
 
 
 # A second implementation: Algorithms 1 to 3 line by line, one gradient at a time

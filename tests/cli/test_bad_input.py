@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from commands import TINY, refused
 
 from fl_core.algorithms import ALGORITHMS
 from fl_core.bookbuild.chapters import ROOT
 from fl_core.bookbuild.pages import figure
-from fl_core.cli import app
 from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
 
+pytestmark = pytest.mark.usefixtures("results")
 RUN = ["run", "-a", "fedasync", "-s"]
+NAMES = ", ".join(sorted(ALGORITHMS))
 COMMANDS: list[tuple[list[str], str]] = [
     (["run", "-a", "fedasmu", "-s", "sqrt_offset_server=4"], "sqrt_offset_server = 4 is not valid"),
     (["run", "-a", "wkafl", "-s", "staleness_offset=2"], "staleness_offset = 2 is not valid: it should be one of 0"),
@@ -37,7 +38,7 @@ COMMANDS: list[tuple[list[str], str]] = [
     *(([*RUN, f"weight={odd}"], "weight") for odd in ("hing", "3", "none", "hinge(a=x)", "hinge(b)", "[]", "true")),
     *(([*RUN, f"world={odd}"], "world") for odd in ("fedasmo", "3", "none", "[]", "fedasmu(devices=0)", "true")),
     *(([*RUN, odd], "")
-        for odd in ("alpha", "=1", "", "alhpa=1", "world.device=3", "a.b.c=1", "seed.x=1", "__class__=1")),
+        for odd in ("=1", "", "world.device=3", "a.b.c=1", "seed.x=1", "__class__=1")),
     *(([*RUN, f"training.{odd}"], odd.partition("=")[0])
         for odd in ("batch_size=0", "batch_size=true", "epochs=0", "epochs=1e11", "epochs=true", "steps=0",
                     "steps=1e8", "momentum=1", "momentum=-0.1", "weight_decay=-1", "weight_decay=NaN", "lr_decay=0",
@@ -55,21 +56,34 @@ COMMANDS: list[tuple[list[str], str]] = [
                     "clusters=many", 'clusters={"servers":0}', "speed=1")),
     *((["run", "-a", "fedper", "-s", f"compressor={odd}"], "compressor")
         for odd in ("zip", "topk(delta=0)", "topk(delta=2)", "topk(k=3)", "topk(", "3", "[]", "true")),
-    *((["run", "-a", "fedasync", "--threads", odd], "threads = ") for odd in ("-1", "100000")),
+    (["run", "-a", "fedasync", "--threads", "-1"], "threads = "),
     *((["run", "-a", "fedasync", "--checkpoint-every", odd], f"--checkpoint-every '{odd}' is not valid")
         for odd in ("", "-1s", "1d", "nans")),
-    (["run", "-a", "fedasync", "--out", "no/where.json"], "cannot write no/where.json: the folder "),
-    (["run", "-a", "fedasync", "--out", "."], ". is a folder"),
-    (["run", "nowhere.json"], "nowhere.json"),
     (["replay", "ffffffffffff", "--at", "3"], "'ffffffffffff' means 0 runs"),
     (["replay", "nowhere.json", "--at", "3"], "nowhere.json"),
     (["claims", "FEDASYNC-C999"], "unknown claim 'FEDASYNC-C999'"),
     *(([command, "--paper", "SINK"], "unknown paper 'SINK'") for command in ("claims", "plan", "work", "verify")),
     (["data", "import", "nowhere"], "nowhere"),
     (["data", "calibrate", "mnist"], "'mnist'"),
-    (["run"], "nothing to run"),
-    (["run", "-a", "fedasinc"], "unknown algorithm 'fedasinc'; did you mean 'fedasync'?"),
-    (["run", "-a", "fedasync", "--executor", "gpu"], "unknown executor 'gpu'"),
+    ([*RUN, "world.trigger=timd(period_seconds=5)"], "trigger.kind = 'timd' is not valid; did you mean 'timed'?"),
+    ([*RUN, 'world.faults=[{"kind":"lots"}]'], "world.faults[0].kind = 'lots' is not valid; did you mean 'lost'?"),
+    ([*RUN, "world.faults=lost"], "'lost' is not valid: it should be a list, each an object with a kind"),
+    ([*RUN, "alhpa=0.8"], "unknown setting 'alhpa'; did you mean 'alpha'? (valid: concurrency, alpha, weight"),
+    ([*RUN, "lr=1"], "did you mean 'training.lr' or 'warmup.lr'?"),
+    ([*RUN, "devices=9"], "did you mean 'world.devices'?"),
+    ([*RUN, "alpha"], "'alpha' is no setting; write --set NAME=VALUE, for example --set alpha=0.8"),
+    ([*RUN, "dataset=cifar"], "unknown data set 'cifar'; did you mean 'cifar10'? (valid: celeba"),
+    (["run"], f"nothing to run: name an --algorithm (valid: {NAMES}) or a specification file"),
+    (["run", "-a", "fedasinc"], f"unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: {NAMES})"),
+    (["run", *TINY, "--executor", "thread"], "did you mean 'threads'? (valid: batched, debug, sequential, thr"),
+    (["run", *TINY, "--threads", "100000"], "threads = 100000 must be between 1 and 1024"),
+    (["run", *TINY, "-s", "training.epochs=100000000000"], "training.epochs = 100000000000 is not valid"),
+    (["run", *TINY, "-s", "world.devices=1000000000"], "world.devices = 1000000000 is not valid"),
+    (["run", *TINY, "-s", "budget.seconds=9", "-s", "evaluation.every_seconds=1e-9"], "makes 9e+09 evaluations"),
+    (["run", *TINY, "-s", "world.devices=5000"], "5000 devices with 50 samples each need 250000 samples"),
+    (["run", *TINY, "--out", "no/where.json"], "cannot write no/where.json: the folder"),
+    (["run", *TINY, "--out", "."], ". is a folder; give the name of a file"),
+    (["run", "nowhere.json"], "cannot read the specification nowhere.json: No such file"),
     (["run", "-a", "fedasync", "--threads", "0"], "threads"),
     (["run", "-a", "fedasync", "--checkpoint-every", "soon"], "--checkpoint-every 'soon' is not valid"),
     (["run", "."], "cannot read the specification ."),
@@ -117,35 +131,17 @@ FILES: list[tuple[bytes, str]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
-    return folder
-
-
-def refused(words: list[str]) -> str:
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 2, (done.exit_code, done.exception, done.output[-300:])
-    complaints = [line for line in done.stderr.splitlines() if not line.startswith("fl-core: warning: ")]
-    assert len(complaints) == 1, complaints
-    assert complaints[0].startswith("fl-core: error: ")
-    return complaints[0]
-
-
 @pytest.mark.parametrize(("words", "says"), COMMANDS, ids=[" ".join(words)[:60] for words, _ in COMMANDS])
-def test_a_wrong_command_is_refused_in_one_line(words: list[str], says: str, tmp_path: Path):
-    assert says in refused(words)
+def test_a_wrong_command_is_refused_in_one_line(words: list[str], says: str, results: Path):
+    assert says in refused(*words)
     assert list(Path().iterdir()) == []
-    assert not list((tmp_path / "results").glob("*"))
+    assert not list(results.glob("*"))
 
 
 @pytest.mark.parametrize(("content", "says"), FILES, ids=[str(content[:40]) for content, _ in FILES])
 def test_a_wrong_file_is_refused_in_one_line_with_its_name(content: bytes, says: str):
     Path("spec.json").write_bytes(content)
-    line = refused(["run", "spec.json"])
+    line = refused("run", "spec.json")
     assert says in line
     assert "spec.json" in line
 

@@ -6,17 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commands import call
 from typer.testing import CliRunner, Result
 
 from fl_core.cli import app
 from fl_core.experiments.store import Store
-from fl_papers.fedasync import experiment
-
-
-def call(*words: str) -> str:
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def failed(*words: str) -> Result:
@@ -26,13 +20,8 @@ def failed(*words: str) -> Result:
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
-    """A store of its own, and Figure 5 at profile smoke as a few updates of a linear model."""
-    scale = experiment.Scale(4, 2, 2, 100, (0,), (0.6,), (), (0.1,), (1,), (0.5,))
-    monkeypatch.setitem(experiment.PROFILES, "smoke", scale)
-    monkeypatch.setitem(experiment.SETUPS, "fashion-mnist", experiment.Setup("linear", "linear", {}))
-    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
-    return Store(tmp_path / "results", tmp_path / "results")
+def store(small_study: None, results: Path) -> Store:
+    return Store(results, results)
 
 
 def test_work_computes_what_is_missing_and_verify_replays_it(store: Store):

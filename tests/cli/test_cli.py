@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commands import TINY, call, refused
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from fl_core import algorithms
 from fl_core.bookbuild.chapters import file_name
 from fl_core.cli import app, catalogue
 from fl_core.datasets import data_folder
@@ -26,37 +26,8 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.runtime.history import History
 
-TINY = [
-    *("--algorithm", "fedasync", "--set", "model=linear", "--set", "world.devices=5", "--set", "concurrency=2"),
-    *("--set", "partition.samples_per_device=50", "--set", "budget.updates=5"),
-]
-ALGORITHMS = ", ".join(sorted(algorithms.ALGORITHMS))
+pytestmark = pytest.mark.usefixtures("results")
 COMMANDS = ["run", "list", "plan", "claims", "regenerate", "book", "doctor", "bench"]
-
-
-@pytest.fixture(autouse=True)
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keep the results of these tests out of the checkout."""
-    folder = tmp_path / "results"
-    monkeypatch.setenv("FL_CORE_RESULTS", str(folder))
-    monkeypatch.chdir(tmp_path)
-    return folder
-
-
-def call(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
-    return done.stdout
-
-
-def refused(*words: str) -> str:
-    """Return the one line with which a command says no."""
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == 2, f"{done.output}\n{done.exception!r}"
-    assert done.stdout == ""
-    [line] = done.stderr.splitlines()
-    assert line.startswith("fl-core: error: ")
-    return line.removeprefix("fl-core: error: ")
 
 
 def process(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -169,45 +140,6 @@ def test_a_file_may_leave_the_algorithm_to_the_command_line():
     assert (spec.seed, spec.training.lr, spec.algorithm.clients_per_round) == (5, 0.1, 3)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([], f"nothing to run: name an --algorithm (valid: {ALGORITHMS}) or a specification file"),
-        (["-a", "fedasinc"], f"unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: {ALGORITHMS})"),
-        (
-            ["-a", "fedasync", "-s", "alhpa=0.8"],
-            "unknown setting 'alhpa'; did you mean 'alpha'? (valid: concurrency, alpha, weight",
-        ),
-        (["-a", "fedasync", "-s", "lr=1"], "did you mean 'training.lr' or 'warmup.lr'?"),
-        (["-a", "fedasync", "-s", "devices=9"], "did you mean 'world.devices'?"),
-        (
-            ["-a", "fedasync", "-s", "alpha"],
-            "'alpha' is no setting; write --set NAME=VALUE, for example --set alpha=0.8",
-        ),
-        (
-            ["-a", "fedasync", "-s", "dataset=cifar"],
-            "unknown data set 'cifar'; did you mean 'cifar10'? (valid: celeba",
-        ),
-        (
-            [*TINY, "--executor", "thread"],
-            "unknown executor 'thread'; did you mean 'threads'? (valid: batched, debug, sequential, thr",
-        ),
-        ([*TINY, "--threads", "100000"], "threads = 100000 must be between 1 and 1024"),
-        ([*TINY, "--set", "training.epochs=100000000000"], "training.epochs = 100000000000 is not valid"),
-        ([*TINY, "--set", "world.devices=1000000000"], "world.devices = 1000000000 is not valid"),
-        ([*TINY, "-s", "budget.seconds=9", "-s", "evaluation.every_seconds=1e-9"], "makes 9e+09 evaluations"),
-        ([*TINY, "--out", "no/where.json"], "cannot write no/where.json: the folder"),
-        ([*TINY, "--out", "."], ". is a folder; give the name of a file"),
-        ([*TINY, "-s", "world.devices=5000"], "5000 devices with 50 samples each need 250000 samples"),
-        (["nowhere.json"], "cannot read the specification nowhere.json: No such file"),
-    ],
-)
-def test_a_wrong_run_is_refused_in_one_line(words, says, results: Path):
-    assert says in refused("run", *words)
-    assert not results.exists()
-    assert list(Path().iterdir()) == []
-
-
 def test_an_existing_file_is_replaced_only_by_force():
     Path("out.json").write_text("precious")
     assert refused("run", *TINY, "--out", "out.json") == "out.json exists; give another name or add --force"
@@ -283,16 +215,6 @@ def test_a_plan_counts_shared_runs_once():
     assert any("estimate" in line for line in lines)
 
 
-@pytest.fixture
-def small_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the smoke profile a few updates of a linear model."""
-    from fl_papers.fedasync import experiment
-
-    scale = experiment.Scale(4, 2, 2, 100, (0,), (0.6,), (), (0.1,), (1,), (0.5,))
-    monkeypatch.setitem(experiment.PROFILES, "smoke", scale)
-    monkeypatch.setitem(experiment.SETUPS, "fashion-mnist", experiment.Setup("linear", "linear", {}))
-
-
 @pytest.mark.usefixtures("small_study")
 def test_one_command_makes_one_figure(results: Path):
     text = call("regenerate", "fedasync-fig5", "-o", "figures", "--jobs", "1")
@@ -351,11 +273,7 @@ def test_notebooks_go_to_papermill(monkeypatch: pytest.MonkeyPatch):
         "-o",
         "x.ipynb",
     )
-    assert seen == [
-        "start_here",
-        {"PROFILE": "laptop", "ALPHA": 0.5, "WEIGHT": "linear(a=1)"},
-        Path("x.ipynb"),
-    ]
+    assert seen == ["start_here", {"PROFILE": "laptop", "ALPHA": 0.5, "WEIGHT": "linear(a=1)"}, Path("x.ipynb")]
 
 
 def test_a_run_that_ends_early_is_kept_and_has_an_exit_code_of_its_own(results: Path):

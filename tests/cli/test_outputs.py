@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from commands import TINY, refused
 from filelock import FileLock
 from typer.testing import CliRunner
 
@@ -17,29 +18,11 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, default_store, read
 from fl_core.runtime.checkpoint import CURRENT, LOCK, PREVIOUS
 
-TINY = [
-    *("--algorithm", "fedasync", "--set", "model=linear", "--set", "world.devices=5", "--set", "concurrency=2"),
-    *("--set", "partition.samples_per_device=50", "--set", "budget.updates=5", "--executor", "sequential"),
-]
+pytestmark = pytest.mark.usefixtures("results")
 SPEC = RunSpec(
     algorithm={"name": "fedasync", "concurrency": 2}, model="linear", world={"devices": 5}, budget={"updates": 5},
     partition="iid(samples_per_device=50)",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "results"
-
-
-def refused(*words: str) -> str:
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == 2, f"{done.output}\n{done.exception!r}"
-    assert done.stdout == ""
-    [line] = done.stderr.splitlines()
-    return line.removeprefix("fl-core: error: ")
 
 
 def full(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import TINY
 from typer.testing import CliRunner
 
 from fl_core.cli import app
@@ -15,23 +16,11 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, Simulation
 from fl_core.runtime.checkpoint import CURRENT
 
-TINY = [
-    *("--algorithm", "fedasync", "--set", "model=linear", "--set", "world.devices=5", "--set", "concurrency=2"),
-    *("--set", "partition.samples_per_device=50", "--set", "budget.updates=6", "--executor", "sequential"),
-]
-
-
-@pytest.fixture(autouse=True)
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keep the results of these tests out of the checkout."""
-    folder = tmp_path / "results"
-    monkeypatch.setenv("FL_CORE_RESULTS", str(folder))
-    monkeypatch.chdir(tmp_path)
-    return folder
+pytestmark = pytest.mark.usefixtures("results")
 
 
 def call(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["run", *TINY, *words])
+    done = CliRunner().invoke(app, ["run", *TINY[:-1], "budget.updates=6", "--executor", "sequential", *words])
     assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
     return done.output
 

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from fedasmu_pairs import pair
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -255,13 +256,6 @@ def test_an_argument_out_of_range_is_named_of_slots(call, name) -> None:
 
 
 # Directions in half precision and sketched
-
-
-def pair(size: int, seed: int, scale: float = 1.0, correlation: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
-    rng = np.random.default_rng(seed)
-    vector = rng.normal(size=size)
-    direction = scale * (rng.standard_cauchy(size=size) + correlation * vector)
-    return torch.from_numpy(vector), torch.from_numpy(direction)
 
 
 def test_half_precision_is_exact_for_numbers_with_few_bits_and_for_nothing() -> None:

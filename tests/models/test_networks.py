@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from small_networks import SHAPES
 
 from fl_core.errors import SpecError
 from fl_core.models import (
@@ -50,24 +51,6 @@ CELLS = [
     ("resnet18", (3, 32, 32), 10, 11_173_962, 9_600, 20),
 ]
 
-# One of each network, small, with the shape that its paper gives it.
-SMALL = {
-    "alexnet(width=0.0625)": (3, 32, 32),
-    "celeba_cnn(width=0.5)": (3, 84, 84),
-    "fedasmu_cnn(width=0.25)": (3, 32, 32),
-    "fedasync_cnn(width=0.125)": (3, 24, 24),
-    "fedluck_cnn(width=0.25)": (1, 32, 32),
-    "lenet5": (1, 28, 28),
-    "linear": (1, 28, 28),
-    "lstm(width=0.25)": (1, 32, 32),
-    "resnet18(width=0.125)": (3, 32, 32),
-    "resnet20(width=0.5)": (3, 32, 32),
-    "textcnn(vocabulary=100, width=0.25)": (20,),
-    "vgg11(width=0.0625)": (3, 32, 32),
-    "vgg11s(width=0.5)": (3, 32, 32),
-    "wkafl_cnn(width=0.25)": (1, 28, 28),
-}
-
 
 def stream(seed=0):
     return torch.Generator().manual_seed(seed)
@@ -97,10 +80,10 @@ def test_a_network_has_exactly_the_numbers_of_its_specification(
 
 
 def test_every_network_is_among_those_tested_here():
-    assert {model for model, *_ in CELLS} == {text.partition("(")[0] for text in SMALL} == set(MODELS)
+    assert {model for model, *_ in CELLS} == {text.partition("(")[0] for text in SHAPES} == set(MODELS)
 
 
-@pytest.mark.parametrize(("model", "shape"), SMALL.items())
+@pytest.mark.parametrize(("model", "shape"), SHAPES.items())
 def test_a_network_gives_a_number_for_each_class_and_its_flat_vector_is_all_of_it(model, shape):
     inputs, labels = batch(shape)
     first, second = FlatModel(build_network(model, shape, 7)), FlatModel(build_network(model, shape, 7))
@@ -115,7 +98,7 @@ def test_a_network_gives_a_number_for_each_class_and_its_flat_vector_is_all_of_i
     assert torch.equal(logits, second.network(inputs))
 
 
-@pytest.mark.parametrize(("model", "shape"), SMALL.items())
+@pytest.mark.parametrize(("model", "shape"), SHAPES.items())
 def test_a_network_learns_a_few_samples_by_heart(model, shape):
     flat = FlatModel(build_network(model, shape, 3))
     initialise(flat.network, stream(), "pytorch")
@@ -151,7 +134,7 @@ def test_pooling_before_relu_is_the_published_order_bit_for_bit():
 
 def test_a_network_without_width_or_with_width_one_is_the_same():
     for model in ("resnet18", "textcnn"):
-        shape = SMALL[next(text for text in SMALL if text.startswith(model))]
+        shape = SHAPES[next(text for text in SHAPES if text.startswith(model))]
         with torch.device("meta"):
             full, same = (build_network(text, shape, 10) for text in (model, f"{model}(width=1)"))
         assert [p.shape for p in full.parameters()] == [p.shape for p in same.parameters()]

@@ -25,9 +25,7 @@ from fl_core.world import Network, TraceCompute, World
 
 def history(algorithm, seconds=12.0, latency=0.5):
     world = World(
-        devices=2,
-        compute=TraceCompute(seconds_per_step=(1.0, 3.0)),
-        network=Network(latency_seconds=latency),
+        devices=2, compute=TraceCompute(seconds_per_step=(1.0, 3.0)), network=Network(latency_seconds=latency)
     )
     task = Quadratic([[1.0]] * 2, [[0.0]] * 2, [1.0])
     return Simulation(task, world, algorithm, budget=Budget(seconds=seconds), trace=True).run()

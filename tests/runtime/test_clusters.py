@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sdfeel_runs import MICRO, MICRO_WORLD, SPEEDS
 
 from fl_core.algorithms import Algorithm, FedAsync
 from fl_core.errors import RunError
@@ -13,9 +14,6 @@ from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World
 from fl_core.world.triggers import Contributors
 
-SPEEDS = (1.0, 2.0, 1.5, 4.0, 0.5, 1.0, 2.0, 3.0)
-CENTRES = (1.0, -1.0, 2.0, 0.0, -2.0, 3.0, 0.5, 1.5)
-SIZES = (10, 30, 20, 20, 40, 10, 5, 15)
 STEPS = (2, 4, 2, 5, 2, 4, 2, 3)
 PERIODS = (2 + 0.75, 4 / 3 + 0.75, 4 + 0.75, 1 + 0.75)
 """Deadline of each cluster of two devices and the time of its transfers: two steps of its slowest device."""
@@ -64,13 +62,10 @@ def _ledger():
 
 
 def micro(events: int, **parameters: object) -> Simulation:
-    world = World(
-        devices=8,
-        compute=TraceCompute(seconds_per_step=tuple(1 / speed for speed in SPEEDS)),
-        clusters={"servers": 4},
+    world = World(devices=8, compute=MICRO_WORLD.compute, clusters={"servers": 4})
+    run = Simulation(
+        MICRO, world, Gossip(**parameters), budget=Budget(updates=events), training=LocalTraining(lr=0.1)
     )
-    task = Quadratic([[1.0]] * 8, [[c] for c in CENTRES], [0.0], samples=SIZES)
-    run = Simulation(task, world, Gossip(**parameters), budget=Budget(updates=events), training=LocalTraining(lr=0.1))
     run.run("sequential")
     return run
 
@@ -105,12 +100,11 @@ def test_an_updater_that_counts_the_exchange_in_its_deadline_has_the_micro_runs_
     """Of the 0.75 s of transfers in O13, 0.25 s are the upload's (64 bits) and 0.5 s the exchange's."""
     world = World(
         devices=8,
-        compute=TraceCompute(seconds_per_step=tuple(1 / speed for speed in SPEEDS)),
+        compute=MICRO_WORLD.compute,
         network={"up_bits_per_second": 256},
         clusters={"servers": 4, "backhaul_seconds": 0.5},
     )
-    task = Quadratic([[1.0]] * 8, [[c] for c in CENTRES], [0.0], samples=SIZES)
-    run = Simulation(task, world, Paced(), budget=Budget(updates=8), training=LocalTraining(lr=0.1))
+    run = Simulation(MICRO, world, Paced(), budget=Budget(updates=8), training=LocalTraining(lr=0.1))
     run.run("sequential")
     assert {server.backhaul_seconds for server in run.servers} == {0.5}
     assert [server for _, server, _ in EVENTS] == [3, 1, 0, 3, 1, 2, 3, 0]

@@ -169,10 +169,7 @@ class Idle(Algorithm):
 @pytest.mark.parametrize(
     ("algorithm", "error"),
     [
-        (
-            Silent(concurrency=1),
-            r"device . failed at t = 0 s: algorithm Silent must define answer\(self",
-        ),
+        (Silent(concurrency=1), r"device . failed at t = 0 s: algorithm Silent must define answer\(self"),
         (Idle(), r"the updater of .* failed at t = 0 s: algorithm Idle must define updater\(self, server\)"),
     ],
     ids=["answer", "updater"],

@@ -88,7 +88,7 @@ def test_windows_by_hand():
 def test_repeated_windows_by_hand():
     devices = realise(((0, 1), (3, 4), (9, 10)), period=10)
     assert [devices.resume_at(0, t) for t in (0.5, 1, 4, 9.5, 10.5, 11, 1002, 1014)] == [
-        *(0.5, 3, 9, 9.5, 10.5, 13, 1003, 1019),
+        *(0.5, 3, 9, 9.5, 10.5, 13, 1003, 1019)
     ]
     assert [devices.leaves_at(0, t) for t in (0.5, 3, 9, 10, 10.9, 103)] == [1, 4, 11, 11, 11, 104]
 

@@ -95,19 +95,13 @@ def test_a_million_devices_are_small():
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        (
-            {"max_staleness": 4, "trigger": {"kind": "timed"}},
-            "max_staleness draws the staleness and so excludes ",
-        ),
+        ({"max_staleness": 4, "trigger": {"kind": "timed"}}, "max_staleness draws the staleness and so excludes "),
         (
             {"devices": 5, "trigger": {"kind": "rounds"}},
             "trigger wants 10 devices at once, but the world has devices",
         ),
         ({"faults": [{"kind": "lost", "devices": [3, 100]}]}, "faults: there is no device 100 for devices = 100"),
-        (
-            {"availability": {"kind": "perodic"}},
-            "world.availability.kind = 'perodic' is not valid; did you mean ",
-        ),
+        ({"availability": {"kind": "perodic"}}, "world.availability.kind = 'perodic' is not valid; did you mean "),
         ({"availability": {"kind": "periodic"}}, "world.availability.available is missing: it should be a number in"),
         ({"clusters": {"graph": {"kind": "rng"}}}, "world.clusters.graph.kind = 'rng' is not valid; did you mean"),
         ({"compute": {"kind": "gap", "ratio": 0.5}}, "world.compute.ratio = 0.5 is not valid: it should be a number"),

@@ -204,10 +204,3 @@ def test_figure_1_is_a_timetable_of_the_protocol() -> None:
     for place, _ in spans.iterrows():
         at_work = spans[(spans["start"] <= spans.loc[place, "start"]) & (spans["end"] > spans.loc[place, "start"])]
         assert at_work["device"].nunique() <= 3
-
-
-@pytest.mark.parametrize("name", FROM_FORMULAS)
-def test_figures_and_tables_from_formulas_are_drawn(name: str) -> None:
-    shown, caption = draw(find_artifact(name), make_study(find_artifact(name), "smoke"))
-    assert "no runs" in caption
-    assert len(shown.frame) if isinstance(shown, Table) else shown.axes

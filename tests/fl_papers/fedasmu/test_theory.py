@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from fedasmu_pairs import pair
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,13 +156,6 @@ def test_d3_an_update_is_the_mean_gradient_on_the_way_and_with_a_merge_it_needs_
         gradients.append(w**3)
         w = w - 0.01 * gradients[-1]
     torch.testing.assert_close(grad_estimate(start, w, 0.01, 4, jump), torch.stack(gradients).mean(0))
-
-
-def pair(size: int, seed: int, scale: float = 1.0, correlation: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
-    rng = np.random.default_rng(seed)
-    vector = rng.normal(size=size)
-    direction = scale * (rng.standard_cauchy(size=size) + correlation * vector)
-    return torch.from_numpy(vector), torch.from_numpy(direction)
 
 
 @given(seed=st.integers(0, 10**6), size=st.integers(0, 300), exponent=st.integers(-40, 6))

@@ -41,8 +41,7 @@ def devices(cell: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("cell", "seconds"),
-    [("cnn", 22.216374715169273), ("vgg11s", 26.777012125651048), ("lstm", 18.153890991210936)],
+    ("cell", "seconds"), [("cnn", 22.216374715169273), ("vgg11s", 26.777012125651048), ("lstm", 18.153890991210936)]
 )
 def test_o12_a_synchronous_round_waits_for_the_straggler(cell, seconds) -> None:
     alpha, beta = devices(cell)

@@ -11,13 +11,7 @@ from fedluck_runs import random_devices
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.formulas.fedluck import (
-    Box,
-    Variant,
-    job_seconds,
-    key_convergence_factor,
-    plan_devices,
-)
+from fl_core.formulas.fedluck import Box, Variant, job_seconds, key_convergence_factor, plan_devices
 from fl_papers.fedluck.experiment import FedLuckWorld
 from fl_papers.fedluck.theory import (
     ceil_factor,

@@ -48,13 +48,6 @@ def test_figure_1_shows_what_the_clock_says() -> None:
     assert waits["synchronous"] > 5 * waits["asynchronous"]
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-def test_figures_and_tables_from_formulas_are_drawn(name: str) -> None:
-    shown, caption = draw(find_artifact(name), make_study(find_artifact(name), "smoke"))
-    assert "no runs" in caption
-    assert len(shown.frame) if isinstance(shown, Table) else shown.axes
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_without_runs_nothing_is_drawn(name: str) -> None:
     with pytest.raises(RunError, match="none of its runs"):

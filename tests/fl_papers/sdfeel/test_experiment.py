@@ -8,16 +8,7 @@ from fl_core.errors import SpecError
 from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study
 from fl_core.experiments.grid import work
 from fl_core.experiments.study import Entry
-from fl_papers.sdfeel.experiment import (
-    ASYNC,
-    CLOUD,
-    PRINTED,
-    ROUND_SECONDS,
-    SYNC,
-    SDFeel,
-    differences,
-    parameters_of,
-)
+from fl_papers.sdfeel.experiment import ASYNC, CLOUD, PRINTED, ROUND_SECONDS, SYNC, SDFeel, differences, parameters_of
 from fl_papers.sdfeel.theory import run_clock
 
 RUNS = ["sdfeel-fig2a", "sdfeel-x7", "sdfeel-x8", "sdfeel-x9", "sdfeel-x10"]

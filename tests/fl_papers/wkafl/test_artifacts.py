@@ -66,13 +66,6 @@ def test_the_printed_numbers_and_their_arithmetic() -> None:
 # Without runs
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-def test_figures_and_tables_from_formulas_are_drawn(name: str) -> None:
-    shown, caption = draw(find_artifact(name), make_study(find_artifact(name), "smoke"))
-    assert "no runs" in caption
-    assert len(shown.frame) if isinstance(shown, Table) else shown.axes
-
-
 def test_the_trace_of_four_clients() -> None:
     jobs = four_clients()
     used = jobs.dropna()

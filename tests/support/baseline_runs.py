@@ -1,0 +1,42 @@
+"""The baselines' toy, and noise that a network learns, for the tests of synchronous and asynchronous methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fl_core.algorithms import Algorithm
+from fl_core.datasets import Dataset, Split
+from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
+from fl_core.tasks import Classification, Quadratic
+from fl_core.world import TraceCompute, World
+
+TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
+TOY_B_WORLD = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.5, 2.5)))
+"""Section 1.5 of the baselines' specification: two local steps take 2, 3 and 5 s."""
+
+
+def simulate(algorithm: Algorithm, task: Any = TOY_B, world: World = TOY_B_WORLD, updates: int = 6, **training: Any):
+    run = Simulation(
+        task, world, algorithm, budget=Budget(updates=updates),
+        training=LocalTraining(**{"lr": 0.1, "steps": 2, **training}), evaluation=Evaluation(every_updates=1),
+    )  # fmt: skip
+    run.run("sequential")
+    return run
+
+
+def pictures(cuts: tuple[int, int] = (20, 40)) -> Classification:
+    """Noise that is divided among three devices."""
+    generator = torch.Generator().manual_seed(0)
+    splits = [
+        Split(torch.randn(n, 1, 28, 28, generator=generator), torch.randint(0, 3, (n,), generator=generator))
+        for n in (60, 10)
+    ]
+    noise = Dataset("noise", "surrogate", ("a", "b", "c"), *splits)
+    return Classification(noise, np.split(np.arange(60), cuts), "lenet5")
+
+
+def close(found, expected, rtol=1e-9):
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-12)
