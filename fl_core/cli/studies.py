@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +29,7 @@ Examples:
   fl-core plan                                all artifacts, profile laptop
   fl-core plan fedasync-fig2 --profile paper
   fl-core plan 'fedasync-*' --seeds 0,1
-  fl-core plan --undecided --paper wkafl      what open claims need, its cost
+  fl-core plan --undecided --paper wkafl      what would decide the open claims, and its cost
 """
 
 
@@ -176,6 +177,7 @@ Examples:
   fl-core verify 'wkafl-*' --prefix 0.1       the beginning of WKAFL's
   fl-core verify --paper fedluck --all        all of FedLuck's, every bit
   fl-core verify 0a7edd78bdf0                 one run
+  fl-core verify --sample 200 --seconds 2 --enter   some of each algorithm and code, into the table
 """
 
 
@@ -188,6 +190,7 @@ def verify(
     sample: Annotated[int, Option(help="Replay so many, spread over algorithms, quick ones first.")] = 10,
     every: Annotated[bool, Option("--all", help="Replay all of them.")] = False,
     prefix: Annotated[float, Option(help="Part of each run that is replayed.")] = 1.0,
+    seconds: Annotated[float | None, Option(help="Of each run no more than took about so long.")] = None,
     enter: Annotated[bool, Option("--enter", help="Write down which code gave the same bits.")] = False,
 ) -> None:
     """Run stored records again and compare every bit.
@@ -195,12 +198,14 @@ def verify(
     Says what differs first, and where; the exit code is not 0 if anything does.
     """
     from fl_core.experiments import verify
-    from fl_core.experiments.grid import in_words, work
+    from fl_core.experiments.grid import in_words
     from fl_core.experiments.ledger import known_paper
     from fl_core.experiments.store import default_store
 
     if not 0 < prefix <= 1:
         raise SpecError(f"prefix = {prefix:g} must be above 0 and at most 1")
+    if seconds is not None and not seconds > 0:
+        raise SpecError(f"seconds = {seconds:g} must be positive")
     if sample < 1:
         raise SpecError(f"sample = {sample} must be at least 1")
     store = default_store()
@@ -209,12 +214,14 @@ def verify(
     chosen = verify.sample(records, len(records) if every else sample)
     if not chosen:
         raise SpecError("no stored record is meant by " + (", ".join(names or []) or "that"))
-    size = sum(work(result.spec) for result in chosen) * prefix
-    seconds = sum(result.provenance.get("wall_seconds", 0.0) for result in chosen) * prefix
-    typer.echo(f"replaying {prefix:.0%} of {len(chosen)} records, {size:,.0f} images, about {in_words(seconds)}")
+    took = {result.spec.hash: result.provenance.get("wall_seconds", 0.0) for result in chosen}
+    parts = {key: min(prefix, (seconds or inf) / max(each, 1e-9)) for key, each in took.items()}
+    share = f"{prefix:.0%}" if seconds is None else f"the beginnings, of {seconds:g} s each,"
+    whole = in_words(sum(took[key] * part for key, part in parts.items()))
+    typer.echo(f"replaying {share} of {len(chosen)} records, about {whole}")
     replays = []
     for result in chosen:
-        found = verify.replay(result, prefix)
+        found = verify.replay(result, parts[result.spec.hash])
         replays.append(found)
         typer.echo(f"{found.hash} {found.algorithm:<20}{'same bits' if found.same else found.difference}")
         if enter:  # at once, so that nothing is lost when it is cut off

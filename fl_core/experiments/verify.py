@@ -90,13 +90,18 @@ def is_exact(provenance: Mapping[str, Any]) -> bool:
 
 
 def replay(stored: Result, part: float = 1.0) -> Replay:
-    """Run the specification of `stored` again, up to a part of its budget, and compare bit for bit."""
+    """Run the specification of `stored` again, up to a part of its budget, and compare bit for bit.
+
+    It goes on until something is compared that the algorithm has done: the evaluation of the initial model is not.
+    """
     spec = stored.spec
-    simulation = spec.simulation()
-    whole = part >= 1
+    simulation, whole, reached = spec.simulation(), part >= 1, 1.0
+    table, least = ("updates", 0) if any(stored.history.updates.values()) else ("evaluations", 1)
 
     def stop(used: float) -> None:
-        if not whole and used >= part:
+        nonlocal reached
+        if not whole and used >= part and len(getattr(simulation.history, table)["version"]) > least:
+            reached = used
             raise StopRun
 
     history = simulation.run("sequential" if is_exact(stored.provenance) else "batched", None, stop)
@@ -106,7 +111,7 @@ def replay(stored: Result, part: float = 1.0) -> Replay:
         if stored.provenance.get("model_sha256", model) != model:
             found = f"the final model: SHA-256 {stored.provenance['model_sha256']} stored, {model} now"
     recorded, current = made_by(stored.provenance), made_by(stored.provenance, code_digest(spec))
-    return Replay(spec.hash, spec.algorithm.name, recorded, current, min(part, 1.0), found)
+    return Replay(spec.hash, spec.algorithm.name, recorded, current, reached, found)
 
 
 def difference(old: History, new: History, whole: bool = True) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fl_core.algorithms import ALGORITHMS
 from fl_core.bookbuild.chapters import ROOT
 
 LECTURES = sorted((ROOT / "notebooks/fl_papers").glob("*/lecture.ipynb"))
@@ -32,6 +33,18 @@ def test_a_lecture_is_short_and_has_its_parts(path: Path):
     assert 3 <= len(exercises) <= 4
     assert re.findall(r"\{solution-start\} (\S+)\n:class: dropdown", text) == exercises
     assert any("lesson(" in "".join(cell["source"]) for cell in code), "the verdict is computed"
+
+
+def test_a_notebook_that_defines_algorithms_runs_them_sanitized():
+    bases = "|".join({"Algorithm", *(cls.__name__ for cls in ALGORITHMS.values())})
+    found = []
+    for path in (ROOT / "notebooks").rglob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        if re.search(rf"^class \w+\(({bases})\):", code, re.M):
+            found.append(path)
+            assert '.run("debug")' in code, path
+    assert set(LECTURES) < set(found)
 
 
 @pytest.mark.thorough

@@ -98,6 +98,7 @@ COMMANDS: list[tuple[list[str], str]] = [
     *((["work", "--minutes", odd], "minutes = ") for odd in ("0", "-1", "nan", "inf")),
     *((["verify", "--prefix", odd], "prefix = ") for odd in ("0", "-1", "1.5", "nan")),
     (["verify", "--sample", "0"], "sample = 0"),
+    *((["verify", "--seconds", odd], "seconds = ") for odd in ("0", "-1", "nan")),
     (["verify", "fedasync-fig99"], "unknown artifact"),
     (["verify", "ffffffffffff"], "no stored record is meant by ffffffffffff"),
     (["results", "merge", "nowhere"], "nowhere is not a folder of results"),

@@ -34,6 +34,7 @@ def test_work_computes_what_is_missing_and_verify_replays_it(store: Store):
     assert "all 2 are the same, to the last bit" in call("verify", "--sample", "2")
     assert f"{hashes[0]} fed" in call("verify", hashes[0][:8], "--enter", "--prefix", "0.5")
     assert "all 5 are the same" in call("verify", "--paper", "fedasync", "--all")
+    assert "replaying the beginnings, of 1e-06 s each, of 5 records" in call("verify", "--seconds", "1e-6")
     assert "unknown paper 'FEDSINK'" in failed("verify", "--paper", "fedsink").output
 
 

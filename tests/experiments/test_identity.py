@@ -351,6 +351,18 @@ def test_how_many_records_are_verified_is_said_in_words_and_as_a_table(finished,
     assert everything == {**mine, "paper": "all", "data": "real"}
 
 
+def test_a_replay_of_next_to_nothing_compares_what_the_algorithm_did(finished):
+    """It compared the initial model's evaluation, which all code has, and called the records of a code verified."""
+    evaluations = {name: list(values) for name, values in finished.history.evaluations.items()}
+    evaluations["test_loss"][1] += 1e-9
+    without = {name: [] for name in finished.history.updates}
+    forged = replace(finished, history=replace(finished.history, evaluations=evaluations, updates=without))
+    found = replay(forged, 1e-9)
+    assert found.difference.startswith("test_loss in row 1 of the evaluations (version 2")
+    assert 2 / 6 <= found.part < 1
+    assert replay(finished, 1e-9).part <= 2 / 6
+
+
 def test_another_final_model_is_a_difference(finished):
     forged = replace(finished, provenance={**finished.provenance, "model_sha256": "0" * 64})
     assert replay(forged).difference.startswith(f"the final model: SHA-256 {'0' * 64} stored, ")
