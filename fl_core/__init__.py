@@ -12,12 +12,27 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Algorithm": "fl_core.algorithms",
+    "check_algorithm": "fl_core.experiments.conformance",
+    "compare": "fl_core.experiments.sweep",
     "RunSpec": "fl_core.experiments.spec",
     "register": "fl_core.algorithms",
+    "register_dataset": "fl_core.datasets",
+    "register_model": "fl_core.models",
     "run": "fl_core.experiments.run",
+    "sweep": "fl_core.experiments.sweep",
 }
 
-__all__ = ["Algorithm", "RunSpec", "register", "run"]
+__all__ = [
+    "Algorithm",
+    "RunSpec",
+    "check_algorithm",
+    "compare",
+    "register",
+    "register_dataset",
+    "register_model",
+    "run",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, settings
 CALM = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": CALM}
 settings.register_profile("repeatable", max_examples=25, **COMMON)
-settings.register_profile("thorough", max_examples=200, **COMMON)
+settings.register_profile("thorough", max_examples=100, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
-DEAR = {"html", "open_page", "browser", "quick"}
-"""Fixtures that build the book, start a browser or measure speed: what needs one of them is thorough."""
+DEAR = {"html", "open_page", "browser", "quick", "tiny"}
+"""Fixtures that build the book, start a browser, measure speed or run a paper's grids: what needs one is thorough."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -30,17 +30,17 @@ ROOMS = {
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
-    "datasets": (3600, 22, 3600, 22),
-    "experiments": (4776, 22, 2400, 12),
-    "report bookbuild cli": (4545, 26, 4000, 26),
+    "datasets": (3710, 22, 3600, 22),
+    "experiments": (5148, 25, 2400, 12),
+    "report bookbuild cli": (4567, 26, 4000, 26),
     "benchmarks": (1457, 6, 1200, 6),
-    "fl_core": (27364, 148, 21500, 135),
+    "fl_core": (27998, 152, 21500, 135),
     "fl_papers": (13393, 42, 11000, 35),
-    "tests": (28435, 1000, 20000, 1000),
+    "tests": (28859, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7037, 6500)
+CORE_LINES = (7044, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

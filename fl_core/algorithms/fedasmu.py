@@ -111,7 +111,7 @@ class FedASMU(FreshMerge):
     async def updater(self, server: ServerHandle) -> None:
         """Weigh each arrival (2, 3) and mix it in (1), or drop it."""
         [upload] = await server.receive()
-        if upload.staleness >= self.staleness_bound:  # from 0: the paper's is one more
+        if not self.keeps(upload.staleness):
             server.discard(upload)
             return
         made = self.weigh(server, upload)
@@ -141,6 +141,10 @@ class FedASMU(FreshMerge):
         score = formulas.weight_score(version, staleness, controls, sqrt_offset=self.sqrt_offset_server)
         weight = formulas.squash(score, self.mu_alpha)
         return Mixture(formulas.blend(model, uploaded, weight), weight, controls, score, projected)
+
+    def keeps(self, missed: int) -> bool:
+        """Return whether an upload that missed so many updates, and so has staleness `missed` + 1, is used."""
+        return missed < self.staleness_bound
 
     def weigh(self, server: ServerHandle, upload: Upload) -> Mixture:
         """Return what becomes of `upload`, having updated the control parameters of its device (section 2.3)."""

@@ -61,10 +61,8 @@ class FedSA(ContinuousAlgorithm):
         """Train for E_k epochs (BL-3.12)."""
         snapshot = await device.download()
         usual = device.training.steps or device.training.epochs
-        if self.is_initial(snapshot.version):
-            stage = self.initial_epochs or usual
-        else:
-            stage = self.convergence_epochs or -(-usual // 2)
+        first, later = self.initial_epochs or usual, self.convergence_epochs or -(-usual // 2)
+        stage = first if self.is_initial(snapshot.version) else later
         work = local_epochs(stage, await device.ask("mean staleness"), self.a, self.min_epochs)
         counted = "epochs" if device.training.steps is None else "steps"
         trained = await device.train(snapshot.model, **{counted: work})  # type: ignore[arg-type]

@@ -74,7 +74,6 @@ class SyncDrop(ContinuousAlgorithm):
         return kept, int(kept.sum()) * server.model.element_size()
 
     def chosen(self, server: ServerHandle, device: int, units: Units, rng: np.random.Generator) -> list[int]:
-        """Return the units of a layer that `device` gets."""
         count = kept_units(units.count, self.keep)
         if self.assignment == "random":
             return sorted(rng.choice(units.count, count, replace=False).tolist())
@@ -96,7 +95,6 @@ class Masked:
         return ()
 
     def correct(self, gradient: Tensor, memory: tuple[Tensor, ...]) -> None:
-        """Set the gradient to zero outside the mask."""
         gradient.mul_(self.mask.to(gradient.device))
 
 

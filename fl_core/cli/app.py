@@ -42,7 +42,18 @@ Paper = Annotated[str | None, Option(help="Only figures or claims of a paper, fo
 
 
 class Door(TyperGroup):
-    """Turns bad input into one line and exit code 2, and an interruption into a word about what is kept."""
+    """Turns bad input into one line and exit code 2, and an interruption into a word about what is kept.
+
+    What is to be imported may stand anywhere on the line.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the line, with ``--import FILE`` in front of the command."""
+        end = args.index("--") if "--" in args else len(args)
+        places = [place for place in range(end) if args[place] == "--import"]
+        named = [word for place in places for word in args[place : place + 2]]
+        others = [word for place, word in enumerate(args) if place not in places and place - 1 not in places]
+        return super().parse_args(ctx, named + others)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -100,12 +111,22 @@ def door(
     version: Annotated[
         bool, Option("--version", callback=_version, is_eager=True, help="Print it and stop.")
     ] = False,
+    own: Annotated[
+        list[str] | None,
+        Option(
+            "--import", metavar="FILE.py", help="Repeatable, anywhere. A script or module with parts of your own."
+        ),
+    ] = None,
 ) -> None:
     """Asynchronous federated learning in virtual time.
 
     Everything that can be named is shown by 'fl-core list'. Wrong input is answered with one line that says what
     would be valid, and exit code 2; nothing is left half-written.
     """
+    if own:
+        from fl_core.plugins import import_everywhere
+
+        import_everywhere(own)
 
 
 def main() -> None:

@@ -184,9 +184,10 @@ def _models() -> list[Item]:
 
 
 def _datasets() -> list[Item]:
-    from fl_core.datasets import all_sources, all_surrogates
+    from fl_core.datasets import OWN, all_sources, all_surrogates
 
     real = [Item(source.name, source.title) for source in all_sources().values()]
+    real += [Item(name, summary(own.load)) for name, own in OWN.items()]
     return real + [Item(surrogate.name, surrogate.about) for surrogate in all_surrogates().values()]
 
 

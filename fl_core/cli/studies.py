@@ -29,7 +29,7 @@ Examples:
   fl-core plan                                all artifacts, profile laptop
   fl-core plan fedasync-fig2 --profile paper
   fl-core plan 'fedasync-*' --seeds 0,1
-  fl-core plan --undecided --paper wkafl      what would decide the open claims, and its cost
+  fl-core plan --undecided --paper wkafl      what open claims need, its cost
 """
 
 

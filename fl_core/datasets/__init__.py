@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fl_core.datasets.base import Archive, Dataset, Source, Split, Splits, Surrogate
+from fl_core.datasets.own import OWN, register_dataset
 from fl_core.datasets.partitions import (
     IID,
     PARTITIONS,
@@ -28,15 +29,16 @@ from fl_core.datasets.registry import (
     kind_of,
     load_dataset,
     names,
+    num_classes,
     sizes,
     stands_for,
 )
 
 __all__ = [
-    "IID", "PARTITIONS", "PRESETS", "Archive", "Dataset", "Dirichlet", "DirichletPerDevice",
+    "IID", "OWN", "PARTITIONS", "PRESETS", "Archive", "Dataset", "Dirichlet", "DirichletPerDevice",
     "NamedPreprocessing", "Natural", "Partition", "PartitionStatistics", "Preprocessing",
     "Samples", "Shards", "Source", "Split", "Splits", "Surrogate", "SurrogateNotice", "WKAFLPartition",
     "actual", "all_sources", "all_surrogates", "data_folder", "datasets_folder", "described", "differs", "kind_of",
-    "load_dataset",
-    "names", "partition_statistics", "sizes", "stands_for", "with_label_noise",
+    "load_dataset", "names", "num_classes", "partition_statistics",
+    "register_dataset", "sizes", "stands_for", "with_label_noise",
 ]  # fmt: skip

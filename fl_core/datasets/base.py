@@ -40,8 +40,8 @@ class Split:
         return Split(self.inputs[index], self.labels[index], owners)
 
 
-KINDS = ("real", "re-encoded", "partial", "surrogate")
-"""What a data set can be."""
+KINDS = ("real", "re-encoded", "partial", "surrogate", "own")
+"""What a data set can be; the last is one that a user registered."""
 
 Splits = tuple[Split, Split]
 """Training and test."""

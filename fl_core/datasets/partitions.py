@@ -192,8 +192,16 @@ class Natural(Partition):
         return [by_owner[a:b] for a, b in zip(first, last, strict=True)]
 
     def test_samples(self, devices: int, owners: Array | None, test_owners: Array | None) -> Array | None:
-        """Return the test samples of the owners that are devices, as WKAFL's experiments use them."""
-        return None if test_owners is None else np.flatnonzero(np.isin(test_owners, self.chosen(owners, devices)))
+        """Return the test samples of the owners that are devices, as WKAFL's experiments use them.
+
+        Where owners of test samples own no training sample, the test samples are all of strangers: all are used.
+        """
+        if test_owners is None or owners is None or not np.isin(test_owners, owners).any():
+            return None
+        found = np.flatnonzero(np.isin(test_owners, self.chosen(owners, devices)))
+        if not len(found):
+            raise SpecError(f"no test sample is of one of the {devices} owners that are devices; use more devices")
+        return found
 
     def chosen(self, owners: Array | None, devices: int) -> Array:
         """Return the numbers of the owners that become devices, ``[devices]``, rising."""

@@ -14,6 +14,7 @@ from typing import Any
 from fl_core.datasets import prepared
 from fl_core.datasets.archives import verify
 from fl_core.datasets.base import Dataset, Form, Source, Splits, Surrogate
+from fl_core.datasets.own import OWN
 from fl_core.errors import DataError, unknown
 
 FOLDER = "FL_CORE_DATASETS"  # environment variable: where archives and prepared sets are, not data/cache/datasets
@@ -54,7 +55,7 @@ def all_surrogates() -> dict[str, Surrogate]:
 
 def names() -> list[str]:
     """Return every name that a specification may give."""
-    return sorted({**all_sources(), **all_surrogates()})
+    return sorted({**all_sources(), **all_surrogates(), **OWN})
 
 
 def actual(name: str, strict: bool = False, notify: bool = True) -> str:
@@ -64,6 +65,8 @@ def actual(name: str, strict: bool = False, notify: bool = True) -> str:
     """
     if name not in names():
         raise unknown("data set", name, names())
+    if name in OWN:
+        return name
     real = all_surrogates()[name].of if name in all_surrogates() else name
     if name in all_sources() and (all_sources()[name].embedded or is_present(name)):
         return name
@@ -86,12 +89,15 @@ def load_dataset(name: str, strict: bool = False) -> Dataset:
 
     What has to be decoded or generated first is kept in :func:`datasets_folder`.
     """
-    return _load(actual(name, strict), data_folder(), datasets_folder())
+    found = actual(name, strict)
+    return OWN[found].dataset if found in OWN else _load(found, data_folder(), datasets_folder())
 
 
 def kind_of(name: str) -> str:
-    """Return ``"real"``, ``"re-encoded"``, ``"partial"`` or ``"surrogate"``: what a run on `name` uses here."""
+    """Return one of :data:`fl_core.datasets.base.KINDS`: what a run on `name` uses here."""
     found = actual(name, notify=False)
+    if found in OWN:
+        return "own"
     return "surrogate" if found in all_surrogates() else all_sources()[found].kind
 
 
@@ -122,11 +128,17 @@ def sizes(name: str) -> tuple[int, int]:
     """Return how many training and test samples `name` stands for; it is loaded only if nobody knows them before."""
     if name not in names():
         raise unknown("data set", name, names())
-    train, test = (all_surrogates().get(name) or all_sources()[name]).sizes
+    train, test = (0, 0) if name in OWN else (all_surrogates().get(name) or all_sources()[name]).sizes
     if train:
         return train, test
     data = load_dataset(name)
     return len(data.train), len(data.test)
+
+
+def num_classes(name: str) -> int:
+    """Return how many classes the data set called `name` has."""
+    known = all_surrogates().get(name) or all_sources().get(name) or OWN[name].dataset
+    return len(known.classes)
 
 
 def is_present(name: str) -> bool:

@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from fl_core.datasets import sizes
 from fl_core.errors import RunError, SpecError
+from fl_core.experiments.parts import pack, unpack
 from fl_core.experiments.run import Result, run
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, check_writable, default_store
@@ -112,7 +113,8 @@ def execute(
     and the next call continues. One process computes in this process; more are spawned, by default one per usable
     core (call this from below ``if __name__ == "__main__":`` in a script). A `pool` takes their place: any executor
     whose workers see the folders of the store, such as ``distributed.Client(address).get_executor()`` of a Dask
-    cluster. If runs fail, a RunError names them after all others have been finished and stored.
+    cluster. Parts of one's own, of a notebook too, are sent to them. If runs fail, a RunError names them after all
+    others have been finished and stored.
     """
     store = store or default_store()
     jobs = _processes(jobs)
@@ -124,19 +126,24 @@ def execute(
         return results
     check_writable(store.published if published else store.cache)
     failed: list[str] = []
-    task = partial(_work, store=store, published=published)
+    alone = pool is None and min(jobs, len(missing)) == 1
+    task = partial(_work, store=store, published=published, parts=b"" if alone else pack())
     if pool is not None:
         outcomes = _compute_in(pool, missing, task)
-    elif min(jobs, len(missing)) == 1:
+    elif alone:
         outcomes = _compute_here(missing, task)
     else:
         outcomes = _compute_in_processes(min(jobs, len(missing)), missing, task)
     with tqdm(total=len(missing), desc="runs", unit="run", disable=None if progress else True) as bar:
-        for spec, outcome in outcomes:
-            if isinstance(outcome, Result):
-                results[spec.hash] = outcome
+        for spec, failure in outcomes:
+            found = store.get(spec) if failure is None else None
+            if found is not None:
+                results[spec.hash] = found
             else:
-                failed.append(f"{brief(spec)}: {type(outcome).__name__}: {outcome}")
+                told = (
+                    f"{type(failure).__name__}: {failure}" if failure else "the store does not give its result back"
+                )
+                failed.append(f"{brief(spec)}: {told}")
             bar.update()
     if failed:
         raise RunError(f"{len(failed)} of {len(missing)} runs failed (the others are stored): " + "; ".join(failed))
@@ -189,24 +196,26 @@ def in_words(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-Outcomes = Iterator[tuple[RunSpec, Result | Exception]]
+Outcomes = Iterator[tuple[RunSpec, Exception | None]]
+"""What became of each run: None if its result is stored."""
 
 
-def _compute_here(specs: list[RunSpec], task: Callable[[str], Result]) -> Outcomes:
+def _compute_here(specs: list[RunSpec], task: Callable[[str], None]) -> Outcomes:
     for spec in specs:
         try:
-            yield spec, task(spec.to_json())
+            task(spec.to_json())
+            yield spec, None
         except Exception as error:
             yield spec, error
 
 
-def _compute_in_processes(jobs: int, specs: list[RunSpec], task: Callable[[str], Result]) -> Outcomes:
+def _compute_in_processes(jobs: int, specs: list[RunSpec], task: Callable[[str], None]) -> Outcomes:
     with pool(jobs, _begin_worker) as workers:
         yield from _compute_in(workers, specs, task)
 
 
-def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], Result]) -> Outcomes:
-    futures: dict[Future[Result], RunSpec] = {pool.submit(task, spec.to_json()): spec for spec in specs}
+def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], None]) -> Outcomes:
+    futures: dict[Future[None], RunSpec] = {pool.submit(task, spec.to_json()): spec for spec in specs}
     for future in as_completed(futures):
         try:
             yield futures[future], future.result()
@@ -235,13 +244,11 @@ def _keep_freed_memory() -> None:
             mallopt(parameter, 2**31 - 1)
 
 
-def _work(specification: str, store: Store, published: bool) -> Result:
-    """Run one specification and store the result (in a worker process); the model stays behind."""
-    result = run(RunSpec.from_json(specification), executor="sequential")
-    store.save(result, published=published)
-    stored = store.get(result.spec)
+def _work(specification: str, store: Store, published: bool, parts: bytes) -> None:
+    """Run one specification, with somebody's own packed parts, and store the result (in a worker process)."""
+    unpack(parts)
+    store.save(run(RunSpec.from_json(specification), executor="sequential"), published=published)
     gc.collect()  # a simulation and its data refer to each other: hundreds of megabytes that would wait for chance
-    return stored or result
 
 
 def _processes(jobs: int | None) -> int:

@@ -30,6 +30,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from fl_core.algorithms import Algorithm
+from fl_core.datasets import OWN
 from fl_core.experiments.spec import RunSpec
 from fl_core.models.registry import MODELS
 
@@ -57,14 +58,15 @@ def code_digest(spec: RunSpec) -> str:
 
 
 def own_parts(spec: RunSpec) -> list[Any]:
-    """Return what of a specification is defined outside of fl_core: classes of its pieces, and its network."""
+    """Return what of a specification is defined outside of fl_core: classes of its pieces, network and data set."""
     pieces: list[Any] = [spec]
     for piece in pieces:  # it grows
         for value in vars(piece).values():
             pieces += [each for each in (value if type(value) is tuple else (value,)) if isinstance(each, BaseModel)]
-    parts = [cls for cls in dict.fromkeys(map(type, pieces)) if _is_outside(cls)]
+    parts: list[Any] = [cls for cls in dict.fromkeys(map(type, pieces)) if _is_outside(cls)]
     network = MODELS.get(spec.model.partition("(")[0])
-    return parts + [network] * (network is not None and not network.__module__.startswith(f"{PACKAGE}."))
+    parts += [network] * (network is not None and not network.__module__.startswith(f"{PACKAGE}."))
+    return parts + [own.load for own in [OWN.get(spec.dataset)] if own]
 
 
 @lru_cache(256)
@@ -75,6 +77,8 @@ def _is_outside(cls: type) -> bool:
 
 def is_stale(spec: RunSpec, provenance: Mapping[str, Any]) -> bool:
     """Return whether a stored result is not to be used: part of it is the user's own and has changed since."""
+    if spec.dataset in OWN and provenance.get("data_sha256") != OWN[spec.dataset].dataset.sha256:
+        return True
     return bool(own_parts(spec)) and provenance.get("code") != code_digest(spec)
 
 
@@ -262,8 +266,8 @@ class _Own:
         for cell in function.__closure__ or ():
             with suppress(ValueError):  # not yet filled
                 self._visit(cell.cell_contents)
-        names, imported = _names(function.__code__)
-        found = [function.__globals__[name] for name in sorted(names & function.__globals__.keys())]
+        looked_up, names, imported = _names(function.__code__)
+        found = [function.__globals__[name] for name in sorted(looked_up & function.__globals__.keys())]
         for value in [*found, *map(_module, sorted(imported))]:
             if isinstance(value, ModuleType) and self._is_own(value.__name__):
                 self._visit([vars(value)[name] for name in sorted(names & vars(value).keys())])
@@ -296,11 +300,15 @@ def _function(value: Any) -> Any:
     return value if inspect.isfunction(value) else None
 
 
-def _names(code: CodeType) -> tuple[set[str], set[str]]:
-    """Return the names that code uses, also in functions inside it, and the modules that it imports when it runs."""
-    names = set(code.co_names)
-    imported = {each.argval for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME"}
+def _names(code: CodeType) -> tuple[set[str], set[str], set[str]]:
+    """Return the globals that code looks up, all names in it, and the modules that it imports when it runs."""
+    looked_up, names, imported = set(), set(code.co_names), set()
+    for each in dis.get_instructions(code):
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):  # not an attribute that has the name of a global by chance
+            looked_up.add(str(each.argval))
+        elif each.opname == "IMPORT_NAME":
+            imported.add(str(each.argval))
     for inner in filter(inspect.iscode, code.co_consts):
-        more, others = _names(inner)
-        names, imported = names | more, imported | others
-    return names, imported
+        for found, more in zip((looked_up, names, imported), _names(inner), strict=True):
+            found |= more
+    return looked_up, names, imported

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy import stats
 from scipy.optimize import isotonic_regression
 
-from fl_core.datasets import all_sources, all_surrogates, sizes
+from fl_core.datasets import num_classes, sizes
 from fl_core.errors import SpecError
 from fl_core.experiments.evidence import Censored, untrained
 from fl_core.experiments.run import Result
@@ -167,9 +167,8 @@ def guessing(study: Study, runs: Iterable[str]) -> list[str]:
         seed = labels.pop("seed")
         cell = cells.setdefault(repr(labels), (str(labels.get("method", "the method")), {}, result))
         cell[1][seed] = final_accuracy(result)
-    known = all_surrogates() | all_sources()
     return sorted({method for method, ends, result in cells.values()
-                   if untrained(ends, len(known[result.spec.dataset].classes),
+                   if untrained(ends, num_classes(result.spec.dataset),
                                 result.spec.evaluation.test_samples or sizes(result.spec.dataset)[1])})  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from fl_core.datasets import IID, NamedPreprocessing, Partition, Preprocessing, 
 from fl_core.errors import SpecError, nearest, unknown
 from fl_core.experiments.explain import dotted_names, explain
 from fl_core.models import INITIALISATIONS, canonical
+from fl_core.plugins import load_plugins
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, Warmup
 from fl_core.streams import stream
 from fl_core.tasks import Classification
@@ -241,3 +242,6 @@ def _known(kind: str, name: str, choices: Any) -> str:
     if name not in choices:
         raise unknown(kind, name, choices)
     return name
+
+
+load_plugins()  # so that a specification, wherever it is read, finds what they define

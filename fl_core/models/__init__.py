@@ -3,9 +3,18 @@
 from fl_core.models.flat import FlatModel
 from fl_core.models.initial import INITIALISATIONS, initialise
 from fl_core.models.networks import Dropout, LeNet5, named_dropouts
-from fl_core.models.registry import MODELS, Size, build_network, canonical, network_size, num_parameters, options
+from fl_core.models.registry import (
+    MODELS,
+    Size,
+    build_network,
+    canonical,
+    network_size,
+    num_parameters,
+    options,
+    register_model,
+)
 
 __all__ = [
     "INITIALISATIONS", "MODELS", "Dropout", "FlatModel", "LeNet5", "Size", "build_network", "canonical", "initialise",
-    "named_dropouts", "network_size", "num_parameters", "options",
+    "named_dropouts", "network_size", "num_parameters", "options", "register_model",
 ]  # fmt: skip

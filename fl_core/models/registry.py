@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -34,10 +34,22 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "vgg11s": networks.VGG11s,
     "wkafl_cnn": networks.WKAFLCNN,
 }
-"""What makes each network, of the shape of an input, the number of classes, and options by name.
+"""What makes each network, of the shape of an input, the number of classes, and options by name."""
 
-A network of your own is one more entry. Its further parameters, with their annotations and defaults, are its options.
-"""
+Make = TypeVar("Make", bound=Callable[..., nn.Module])
+
+
+def register_model(make: Make) -> Make:
+    """Make a network known by the name, in small letters, of the function or class that builds it.
+
+    That takes the shape of one input and the number of classes; its further parameters, with their annotations and
+    defaults, are options: ``"mlp(width=32)"``. A second one of the same name replaces the first.
+    """
+    name = make.__name__.lower()
+    if name in MODELS and MODELS[name].__module__ == networks.__name__:
+        raise SpecError(f"the network {name!r} is there already; choose another name")
+    MODELS[name] = make
+    return make
 
 
 def build_network(text: str, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -152,9 +152,9 @@ class World(Config):
     @classmethod
     def named(cls, name: str, **settings: Any) -> World:
         """Return the world of a paper: its `settings`, and fields of the world that replace what results."""
-        if not isinstance(name, str) or (name not in _REGISTERED and name not in named_worlds()):
+        if not isinstance(name, str) or (name not in REGISTERED and name not in named_worlds()):
             raise unknown("world", name, named_worlds())
-        chosen = _REGISTERED[name]
+        chosen = REGISTERED[name]
         own = {key: value for key, value in settings.items() if key in chosen.model_fields}
         replaced = {key: value for key, value in settings.items() if key not in own}
         for setting in [key for key in replaced if key not in cls.model_fields]:
@@ -181,14 +181,14 @@ class NamedWorld(Config):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         if "name" in cls.__dict__:
-            _REGISTERED[cls.name] = cls
+            REGISTERED[cls.name] = cls
 
     def world(self) -> World:
         """Return the world that these settings stand for."""
         raise NotImplementedError
 
 
-_REGISTERED: dict[str, type[NamedWorld]] = {}
+REGISTERED: dict[str, type[NamedWorld]] = {}
 
 
 @cache
@@ -200,7 +200,7 @@ def _load_papers() -> None:
 def named_worlds() -> dict[str, type[NamedWorld]]:
     """Return the settings of every named world, by its name: those of all papers, and those defined elsewhere."""
     _load_papers()
-    return dict(sorted(_REGISTERED.items()))
+    return dict(sorted(REGISTERED.items()))
 
 
 def _explained(fault: Any) -> str:

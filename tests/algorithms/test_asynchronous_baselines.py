@@ -185,7 +185,7 @@ class Punctual(FedSA):
     async def device(self, device):
         train = device.train
 
-        async def timed(model, *, steps, epochs):
+        async def timed(model, *, steps):
             return await train(model, steps=steps, cost=2 / steps)
 
         device.train = timed

@@ -235,7 +235,7 @@ class SDFeel(experiment.Experiment):
         shorter = "the paper's" if self.part == 1 else f"{self.part:g} times the paper's"
         scaled = f"{PAPER_LR:g}/{self.part:g} = " if self.options.lr is None and self.part != 1 else ""
         rows = [
-            ("data", "CIFAR-10", f"{actual(self.dataset)} ({kind_of(self.dataset)})"),
+            ("data", "CIFAR-10", f"{actual(self.dataset, notify=False)} ({kind_of(self.dataset)})"),
             ("network", f"ResNet-18, {RESNET18:,} parameters",
              f"{self.model}, {parameters_of(self.model, self.dataset):,} parameters"),
             ("devices; clusters; graph", "; ".join(map(_set, ("num_clients", "num_clusters", "topology"))),

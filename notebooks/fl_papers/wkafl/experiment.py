@@ -361,7 +361,7 @@ class WKAFLExperiment(experiment.Experiment):
         ]  # fmt: skip
         rows = [
             ("data", NAMES.get(stands_for(self.dataset), "EMNIST MNIST"),
-             f"{actual(self.dataset)} ({kind_of(self.dataset)})"),
+             f"{actual(self.dataset, notify=False)} ({kind_of(self.dataset)})"),
             ("pixels", "0 to 255 (code)", "0 to 255"),
             ("network", setup.model, self.model),
             ("P/K (P, K)",

@@ -146,7 +146,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
         yield load_study(study, store)
 
 
-@pytest.mark.thorough
 def test_every_figure_and_table_is_drawn_from_runs_with_a_true_caption(tiny: Study) -> None:
     for name in artifacts():
         if not name.startswith("fedasmu") or name in FROM_FORMULAS:

@@ -67,7 +67,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Stor
         yield load_study(study, store), store
 
 
-@pytest.mark.thorough
 def test_every_figure_is_drawn_from_runs_with_a_true_caption(tiny: tuple[Study, Store]) -> None:
     study, _ = tiny
     for name in RUNS:

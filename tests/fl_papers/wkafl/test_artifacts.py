@@ -176,7 +176,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
         yield load_study(study, store)
 
 
-@pytest.mark.thorough
 def test_every_figure_is_drawn_from_runs_with_a_true_caption(tiny: Study) -> None:
     for name in RUNS:
         shown, caption = draw(find_artifact(name), tiny)

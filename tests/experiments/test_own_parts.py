@@ -1,0 +1,344 @@
+"""Algorithms, networks, data sets and worlds of one's own: by name in a specification, a store, a worker."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fl_core import RunSpec, compare, plugins, register_dataset, register_model, run, sweep
+from fl_core.algorithms import FedAsync
+from fl_core.datasets import OWN, load_dataset
+from fl_core.errors import DataError, SpecError
+from fl_core.experiments import parts
+from fl_core.experiments.evidence import POINTS, Effect, holm, moderated
+from fl_core.experiments.grid import execute, plan
+from fl_core.experiments.measures import final_accuracy
+from fl_core.experiments.store import Store
+
+MINE = '''
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from fl_core import Algorithm, register, register_dataset, register_model
+from fl_core.world import Compute
+
+
+@register
+class Halving(Algorithm):
+    """Mix every upload in; each missed update halves its weight."""
+
+    concurrency: int = 4
+
+    async def scheduler(self, server):
+        await server.keep_busy(self.concurrency)
+
+    async def updater(self, server):
+        [upload] = await server.receive()
+        server.commit(torch.lerp(server.model, upload.model, 0.6 * 0.5**upload.staleness))
+
+
+class Slow(Compute):
+    kind: Literal["slow"] = "slow"
+    most: float = 2.0
+
+    def draw(self, devices, rng):
+        return rng.uniform(1, self.most, devices)
+
+
+@register_model
+def mlp(shape, classes, width: int = 8):
+    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), width), nn.ReLU(), nn.Linear(width, classes))
+
+
+@register_dataset("moons")
+def moons(noise=0.1):
+    """Two half circles."""
+    rng = np.random.default_rng(0)
+
+    def part(count):
+        label, angle = rng.integers(0, 2, count), rng.uniform(0, np.pi, count)
+        sign = 1 - 2 * label
+        points = np.stack([np.cos(angle) * sign + label, np.sin(angle) * sign + label / 2], 1)
+        return points + rng.normal(0, noise, points.shape), label
+
+    return part(300), part(100)
+'''
+SPEC: dict[str, Any] = {
+    "algorithm": "halving", "dataset": "moons", "model": "mlp", "budget": {"updates": 8},
+    "world": {"devices": 10, "compute": "slow(most=3)"}, "evaluation": {"every_updates": 8, "train_samples": 10},
+}  # fmt: skip
+
+
+@contextmanager
+def tidied() -> Iterator[None]:
+    """Leave no part behind."""
+    before = {name: dict(known) for name, known in parts.tables().items()}
+    modules, path = set(sys.modules), list(sys.path)
+    yield
+    for name, known in parts.tables().items():
+        known.clear()
+        known.update(before[name])
+    for name in set(sys.modules) - modules:
+        if getattr(sys.modules[name], "__file__", None) and "mine" in name:
+            del sys.modules[name]
+    sys.path[:] = path
+    plugins.import_own.cache_clear()
+    plugins.load_plugins.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def tidy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leave nothing behind a test."""
+    monkeypatch.setenv(plugins.IMPORT, "")
+    with tidied():
+        yield
+
+
+def defined(source: str = MINE) -> dict[str, Any]:
+    """Run `source` as a notebook's cells are run."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, "<cell>", "exec", dont_inherit=True), names)
+    return names
+
+
+def test_parts_of_a_notebook_work_by_name_here_and_in_other_processes(tmp_path):
+    defined()
+    specs = [RunSpec(**SPEC, seed=seed) for seed in (0, 1)]
+    there = execute(specs, jobs=2, store=Store(tmp_path / "a", tmp_path / "b"), progress=False)
+    here = execute(specs, jobs=1, store=Store(tmp_path / "c", tmp_path / "d"), progress=False)
+    for one, other in zip(there.values(), here.values(), strict=True):
+        assert one.provenance["data"] == "own"
+        for name in ("code", "model_sha256", "data_sha256"):
+            assert one.provenance[name] == other.provenance[name], name
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("0.6", "0.5"), ("nn.ReLU", "nn.Tanh"), ("uniform(1,", "uniform(2,"), ("label / 2", "label / 3")],
+)
+def test_a_part_that_has_changed_makes_stored_results_missing(before, after, tmp_path):
+    assert MINE.count(before) == 1
+    defined()
+    store = Store(tmp_path / "a", tmp_path / "b")
+    execute([RunSpec(**SPEC)], jobs=1, store=store, progress=False)
+    defined(MINE + "\n# nothing else\n")
+    assert plan([RunSpec(**SPEC)], store).missing == 0
+    defined(MINE.replace(before, after))
+    with pytest.warns(UserWarning, match="has changed since"):
+        assert store.get(RunSpec(**SPEC)) is None
+
+
+def test_other_samples_from_the_same_function_make_stored_results_missing(tmp_path):
+    file = tmp_path / "samples.npy"
+    np.save(file, np.arange(40.0).reshape(20, 2))
+    source = MINE.replace("return points +", f"points += np.load({str(file)!r}).sum()\n        return points +")
+    defined(source)
+    store = Store(tmp_path / "a", tmp_path / "b")
+    execute([RunSpec(**SPEC)], jobs=1, store=store, progress=False)
+    np.save(file, np.arange(40.0).reshape(20, 2) + 1)
+    defined(source)
+    with pytest.warns(UserWarning, match="has changed since"):
+        assert store.get(RunSpec(**SPEC)) is None
+
+
+def test_a_script_is_imported_by_the_command_line_and_its_processes(tmp_path, monkeypatch, capsys):
+    from fl_core.cli.app import app
+
+    (tmp_path / "mine.py").write_text(MINE)
+    words = ["-a", "halving", "-s", "dataset=moons", "-s", "model=mlp", "-s", "budget.updates=3", "--no-store"]
+    monkeypatch.chdir(tmp_path)
+    app(["run", *words, "--import", "mine.py"], standalone_mode=False)
+    assert "moons (own data)" in capsys.readouterr().out
+    assert plugins.named() == [str(tmp_path / "mine.py")]
+    packed = parts.pack()
+    (tmp_path / "mine.py").unlink()  # another machine has no such file
+    monkeypatch.setenv(plugins.IMPORT, "")
+    OWN.clear()
+    parts.unpack(packed)
+    assert run(RunSpec(**SPEC)).provenance["data"] == "own"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "said"),
+    [
+        ("mine.py", None, "cannot import .*mine.py': there is no such file"),
+        ("mine.py", "1 / 0", "cannot import .*mine.py': ZeroDivisionError: division by zero"),
+        ("mine.py", "def", "cannot import .*mine.py': SyntaxError"),
+        ("no_such_module", None, "cannot import 'no_such_module': ModuleNotFoundError"),
+    ],
+)
+def test_what_cannot_be_imported_is_said_in_one_line(name, source, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if source is not None:
+        (tmp_path / name).write_text(source)
+    with pytest.raises(SpecError, match=said) as caught:
+        plugins.import_everywhere([name])
+    assert "\n" not in str(caught.value)
+
+
+def test_an_installed_package_is_found_by_its_entry_point(tmp_path, monkeypatch):
+    folder = tmp_path / "mine-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (folder / "entry_points.txt").write_text("[fl_core.plugins]\nparts = mine_installed\n")
+    (tmp_path / "mine_installed.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.load_plugins()
+    assert RunSpec(**SPEC).algorithm.name == "halving"
+    (tmp_path / "mine_installed.py").write_text("1 / 0")
+    sys.modules.pop("mine_installed")
+    plugins.load_plugins.cache_clear()
+    with pytest.raises(SpecError, match="the plugin 'mine_installed' of mine fails: ZeroDivisionError"):
+        plugins.load_plugins()
+
+
+IMAGES, LABELS = np.zeros((4, 5, 5), np.uint8), np.array([0, 1, 2, 1])
+PAIRS = [(torch.zeros(2), 0), (torch.ones(2), 1)]
+
+
+@pytest.mark.parametrize(
+    ("samples", "shape"),
+    [
+        ((IMAGES, LABELS), (1, 5, 5)),
+        ((torch.zeros(4, 5, 6, 3, dtype=torch.uint8), LABELS), (3, 5, 6)),
+        ((np.zeros((4, 3, 5, 6), np.uint8), LABELS.astype(np.int32), LABELS), (3, 5, 6)),
+        ((np.zeros((4, 7), np.int64), LABELS), (7,)),
+        ((np.zeros((4, 7)), LABELS), (7,)),
+        (PAIRS, (2,)),
+    ],
+)
+def test_samples_come_in_many_forms(samples, shape):
+    register_dataset("mine")(lambda: (samples, samples))
+    assert load_dataset("mine").shape == shape
+
+
+@pytest.mark.parametrize(
+    ("samples", "said"),
+    [
+        ((IMAGES, LABELS[:3]), r"labels are int64 \[3\]; they should be one integer for each of 4 inputs"),
+        ((IMAGES, LABELS / 2), "labels are float64"),
+        ((IMAGES, LABELS - 1), "labels must be numbers from 0 on"),
+        ((IMAGES, LABELS, LABELS[:, None]), "owners are int64"),
+        ((IMAGES[:0], LABELS[:0]), "at least one"),
+        ((np.full((4, 2), np.nan), LABELS), "an input is not finite"),
+        ((np.zeros((4, 2), bool), LABELS), r"inputs are bool \[4, 2\]; images are bytes"),
+        ((IMAGES,), "samples are a tuple of 1"),
+        (7, "no len"),
+    ],
+)
+def test_samples_that_cannot_be_used_are_refused(samples, said):
+    register_dataset("mine")(lambda: (samples, samples))
+    with pytest.raises(DataError, match=f"data set 'mine': .*{said}"):
+        load_dataset("mine")
+
+
+def test_splits_fit_each_other_and_the_classes():
+    register_dataset("mine", classes=["a", "b"])(lambda: ((IMAGES, LABELS), (IMAGES, LABELS)))
+    with pytest.raises(DataError, match="a label is 2, but there are 2 classes"):
+        load_dataset("mine")
+    register_dataset("mine")(lambda: ((IMAGES, LABELS), (IMAGES[:, :4], LABELS)))
+    with pytest.raises(DataError, match=r"training and test inputs differ: torch.uint8 \(1, 5, 5\) and"):
+        load_dataset("mine")
+
+
+def test_names_that_are_taken_are_refused():
+    with pytest.raises(SpecError, match="data set 'cifar10' is there already"):
+        register_dataset("cifar10")
+    with pytest.raises(SpecError, match="network 'lenet5' is there already"):
+        register_model(type("LeNet5", (torch.nn.Module,), {}))
+
+
+def test_what_cannot_be_sent_is_named(tmp_path):
+    defined(MINE.replace("def moons(noise=0.1)", "def moons(noise=0.1, lock=__import__('threading').Lock())"))
+    with pytest.raises(SpecError, match=r"what is defined here \(.*moons.*\) cannot be sent to another process"):
+        execute([RunSpec(**SPEC), RunSpec(**SPEC, seed=1)], jobs=2, store=Store(tmp_path, tmp_path), progress=False)
+
+
+def swept(store: Store, **grid: Any) -> Any:
+    defined()
+    spec = RunSpec(**SPEC).changed(**{"budget.updates": 30, "training.lr": 0.5})
+    return sweep(spec, grid, jobs=1, store=store, progress=False)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """FedAsync at two speeds against an algorithm of one's own and one that learns nothing."""
+    still = FedAsync(alpha=1e-6, concurrency=4)
+    methods = ["halving", {"name": "fedasync", "concurrency": 4}, still]
+    with tidied():
+        yield swept(Store(*(tmp_path_factory.mktemp("store") / part for part in "ab")), algorithm=methods)
+
+
+def test_a_sweep_is_a_frame_of_runs_and_one_of_evaluations(runs):
+    methods = ["halving", "fedasync(concurrency=4)", "fedasync(concurrency=4, alpha=1e-06)"]
+    assert list(runs.frame["algorithm"].unique()) == methods
+    assert list(runs.frame["seed"]) == [0, 1, 2] * 3
+    for entry, (_, row) in zip(runs.entries, runs.frame.iterrows(), strict=True):
+        history = runs.results[entry.key].history
+        assert row["accuracy"] == final_accuracy(runs.results[entry.key])
+        assert (row["version"], row["bytes_up"]) == (30, history.evaluations["bytes_up"][-1])
+        own = runs.curves[(runs.curves["algorithm"] == row["algorithm"]) & (runs.curves["seed"] == row["seed"])]
+        assert list(own["test_accuracy"]) == history.evaluations["test_accuracy"]
+    assert "<table" in runs._repr_html_()
+
+
+def test_a_comparison_follows_the_rules_of_the_judge(runs):
+    found = compare(runs, "algorithm", {"name": "fedasync", "concurrency": 4})
+    assert list(found["verdict"]) == ["open", "not trained"] or found["verdict"][0] in ("more", "less", "equal")
+    ours, theirs = ([final_accuracy(result) for _, result in runs.select(algorithm=name)]
+                    for name in ("halving", "fedasync(concurrency=4)"))  # fmt: skip
+    effect = moderated([Effect("", dict(enumerate(ours)), dict(enumerate(theirs)), POINTS)])[0]
+    row = found.iloc[0]
+    assert row["effect"] == pytest.approx(100 * np.mean(np.subtract(ours, theirs)))
+    assert (row["low"], row["high"]) == effect.interval
+    assert row["p"] == holm([min(effect.p.values()), 1.0])[0]
+    never = compare(runs, "algorithm", "halving", target=1.01)
+    assert list(never["verdict"]) == ["not trained" if "1e-06" in name else "open" for name in never["algorithm"]]
+    assert list(never["high"]) == [np.inf] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"by": "speed", "against": 1}, "unknown name of the grid 'speed'"),
+        ({"by": "algorithm", "against": "fedavg"}, "unknown value of algorithm 'fedavg'"),
+        ({"by": "algorithm", "against": "halving", "target": 0.5, "axis": "hours"}, "unknown axis 'hours'"),
+    ],
+)
+def test_a_comparison_of_what_is_not_there_is_refused(arguments, said, runs):
+    with pytest.raises(SpecError, match=said):
+        compare(runs, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("grid", "seeds", "said"),
+    [
+        ({"algorithm": "halving"}, [0], "no list of values for 'algorithm'"),
+        ({"training.lr": []}, [0], "no list of values for 'training.lr'"),
+        ({"training.speed": [1]}, [0], "speed"),
+        ({}, [], "seeds = \\[\\] must be different numbers"),
+        ({}, [1, 1], "must be different numbers"),
+    ],
+)
+def test_a_grid_that_is_none_is_refused(grid, seeds, said):
+    defined()
+    with pytest.raises(SpecError, match=said):
+        sweep(RunSpec(**SPEC), grid, seeds)
+
+
+def test_the_chapter_needs_at_most_sixty_lines():
+    path = Path(__file__).parents[2] / "notebooks" / "5_your_own" / "your_own.ipynb"
+    cells = json.loads(path.read_text())["cells"]
+    lines = [line for cell in cells if "yours" in cell["metadata"].get("tags", ()) for line in cell["source"]]
+    assert 30 < len([line for line in lines if line.strip()]) <= 60
