@@ -14,22 +14,28 @@ import os
 import platform
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fl_core.bookbuild import equations
+import pandas as pd
+
+from fl_core.bookbuild import dossiers, equations
 from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
 from fl_core.bookbuild.notebooks import joined
 from fl_core.experiments.experiment import PROFILES
+from fl_core.experiments.store import default_store
+from fl_core.experiments.verify import published_records
 
+CHECKED = "Checked when this page was made: show code and result"
 SHOWN = ("torch", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
 
 
 def dress(nb: Any, name: str, parameters: Mapping[str, Parameter], given: Mapping[str, Any]) -> None:
     """Change an executed notebook in place so that it can be published under its path in the repository."""
     nb.metadata.pop("papermill", None)
+    folded = name.endswith(("/derivation.ipynb", "/replication.ipynb"))
     for cell in nb.cells:
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
@@ -37,6 +43,8 @@ def dress(nb: Any, name: str, parameters: Mapping[str, Parameter], given: Mappin
             cell.metadata["tags"] = ["injected-parameters", "remove-cell"]
         if cell.get("outputs"):  # a piece of nothing but blanks would be an empty block on the page
             cell.outputs = [out for out in joined(cell.outputs) if out.output_type != "stream" or out.text.strip()]
+        if folded and cell.cell_type == "code":
+            _fold(cell)
     nb.cells = [part for cell in nb.cells for part in _only_the_figure(cell)]
     box = tool("nbformat").v4.new_markdown_cell(run_box(name, parameters, given), id="run-this-page")
     nb.cells.insert(_behind_title(nb, name), box)
@@ -93,6 +101,17 @@ def _escape(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def _fold(cell: Any) -> None:
+    """Show the code of a long page on a click, and with it what it only prints: the outcome of a check."""
+    tags = cell.metadata.get("tags", [])
+    if {"hide-cell", "remove-input", "remove-cell"} & {*tags}:
+        return
+    printed = cell.outputs and all(out.output_type == "stream" for out in cell.outputs)
+    cell.metadata["tags"] = [*tags, "hide-cell" if printed else "hide-input"]
+    if printed and "assert" in cell.source:
+        cell.metadata["mystnb"] = {"code_prompt_show": CHECKED, **cell.metadata.get("mystnb", {})}
+
+
 def _only_the_figure(cell: Any) -> list[Any]:
     """Move what a figure's cell shows besides its picture, such as a line on its data, below the figure.
 
@@ -118,16 +137,19 @@ def _behind_title(nb: Any, name: str) -> int:
 
 def write_reference(folder: Path, package: Path, profile: str, seconds: Mapping[str, float]) -> None:
     """Write into `folder` the pages ``api/<package>.md``, and what the pages on equations, commands, build have."""
-    root = package.parent
+    root, published = package.parent, published_records(default_store())
+    listed = listed_errata(root)
     texts = {
         "generated/cli.md": cli(),
         "generated/build.md": build_record(profile, seconds),
         "generated/equations.md": equations.markdown(root),
-        "generated/errata.md": errata(root),
-        "generated/records.md": records(),
+        "generated/errata.md": errata(listed),
+        "generated/records.md": records(published),
         "generated/promises.md": promises(root),
     }
-    for name, text in (texts | {f"api/{key}.md": text for key, text in api(package).items()}).items():
+    texts |= {f"api/{key}.md": text for key, text in api(package).items()}
+    texts |= {f"dossiers/{key}.md": text for key, text in dossiers.made(root, listed, published).items()}
+    for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -172,28 +194,37 @@ def cli() -> str:
     return "\n".join(text)
 
 
-def records() -> str:
+def records(found: pd.DataFrame) -> str:
     """Return the Markdown table of published records: how many of them this code is known to give."""
-    from fl_core.experiments.store import default_store
-    from fl_core.experiments.verify import published_records
-
-    found = published_records(default_store())
     lines = [found.columns, [":---", ":---", *["---:"] * (len(found.columns) - 2)], *found.to_numpy()]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
 
 
-def errata(root: Path) -> str:
-    """Return the errata of all papers as Markdown, from their readings: each with a link to where it is cited by."""
+Errata = Mapping[str, tuple[str, Sequence[tuple[str, str, str]]]]
+"""By paper its name, and label, number and words of each."""
+
+
+def errata(listed: Errata) -> str:
+    """Return the errata of all papers as Markdown: each with a link to where it is cited by."""
     text = []
+    for title, entries in listed.values():
+        text += [f"## {title}", "", f"{len(entries)} of them.", ""]
+        text += [f"- {{ref}}`{number} <{label}>` {words}" for label, number, words in entries]
+        text.append("")
+    return "\n".join(text)
+
+
+def listed_errata(root: Path) -> Errata:
+    """Return the errata of the papers' readings."""
+    found = {}
     for page in sorted(root.glob("notebooks/*/*/readings.md")):
         title, _, rest = page.read_text(encoding="utf-8").partition("# ")[2].partition("\n")
         listed = re.split(r"^## ", rest.partition("## Errata\n")[2], flags=re.MULTILINE)[0]
         entry = r"^\((\S+)\)=\n\*\*(\S+)\*\* (.*?)(?=^\(\S+\)=$|^#|\Z)"
         entries = re.findall(entry, listed, re.MULTILINE | re.DOTALL)
-        text += [f"## {title.partition(':')[0]}", "", f"{len(entries)} of them.", ""]
-        text += [f"- {{ref}}`{number} <{label}>` {' '.join(words.split())}" for label, number, words in entries]
-        text.append("")
-    return "\n".join(text)
+        said = [(label, number, " ".join(words.split())) for label, number, words in entries]
+        found[page.parent.name] = title.partition(":")[0], said
+    return found
 
 
 def promises(root: Path) -> str:

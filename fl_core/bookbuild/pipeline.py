@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from fl_core.bookbuild import chapters as book
 from fl_core.bookbuild.chapters import ROOT, BookError, chapter_name, tool
+from fl_core.bookbuild.dossiers import print_all
 from fl_core.bookbuild.execute import Job, kernel_environment, run_all, run_notebook
 from fl_core.bookbuild.pages import dress, write_reference
 from fl_core.experiments.experiment import known_profile
@@ -70,6 +71,7 @@ def build_book(
         if html:
             echo("building HTML")
             _sphinx(work, src, root, jobs or usable_cores())
+            print_all(work / "html")
         if final.exists():
             final.rename(Path(folder, "old"))
         work.rename(final)

@@ -482,6 +482,7 @@ def pack() -> None:
     from fl_core.experiments.artifacts import artifacts
     from fl_core.experiments.calibration import calibration, calibration_on_real_data
     from fl_core.experiments.experiment import PROFILES
+    from fl_core.report import heterogeneity
 
     published = store.default_store().published
     grids: dict[str, str] = {}
@@ -498,6 +499,7 @@ def pack() -> None:
     kept = store.Store(published, published)
     for entry in (*calibration(kept).entries, *calibration_on_real_data(kept).entries):
         grids.setdefault(entry.key, "calibration")
+    grids |= {entry.key: "start" for entry in heterogeneity.entries()}
     changed = store.pack(published, grids)
     if changed and published == data_folder() / "results":
         changed.append(ledger.export(data_folder()))

@@ -131,9 +131,9 @@ class Replication:
         made, self._captions[name] = draw(find_artifact(name), study or self.shown[group or self.first])
         return made
 
-    def caption(self, name: str) -> Markdown:
-        """Return what the figure shown last under that name rests on, and the command that makes it."""
-        return Markdown(self._captions[name])
+    def caption(self, name: str, group: str | None = None) -> Markdown:
+        """Return what a figure, as it was shown last, else of a group, rests on, and the command that makes it."""
+        return Markdown(self._captions.get(name) or find_artifact(name).caption(self.shown[group or self.first]))
 
     def display(self, name: str, group: str | None = None, study: Study | None = None) -> None:
         """Show a figure or table with its caption below it."""

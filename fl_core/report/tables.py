@@ -13,6 +13,8 @@ from fl_core.datasets import described
 from fl_core.experiments.claims import REDUCED, Judgement, Label, details, ledger
 
 NOWRAP = ' style="white-space:nowrap"'
+LONG = 9
+"""Rows above which a table scrolls in a box of its own."""
 
 
 class Table:
@@ -58,8 +60,9 @@ class Table:
             cells = [f"<td{self._style(column)}>{escape(cell)}</td>" for column, cell in pairs]
             name = f' id="{escape(self.anchors[number])}"' if self.anchors else ""
             body.append(f"<tr{name}>{''.join(cells)}</tr>")
+        kind = "table-box long" if len(body) > LONG else "table-box"
         table = (
-            '<div style="overflow-x:auto" tabindex="0"><table class="table" style="font-size:.9em">'
+            f'<div class="{kind}" style="overflow-x:auto" tabindex="0"><table class="table">'
             f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
         )
         return f"<details><summary>{escape(self.fold)}</summary>{table}</details>" if self.fold else table

@@ -9,7 +9,7 @@ import pytest
 
 from fl_core.bookbuild.chapters import ROOT
 from fl_core.bookbuild.equations import PREFIXED, Equation, citations, index, markdown
-from fl_core.bookbuild.pages import errata
+from fl_core.bookbuild.pages import errata, listed_errata
 from fl_core.plugins import papers
 
 
@@ -69,7 +69,7 @@ def test_the_page_has_a_row_for_each_equation(found):
 
 
 def test_the_page_of_errata_has_every_erratum_of_every_paper_whole():
-    page = errata(ROOT)
+    page = errata(listed_errata(ROOT))
     for readings in ROOT.glob("notebooks/fl_papers/*/readings.md"):
         text = readings.read_text()
         labels = re.findall(r"^\((\w+-e-?\d+)\)=$", text, re.MULTILINE)

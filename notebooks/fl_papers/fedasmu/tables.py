@@ -19,6 +19,7 @@ from fl_core.datasets import load_dataset
 from fl_core.experiments.measures import BySeed, Printed, t_interval
 from fl_core.experiments.study import Study
 from fl_core.models import build_network
+from fl_core.report.comparison import Comparison, Mark, in_units
 from fl_papers.fedasmu import experiment, figures
 from fl_papers.fedasmu.experiment import BASELINES, COLUMNS, EXTRA, METHODS, FedASMUExperiment, target_of
 from fl_papers.fedasmu.figures import Setting, final, gaps, mean_seconds, reached, savings, settings
@@ -95,6 +96,26 @@ def interval(values: BySeed, digits: int = 3) -> str | None:
         return None
     mean, low, high = t_interval(list(values.values()))
     return f"{mean:.{digits}f}" + (f" [{low:.{digits}f}, {high:.{digits}f}]" if len(values) > 1 else "")
+
+
+def comparison(studies: Mapping[str, Study]) -> Comparison:
+    """Return the curves of Figures 2 to 6 for a reader to examine, the numbers of Tables 1 and 2 as marks.
+
+    `studies` go by what sets them apart, in words.
+    """
+    found: dict[str, dict[str, dict[int, pd.DataFrame]]] = {}
+    marks = []
+    for words, study in studies.items():
+        for entry, result in study.select(varied=None):
+            name, method = f"{COLUMNS[entry.labels['column']]}{words}", entry.labels["method"]
+            frame = result.history.evaluation_frame().iloc[: len(figures.readings(result)[0])]
+            own = found.setdefault(name, {}).setdefault(method, {})
+            own[entry.labels["seed"]] = in_units(frame)
+            printed = number(entry.labels["column"], method, "accuracy")
+            if printed is not None and len(own) == 1:
+                marks.append(Mark(name, method, printed))
+    axes = {"seconds": "virtual time (s)", "models_received": "uploads", "gigabytes": "GB uploaded"}
+    return Comparison("FedASMU comparison", found, axes, {"test_accuracy": "test accuracy"}, "FedASMU", marks)
 
 
 def measured(study: Study, methods: Sequence[str], setting: str = "") -> pd.DataFrame:

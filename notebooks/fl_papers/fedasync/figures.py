@@ -24,6 +24,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.staleness import Exponential, Hinge, Linear, Polynomial, StalenessWeight
 from fl_core.models import Dropout, build_network
+from fl_core.report.comparison import Comparison
 from fl_core.report.explorable import Explorable, Slider
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, style
 from fl_core.report.tables import Table, with_spread
@@ -103,6 +104,19 @@ def curves(study: Study, axis: str, which: int) -> pd.DataFrame:
             fixed = {"alpha": label.get("alpha"), "max_staleness": label.get("max_staleness"), "lr": lr}
             found.append(mean_curve(points, column, METRICS).assign(method=method, **fixed))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def comparison(study: Study) -> Comparison:
+    """Return the curves of Figures 2 to 7 for a reader to examine."""
+    settings = {}
+    for most in options_of(study).max_staleness:
+        adaptive = {(m, a): {"alpha": a, "max_staleness": most} for m in ADAPTIVE for a in alphas(study)}
+        curves = {method: runs_by_seed(study, method) for method in TUNED}
+        curves |= {f"{m}, α = {a:g}": runs_by_seed(study, m, **labels) for (m, a), labels in adaptive.items()}
+        settings[f"K = {most}"] = {m: {s: seed_curve(r) for s, r in runs.items()} for m, runs in curves.items()}
+    axes = {"gradients": "gradients", "version": "global epochs", "communications": "communications"}
+    metrics = {"test_accuracy": "test accuracy", "train_loss": "training loss"}
+    return Comparison("FedAsync comparison", settings, axes, metrics, "FedAvg", log=["train_loss"])
 
 
 def sweep_values(study: Study, role: str, metric: str, method: str, column: str, **labels: object) -> pd.DataFrame:

@@ -71,13 +71,15 @@ class Reached:
 
 def curve(entry: Entry, result: Result) -> pd.DataFrame:
     """Return what is measured periodically, read every two periods T~ from the initial model to the run's end."""
-    return pd.DataFrame(dict(zip(("seconds", "test_accuracy", "gigabytes"), _readings(entry, result), strict=True)))
+    return pd.DataFrame(
+        dict(zip(("seconds", "test_accuracy", "gigabytes", "uploads"), _readings(entry, result), strict=True))
+    )
 
 
 @remembered
 def reach(entry: Entry, result: Result, target: float) -> Reached:
     """Return when the running mean of a run's accuracy first has `target`, interpolated between readings."""
-    seconds, accuracy, gigabytes = _readings(entry, result)
+    seconds, accuracy, gigabytes, _ = _readings(entry, result)
     found = passage(seconds, accuracy, target, width=WIDTH)
     sent = float(np.interp(found.at, seconds, gigabytes))
     return Reached(max(0.0, found.at - first_aggregation(result)), found.at, sent, found.reached)
@@ -147,13 +149,14 @@ def planned_rounds(entry: Entry) -> list[int]:
     return rounds_per_job(jobs, algorithm.period_seconds).tolist()
 
 
-def _readings(entry: Entry, result: Result) -> tuple[Array, Array, Array]:
-    """Return seconds, accuracy and gigabytes of :func:`curve`.
+def _readings(entry: Entry, result: Result) -> tuple[Array, Array, Array, Array]:
+    """Return the columns of :func:`curve`.
 
     If periodic evaluations are on fewer images, those at further times and at the end are left out; the first stays.
     """
     spec, table = entry.spec, result.history.evaluations
-    times, accuracy, sent = (np.array(table[name], dtype=float) for name in ("seconds", "test_accuracy", "bytes_up"))
+    names = "seconds", "test_accuracy", "bytes_up", "models_received"
+    times, accuracy, sent, uploads = (np.array(table[name], dtype=float) for name in names)
     kept = np.ones(len(times), dtype=bool)
     if spec.evaluation.test_samples:
         kept[1:] = ~np.isin(times[1:], spec.evaluation.at_seconds)
@@ -161,7 +164,7 @@ def _readings(entry: Entry, result: Result) -> tuple[Array, Array, Array]:
     step, end = PERIODS_PER_EVALUATION * Runs.setup_of(spec.dataset).period_seconds, spec.budget.seconds or times[-1]
     seconds = np.arange(0.0, end + SLACK, step)
     latest = np.flatnonzero(kept)[np.searchsorted(times[kept], seconds + SLACK, side="right") - 1]
-    return seconds, accuracy[latest], sent[latest] * size_factor(entry) / BYTES_PER_GB
+    return seconds, accuracy[latest], sent[latest] * size_factor(entry) / BYTES_PER_GB, uploads[latest]
 
 
 # What FedLuck's Figure 1 measures: rounds to an accuracy over local steps k and kept fraction delta.

@@ -18,8 +18,9 @@ from fl_core.experiments.measures import BySeed, Printed, mean_curve, mean_text,
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.fedluck import SOLVERS, Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
-from fl_papers.fedluck import experiment, theory
-from fl_papers.fedluck.experiment import BASELINES, LABELS, SINGLE, TASKS, Target, targets
+from fl_core.report.comparison import Comparison, Mark
+from fl_papers.fedluck import experiment, figures, theory
+from fl_papers.fedluck.experiment import BASELINES, LABELS, METHODS, SINGLE, TASKS, Target, targets
 from fl_papers.fedluck.experiment import FedLuckExperiment as Runs
 from fl_papers.fedluck.figures import Reached, compared, final_accuracy, reach, size_factor, speeds
 from fl_papers.fedluck.theory import BYTES_PER_GB
@@ -304,6 +305,27 @@ def traffic(study: Study, partition: str = "iid") -> pd.DataFrame:
             spread = float(np.std(values, ddof=1)) if len(values) > 1 else np.nan
             rows.append((target.here, method, float(np.mean(values)), spread, len(values)))
     return pd.DataFrame(rows, columns=["target", "method", "gigabytes", "gigabytes_std", "n"])
+
+
+def comparison(study: Study) -> Comparison:
+    """Return Figure 2 and the curves behind Table 1 for a reader to examine, with the numbers of Table 1 as marks.
+
+    A printed time counts from a method's first aggregation; its mark is moved by when that was here.
+    """
+    end, task = figures.horizon(study) + figures.SLACK, Runs.setup_of(study.dataset).cell
+    settings: dict[str, dict[str, dict[int, pd.DataFrame]]] = {}
+    marks = []
+    for words, partition in {"independent labels": "iid", "Dirichlet labels": "dirichlet"}.items():
+        for method in METHODS:
+            runs = compared(study, method, partition)
+            curves = {seed: figures.curve(*pair) for seed, pair in runs.items()}
+            settings.setdefault(words, {})[method] = {seed: c[c["seconds"] <= end] for seed, c in curves.items()}
+            printed = PRINTED.rows(source="table1", task=task, partition=partition, method=method)
+            for axis, target, at in printed[["quantity", "target", "value"]].itertuples(index=False, name=None):
+                first = [figures.first_aggregation(result) for _, result in runs.values() if axis == "seconds"]
+                marks.append(Mark(words, method, float(target), axis, at + float(np.mean(first or [0.0]))))
+    axes = {"seconds": "virtual time (s)", "uploads": "uploads received", "gigabytes": "GB uploaded"}
+    return Comparison("FedLuck comparison", settings, axes, {"test_accuracy": "test accuracy"}, "FedLuck", marks)
 
 
 def improvements(study: Study) -> pd.DataFrame:

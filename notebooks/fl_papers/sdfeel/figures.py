@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,7 @@ from fl_core.experiments.measures import exact_curve, mean_curve, mean_text
 from fl_core.experiments.study import Study
 from fl_core.formulas import sdfeel
 from fl_core.formulas.sdfeel import ConstantMixing, Mixing, synchronous_mixing_matrix
+from fl_core.report.comparison import Comparison, in_units
 from fl_core.report.explorable import Explorable, Slider
 from fl_core.report.style import BLACK, BLUE, DASHES, GREEN, GREY, ORANGE, OTHERS, PURPLE, SKY, VERMILION, style
 from fl_papers.sdfeel import experiment, theory
@@ -86,6 +87,30 @@ def non_iid(study: Study) -> pd.DataFrame:
 def long_runs(study: Study) -> pd.DataFrame:
     """Return both methods with the linear model, on the long horizon."""
     return curves(study, [(method, LONG_GAP, "long") for method in (ASYNC, SYNC)])
+
+
+def comparison(shown: Mapping[str, Study]) -> Comparison:
+    """Return the curves of Figure 2 and of what is beside them to examine; `shown` are the page's groups."""
+
+    def read(group: str, gap: float, **roles: str) -> dict[str, dict[int, pd.DataFrame]]:
+        names = {"fresh": FRESH, "weighted": WEIGHTED, "cloud": CLOUD, "one": ASYNC, "other": SYNC}
+        found = {names[name]: runs(shown[group], names[name], gap, role) for name, role in roles.items()}
+        return {
+            method: {seed: in_units(run.history.evaluation_frame()) for seed, (_, run) in own.items()}
+            for method, own in found.items()
+        }
+
+    settings = {f"H = {gap:g}": read("figure 2", gap, one="curve", other="curve") for gap in gaps(shown["figure 2"])}
+    for gap in gaps(shown["reference"], CLOUD, "reference"):
+        settings[f"H = {gap:g}"] |= read("reference", gap, cloud="reference")
+    for gap in gaps(shown["variants"], FRESH, "variant"):
+        settings[f"H = {gap:g}"] |= read("variants", gap, fresh="variant", weighted="variant")
+    for gap in gaps(shown["fewer classes"], role="non-IID"):
+        settings[f"H = {gap:g}, fewer classes"] = read("fewer classes", gap, one="non-IID", other="non-IID")
+    settings["linear model, long"] = read("long runs", LONG_GAP, one="long", other="long")
+    axes = {"kiloseconds": "virtual time (1000 s)", "models_received": "uploads", "gigabytes": "GB uploaded"}
+    metrics = {"test_accuracy": "test accuracy", "train_loss": "training loss"}
+    return Comparison("SD-FEEL comparison", settings, axes, metrics, SYNC)
 
 
 def numbers(study: Study) -> pd.DataFrame:

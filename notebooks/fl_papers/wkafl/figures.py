@@ -28,6 +28,7 @@ from fl_core.experiments.measures import mean_curve, mean_text
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Study
 from fl_core.formulas.wkafl import Aggregation, clip, similarities
+from fl_core.report.comparison import Comparison, Mark, in_units
 from fl_core.report.explorable import Explorable, Slider
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, style
 from fl_core.runtime import Budget, Evaluation, LocalTraining, ServerHandle
@@ -110,6 +111,37 @@ def shares(study: Study) -> list[Cell]:
 def byzantine(study: Study) -> pd.DataFrame:
     """Return the curves of Appendix A, a panel for each share of Byzantine uploads."""
     return panels(study, shares(study), ("WKAFL", "Zeno++"), ("copy",))
+
+
+def comparison(study: Study, without: Study) -> Comparison:
+    """Return the curves of Figures 5 to 10, and those on shared memory, for a reader to examine.
+
+    Marks are the final accuracies that Tables 2 and 3 print, of the paper's own data.
+    """
+    settings: dict[str, dict[str, dict[int, pd.DataFrame]]] = {}
+    marks = []
+    for mode, words in MODES.items():
+        cells: dict[str, tuple[Study, Cell, tuple[str, ...]]] = {
+            name_of(cell): (study, cell, COMPARED) for cell in (*levels(study, mode), *skews(study, mode))
+        }
+        cells |= {
+            f"{name_of(cell)}, components": (without, cell, ("WKAFL", *ABLATIONS)) for cell in levels(without, mode)
+        }
+        for name, (own, cell, methods) in cells.items():
+            settings[f"{name}, {words}"] = {
+                method: {
+                    entry.labels["seed"]: in_units(experiment.measurements(result))
+                    for entry, result in own.select(method=method, lr_factor=1.0, **cell)
+                }
+                for method in methods
+            }
+            for method in methods if own is study else ():
+                place = {key: cell[key] for key in PLACE}
+                task = experiment.task_of(study.dataset)
+                value = experiment.PRINTED.number(task=task, method=method, quantity="accuracy", **place)
+                marks += [] if value is None else [Mark(f"{name}, {words}", method, value)]
+    axes = {"version": "updates", "seconds": "virtual time (s)", "gigabytes": "GB uploaded"}
+    return Comparison("WKAFL comparison", settings, axes, {"test_accuracy": "test accuracy"}, "WKAFL", marks)
 
 
 def weights_of_updates(study: Study) -> dict[int, np.ndarray]:
