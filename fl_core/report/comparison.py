@@ -99,12 +99,14 @@ class Comparison:
         methods = self.on(setting, axis)
         return float(min(run[axis][-1] for method in methods for run in self.runs[setting][method].values()))
 
-    def at_end(self, setting: str, axis: str, metric: str) -> dict[str, list[float]]:
+    def at_end(self, setting: str, axis: str, metric: str, part: float = 1.0) -> dict[str, list[float]]:
         """Return by method the mean there, its difference to the reference, and half the width of its interval.
+
+        With a `part` below 1 not at the end of the axis, but at this part of the way there.
 
         The difference is paired by seed, its interval that of Student's t; NaN where less than two seeds are.
         """
-        at = self.end(setting, axis)
+        at = part * self.end(setting, axis)
         values = {
             m: {seed: float(np.interp(at, run[axis], run[metric])) for seed, run in self.runs[setting][m].items()}
             for m in self.on(setting, axis)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fl_core.experiments.spec import RunSpec
@@ -56,3 +56,17 @@ def comparison(study: Study) -> Comparison:
     axes = {"seconds": "virtual time (s)", "models_received": "uploads", "gigabytes": "GB uploaded"}
     title, metrics = "Heterogeneity and asynchrony", {"test_accuracy": "test accuracy"}
     return Comparison(title, settings, axes, metrics, "FedAvg", slide="the slowest device is")
+
+
+def in_words(figure: Comparison, method: str = "FedAsync", parts: Sequence[float] = (0.1, 1.0)) -> str:
+    """Return as Markdown in which settings a method is ahead of the reference, after parts of the time."""
+    lines = []
+    for setting in figure.runs:
+        said = []
+        for part in parts:
+            _, difference, half = figure.at_end(setting, "seconds", "test_accuracy", part)[method]
+            sign = "ahead" if difference > half else "behind" if difference < -half else "not told apart"
+            points = f"{100 * difference:+.1f} ± {100 * half:.1f} points".replace("-", "−")
+            said.append(f"after {part:.0%} of the time **{sign}** ({points})")
+        lines.append(f"- The slowest device is {setting}: {method} is {', '.join(said)}.")
+    return "\n".join(lines)

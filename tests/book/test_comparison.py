@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from fl_core.experiments.store import default_store
+from fl_core.report import heterogeneity
 from fl_core.report.comparison import POINTS, Comparison, Mark
 
 SEEDS = range(4)
@@ -73,3 +75,15 @@ def test_the_page_draws_what_python_computed_and_nothing_else(open_page):
     said = page.execute_script("return document.querySelector('.flc-dots').getAttribute('aria-label')")
     data = json.loads(re.search(r'application/json">(.*?)</script>', good, re.S)[1])
     assert f"{data['checks'][0]['found']['SGD'][0]:.3g}" in said
+
+
+def test_what_start_here_says_of_slower_devices_is_of_stored_runs():
+    """All of them are there, made by committed code; where devices are equal nobody is ahead by not waiting."""
+    study = heterogeneity.stored(default_store())
+    assert study.complete
+    assert not [r for r in study.results.values() if "dirty" in r.provenance["commit"]]
+    lines = heterogeneity.in_words(heterogeneity.comparison(study)).splitlines()
+    assert len(lines) == len(heterogeneity.SLOWEST)
+    assert "ahead" not in lines[0]
+    fewer = study.with_results({key: run for key, run in study.results.items() if run.spec.seed < 4})
+    assert heterogeneity.in_words(heterogeneity.comparison(fewer)).splitlines() != lines
