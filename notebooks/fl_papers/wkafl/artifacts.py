@@ -19,7 +19,7 @@ from fl_papers.wkafl import figures, theory
 from fl_papers.wkafl.experiment import WKAFLExperiment
 
 _PAPER = Paper("wkafl", "Zhou et al. (2022)", WKAFLExperiment.shown(WKAFLExperiment.setting))
-_ERRATA, _TABLES = "E01 E01c E02 E02c E04 E11 E12 E12c E15 E17 E17c", "E20 E21 E22 E22c E26"
+_ERRATA, _TABLES = "E01 E01c E02 E02c E04 E11 E12 E12c E15 E17 E17c", "E20 E21 E22 E22c E23 E24 E26"
 """Of the theory, and of the paper's words on its tables."""
 
 Part = Callable[[WKAFLExperiment], Iterator[Entry]]
