@@ -181,7 +181,8 @@ def results() -> Check:
     store = default_store()
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
-        published, cached = (sum(1 for _ in Store(folder, folder)) for folder in (store.published, store.cache))
+        published = sum(1 for _ in Store(store.published, store.published))
+        cached = sum(1 for _ in store) - published
     if complaints:
         remedy = f"restore it with 'git checkout -- {store.published.name}' in {store.published.parent}, or delete it"
         return Check("results", f"{len(complaints)} damaged: {complaints[0].message}", remedy)

@@ -61,6 +61,10 @@ Stamp = tuple[int, int, int]
 """Time, size and number of a file: another version of it has another stamp."""
 
 
+class StrangeError(DataError):
+    """A record names what is not known here: somebody's own part that is not imported, or another version's."""
+
+
 @dataclass(frozen=True)
 class Store:
     """The two folders; they need not exist."""
@@ -124,7 +128,10 @@ class Store:
         return folder / name
 
     def __iter__(self) -> Iterator[Result]:
-        """Yield every readable result once, published ones first; unreadable ones are reported as warnings."""
+        """Yield every readable result once, published ones first; unreadable ones are reported as warnings.
+
+        Of the cache, results of somebody's own parts that are not imported now are passed over.
+        """
         seen = set()
         for folder in dict.fromkeys((self.published, self.cache)):
             alone = [(_key(path), path) for path in _visible(folder, SUFFIX)]
@@ -136,7 +143,8 @@ class Store:
                     yield read(path, key)
                     seen.add(key)
                 except DataError as error:
-                    warnings.warn(f"{error}; it is ignored", stacklevel=2)
+                    if folder == self.published or not isinstance(error, StrangeError):
+                        warnings.warn(f"{error}; it is ignored", stacklevel=2)
 
     def grids(self) -> dict[str, str]:
         """Return the grid that each packed published record belongs to, by hash."""
@@ -234,7 +242,8 @@ def _read(path: Path, key: str, stamp: Stamp) -> Result:
         wrong = impossible(history, provenance) or foreign(spec, provenance)
         found = spec.hash
     except (FlCoreError, *DAMAGES) as error:
-        raise DataError(f"result file {name} does not hold a run of this version ({_brief(error)})") from None
+        kind = StrangeError if isinstance(error, SpecError) else DataError
+        raise kind(f"result file {name} does not hold a run of this version ({_brief(error)})") from None
     if found != key:
         raise DataError(f"result file {name} holds run {found}, not {key}")
     if wrong:

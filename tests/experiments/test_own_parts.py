@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from fl_core.algorithms import FedAsync
 from fl_core.datasets import OWN, load_dataset
 from fl_core.errors import DataError, SpecError
 from fl_core.experiments import parts
+from fl_core.experiments import store as storage
 from fl_core.experiments.evidence import POINTS, Effect, holm, moderated
 from fl_core.experiments.grid import execute, plan
 from fl_core.experiments.measures import final_accuracy
@@ -137,6 +139,20 @@ def test_a_part_that_has_changed_makes_stored_results_missing(before, after, tmp
     defined(MINE.replace(before, after))
     with pytest.warns(UserWarning, match="has changed since"):
         assert store.get(RunSpec(**SPEC)) is None
+
+
+def test_results_of_parts_that_are_not_imported_are_passed_over_in_silence(tmp_path):
+    store = Store(tmp_path / "a", tmp_path / "b")
+    with tidied():
+        defined()
+        execute([RunSpec(**SPEC)], jobs=1, store=store, progress=False)
+        assert len(list(store)) == 1
+    storage._read.cache_clear()  # as in another process
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(store) == []
+    with pytest.warns(UserWarning, match="unknown data set 'moons'"):  # nobody publishes what nobody knows
+        assert list(Store(store.cache, store.cache)) == []
 
 
 def test_other_samples_from_the_same_function_make_stored_results_missing(tmp_path):

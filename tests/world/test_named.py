@@ -82,7 +82,7 @@ def test_the_command_line_lists_them_with_their_settings():
 
 
 def test_a_class_with_a_name_is_known_as_soon_as_it_is_defined(monkeypatch):
-    monkeypatch.setattr("fl_core.world.world._REGISTERED", dict(named_worlds()))
+    monkeypatch.setattr("fl_core.world.world.REGISTERED", dict(named_worlds()))
 
     class Pair(NamedWorld):
         name: ClassVar[str] = "pair"
