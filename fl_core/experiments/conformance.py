@@ -68,7 +68,7 @@ def _tried(algorithm: Algorithm, world: World, updates: int, seed: int) -> Itera
 
     def simulation() -> Simulation:
         return Simulation(
-            task, world, algorithm, budget=Budget(updates=updates), training=LocalTraining(lr=0.1, steps=3),
+            task, world, algorithm, budget=Budget(updates=updates), training=LocalTraining(lr=0.1, epochs=3),
             evaluation=Evaluation(every_updates=10), seed=seed,
         )  # fmt: skip
 
@@ -95,7 +95,7 @@ def _resumed(simulation: Any, share: float) -> History:
             raise Interrupted
 
     with tempfile.TemporaryDirectory() as folder:
-        checkpoints = Checkpoints(Path(folder) / "state", when=lambda events: events % 25 == 0)
+        checkpoints = Checkpoints(Path(folder) / "state", when=lambda events: events % 10 == 0)
         with suppress(Interrupted):
             simulation().run("sequential", None, stop, checkpoints)
         history: History = simulation().run("sequential", None, None, checkpoints)

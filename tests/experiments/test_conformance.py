@@ -81,4 +81,4 @@ def test_what_breaks_a_promise_is_named(cls, said):
 def test_every_algorithm_of_the_book_keeps_everything(name):
     algorithm = ALGORITHMS[name]()
     needs_clusters = "sdfeel" in name or name == "hierarchical_fedavg"
-    check_algorithm(algorithm, worlds=CLUSTERED if needs_clusters else WORLDS)
+    check_algorithm(algorithm, updates=15, worlds=CLUSTERED if needs_clusters else WORLDS)
