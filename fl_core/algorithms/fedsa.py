@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @register
 class FedSA(ContinuousAlgorithm):
-    """Mix each arrival with a polynomial weight; local epochs follow its mean staleness (BL-3.11, BL-3.12)."""
+    """Weight by staleness, local epochs by its mean (BL-3.11, BL-3.12): a reconstruction without a source."""
 
     name: ClassVar[str] = "fedsa"
     alpha_initial: float = Field(0.6, gt=0, le=1)
@@ -64,8 +64,8 @@ class FedSA(ContinuousAlgorithm):
         first, later = self.initial_epochs or usual, self.convergence_epochs or -(-usual // 2)
         stage = first if self.is_initial(snapshot.version) else later
         work = local_epochs(stage, await device.ask("mean staleness"), self.a, self.min_epochs)
-        counted = "epochs" if device.training.steps is None else "steps"
-        trained = await device.train(snapshot.model, **{counted: work})  # type: ignore[arg-type]
+        epochs = work if device.training.steps is None else None
+        trained = await device.train(snapshot.model, epochs=epochs, steps=None if epochs else work)
         await device.upload(model=trained.model, based_on=snapshot)
 
     def answer(self, server: ServerHandle, device: DeviceHandle, question: Any) -> float:

@@ -48,7 +48,7 @@ class Sweep(Study):
         return found[names + [column for column in found if column not in names]]
 
     def _repr_html_(self) -> str:
-        return str(self.frame._repr_html_())  # type: ignore[operator]
+        return self.frame.to_html(max_rows=60)
 
 
 def sweep(
