@@ -185,7 +185,7 @@ class Punctual(FedSA):
     async def device(self, device):
         train = device.train
 
-        async def timed(model, *, steps):
+        async def timed(model, *, steps, epochs):
             return await train(model, steps=steps, cost=2 / steps)
 
         device.train = timed
