@@ -24,6 +24,11 @@ Undecided = Annotated[
     bool, Option("--undecided", help="Only what open claims need, up to the seeds that would decide them.")
 ]
 
+Only = Annotated[
+    list[str] | None,
+    Option("--only", metavar="CLAIM", help="Repeatable. Only what this claim needs, for example FEDLUCK-C06."),
+]
+
 PLAN = """\b
 Examples:
   fl-core plan                                all artifacts, profile laptop
@@ -42,6 +47,7 @@ def plan(
     jobs: Jobs = None,
     paper: Paper = None,
     undecided: Undecided = False,
+    only: Only = None,
 ) -> None:
     """Count the runs that figures need and lack, and their cost.
 
@@ -59,8 +65,8 @@ def plan(
 
     store, wanted, chosen = default_store(), read_seeds(seeds), _chosen(artifacts, paper)
     rows: list[dict[str, Any]] = []
-    if undecided:
-        rests = still_needed(chosen, profile, dataset, wanted, store)
+    if undecided or only:
+        rests = still_needed(chosen, profile, dataset, wanted, store, only or ())
         for rest in rests:
             cost, judgement = grid.plan(rest.missing, store), rest.judgement
             hours = [f"{seconds / 3600:.2g}" for seconds in (cost.core_seconds, *cost.likely)]
@@ -113,6 +119,7 @@ Examples:
   fl-core work --minutes 60 --nice                     an hour of the published profile's missing runs
   fl-core work 'sdfeel-*' --seeds 3,4,5 --jobs 2
   fl-core work --paper fedluck --undecided --publish   the seeds that open claims need
+  fl-core work --only FEDLUCK-C06 --only FEDASMU-C17   what two claims need
   fl-core work fedasmu-tab1 --profile paper --publish
 """
 
@@ -129,10 +136,11 @@ def work(
     publish: Annotated[bool, Option("--publish", help="Keep results in data/results.")] = False,
     paper: Paper = None,
     undecided: Undecided = False,
+    only: Only = None,
 ) -> None:
     """Compute what figures lack, beside other workers.
 
-    Runs that decide most claims per image go first. Any number of workers share one store. Each can be killed
+    Runs that decide most claims per core-minute go first. Any number of workers share one store. Each can be killed
     anywhere: a run that was begun is continued from its checkpoint by whoever takes it next.
     """
     from fl_core.experiments.store import check_writable, default_store
@@ -145,7 +153,8 @@ def work(
         raise SpecError(f"minutes = {minutes:g} must be positive")
     store = default_store()
     check_writable(store.published if publish else store.cache)
-    specs = queue(_chosen(artifacts, paper), profile, dataset, read_seeds(seeds), store, undecided=undecided)
+    wanted = _chosen(artifacts, paper), profile, dataset, read_seeds(seeds)
+    specs = queue(*wanted, store, undecided=undecided, only=only or ())
     typer.echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"))
     if not specs:
         return

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -81,20 +81,37 @@ def plan(specs: Iterable[RunSpec], store: Store | None = None, *, jobs: int | No
     wanted = {spec.hash: spec for spec in specs}
     found = {key: store.get(spec) for key, spec in wanted.items()}
     missing = [spec for key, spec in wanted.items() if found[key] is None]
-    known = _speeds(store, store.stamp()) if missing else {}
-    seconds, measured, rested = np.zeros(3), 0, 0
-    for model, name in sorted({(spec.model, spec.algorithm.name) for spec in missing}):
-        group = [spec for spec in missing if (spec.model, spec.algorithm.name) == (model, name)]
-        alike = known.get((model, name), [])
-        alike = alike if len(alike) >= FEWEST else known.get((model, ""), [])
-        measured, rested = measured + (not alike), rested + len(alike)
-        per_image = np.quantile(alike or [_measured(group[0])], [0.5, 0.1, 0.9])
-        seconds += per_image * sum(work(spec) for spec in group)
+    costs, rested, measured = _costs(missing, store, _measured)
     basis = [f"from {rested} stored runs, perhaps of another machine"] * bool(rested)
     basis += ["from a short measurement, without what it may vary by"] * bool(measured)
-    typical, fast, slow = map(float, seconds)
+    typical, fast, slow = map(float, sum(costs.values(), np.zeros(3)))
     counts = len(wanted), len(wanted) - len(missing), len(missing)
     return Plan(*counts, typical, (fast, slow), _processes(jobs), " and ".join(basis) or "nothing to do")
+
+
+def seconds(specs: Iterable[RunSpec], store: Store) -> dict[str, float]:
+    """Return what each of `specs` is expected to take on one core, by hash, at the speeds of stored runs.
+
+    Where the store knows no run of a network, 1 ms for an image is as good as anything.
+    """
+    return {key: float(typical) for key, (typical, _, _) in _costs(list(specs), store, lambda _: 1e-3)[0].items()}
+
+
+def _costs(
+    specs: Sequence[RunSpec], store: Store, measured: Callable[[RunSpec], float]
+) -> tuple[dict[str, np.ndarray], int, int]:
+    """Return each run's seconds (typical, fast, slow), and how many stored runs and measurements they rest on."""
+    known = _speeds(store, store.stamp()) if specs else {}
+    costs: dict[str, np.ndarray] = {}
+    rested = unknown = 0
+    for model, name in sorted({(spec.model, spec.algorithm.name) for spec in specs}):
+        group = [spec for spec in specs if (spec.model, spec.algorithm.name) == (model, name)]
+        alike = known.get((model, name), [])
+        alike = alike if len(alike) >= FEWEST else known.get((model, ""), [])
+        unknown, rested = unknown + (not alike), rested + len(alike)
+        per_image = np.quantile(alike or [measured(group[0])], [0.5, 0.1, 0.9])
+        costs |= {spec.hash: per_image * work(spec) for spec in group}
+    return costs, rested, unknown
 
 
 def execute(

@@ -10,18 +10,18 @@ import contextlib
 import gc
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from fl_core.errors import FlCoreError
+from fl_core.errors import FlCoreError, unknown
 from fl_core.experiments.artifacts import Artifact, make_study
 from fl_core.experiments.claims import Judgement
 from fl_core.experiments.evidence import LOOKS
-from fl_core.experiments.grid import brief, in_words, work
+from fl_core.experiments.grid import brief, in_words, seconds
 from fl_core.experiments.ledger import REDUCED, judged
 from fl_core.experiments.run import run
 from fl_core.experiments.spec import RunSpec
@@ -57,11 +57,12 @@ class Rest:
 
 
 def still_needed(
-    chosen: Sequence[Artifact], profile: str | None, dataset: str, seeds: Sequence[int] | None, store: Store
-) -> list[Rest]:
+    chosen: Sequence[Artifact], profile: str | None, dataset: str, seeds: Sequence[int] | None, store: Store,
+    only: Collection[str] = (),
+) -> list[Rest]:  # fmt: skip
     """Return what the open claims of artifacts need: at `profile`, by default each at the budget it is judged at.
 
-    With `seeds` these are looked for, whatever the look.
+    With `seeds` these are looked for, whatever the look; with `only` the claims with these ids are asked for.
     """
 
     @cache
@@ -70,6 +71,9 @@ def still_needed(
 
     carriers, rests = {artifact.id: artifact for artifact in chosen}, []
     names = sorted({claim for artifact in chosen for claim in artifact.claims})
+    if strange := sorted(set(only) - set(names)):
+        raise unknown("claim", strange[0], names)
+    names = sorted(only) or names
     for found in judged(names, store=store, dataset=dataset) if names else []:
         if found.open:
             look = found.seeds_needed or (0 if found.seeds or found.runs else min(LOOKS))
@@ -81,21 +85,22 @@ def still_needed(
 
 def queue(
     chosen: Sequence[Artifact], profile: str | None, dataset: str, seeds: Sequence[int] | None, store: Store, *,
-    undecided: bool = False,
+    undecided: bool = False, only: Collection[str] = (),
 ) -> list[RunSpec]:  # fmt: skip
-    """Return the missing runs of artifacts, those first that decide most claims per image trained on.
+    """Return the missing runs of artifacts, those first that decide most claims per core-minute.
 
-    Each run that an open claim still needs is worth one claim over the work of all of them. With `undecided` these
-    are all that is returned, else what is missing of the `seeds` (by default the profile's, and that is by default
-    `laptop`), also if it decides nothing. Lower seeds go first.
+    Each run that an open claim still needs is worth one claim over the cost of all of them, at the speeds of stored
+    runs. With `undecided` these are all that is returned, with `only` those of the claims with these ids, else what
+    is missing of the `seeds` (by default the profile's, and that is by default `laptop`), also if it decides nothing.
+    Lower seeds go first.
     """
     specs: dict[str, RunSpec] = {}
-    for artifact in () if undecided else chosen:
+    for artifact in () if undecided or only else chosen:
         specs |= _lacking(artifact, profile or REDUCED, dataset, seeds, store)
     worth = dict.fromkeys(specs, 0.0)
-    for rest in still_needed(chosen, profile, dataset, seeds, store):
-        needed = {spec.hash: spec for spec in rest.missing if undecided or spec.hash in worth}
-        cost, specs = sum(work(spec) for spec in needed.values()), specs | needed
+    for rest in still_needed(chosen, profile, dataset, seeds, store, only):
+        needed = {spec.hash: spec for spec in rest.missing if undecided or only or spec.hash in worth}
+        specs, cost = specs | needed, sum(seconds(needed.values(), store).values())
         worth |= {key: worth.get(key, 0.0) + 1 / cost for key in needed}
     return sorted(specs.values(), key=lambda spec: (-worth[spec.hash], spec.seed, spec.hash))
 
@@ -117,8 +122,7 @@ def take(
     """
     end = None if minutes is None else time.monotonic() + 60 * minutes
     left = {spec.hash: spec for spec in specs}
-    size = {key: work(spec) for key, spec in left.items()}
-    done, failed, spent, trained = 0, [], 0.0, 0.0
+    size, done, failed, spent, reckoned = seconds(left.values(), store), 0, [], 0.0, 0.0
 
     def stop(used: float) -> None:
         if end is not None and time.monotonic() >= end:
@@ -153,8 +157,8 @@ def take(
                         checkpoints.clear()
                         done += 1
                     del left[key]
-                    spent, trained = spent + time.monotonic() - started, trained + size[key]
-                    rest = sum(size[each] for each in left) * spent / trained
+                    spent, reckoned = spent + time.monotonic() - started, reckoned + size[key]
+                    rest = sum(size[each] for each in left) * spent / reckoned
                     echo(f"{brief(spec)}: {in_words(time.monotonic() - started)}; {len(left)} left, {in_words(rest)}")
                 gc.collect()  # a simulation and its data refer to each other
             if left and not taken:

@@ -16,6 +16,7 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 from fl_core import RunSpec
+from fl_core.errors import SpecError
 from fl_core.experiments.run import run
 from fl_core.experiments.store import Store
 from fl_core.experiments.worker import queue, take
@@ -92,30 +93,39 @@ def judged_as(*claims):
             claim=SimpleNamespace(id=name), seeds=seeds, seeds_needed=needed, artifacts=artifacts, **shared
         )
         for name, seeds, needed, artifacts in claims
+        if len(names) != 1 or name in names
     ]
 
 
 def test_runs_go_first_that_decide_most_per_work_and_only_up_to_the_look_that_would(tmp_path, monkeypatch):
     """It took all claims of a figure for equally near to a decision, and knew no seeds beyond the profile's."""
-    from fl_core.experiments import worker
+    from fl_core.experiments import grid, worker
     from fl_core.experiments.artifacts import find_artifacts, make_study
-    from fl_core.experiments.grid import work
 
     chosen, store = find_artifacts(["sdfeel-fig2a", "fedluck-tab1"]), Store(tmp_path / "a", tmp_path / "b")
+    mine = min(chosen[0].claims)
     ledger = judged_as(
-        ("A", 3, 5, ["sdfeel-fig2a"]), ("B", 3, None, ["fedluck-tab1"]), ("C", 0, None, ["fedluck-tab1"])
+        (mine, 3, 5, ["sdfeel-fig2a"]), ("B", 3, None, ["fedluck-tab1"]), ("C", 0, None, ["fedluck-tab1"])
     )
     monkeypatch.setattr(worker, "judged", ledger)
     found = queue(chosen, "smoke", "fashion-mnist", None, store, undecided=True)
     grids = [
         make_study(artifact, "smoke", "fashion-mnist", range(n)) for artifact, n in zip(chosen, (5, 3), strict=True)
     ]
-    assert {spec.hash for spec in found} == {entry.key for grid in grids for entry in grid.entries}
-    cheap, dear = sorted(grids, key=lambda grid: sum(work(spec) for spec in grid.specs))
+    assert {spec.hash for spec in found} == {entry.key for each in grids for entry in each.entries}
+    cheap, dear = sorted(grids, key=lambda each: sum(grid.seconds(each.specs, store).values()))
     keys = [spec.hash for spec in found]
     assert {*keys[: len(set(cheap.specs))]} == {entry.key for entry in cheap.entries}
     assert [spec.seed for spec in found[: len(set(cheap.specs))]] == sorted(spec.seed for spec in cheap.specs)
     assert len(keys) == len(cheap.entries) + len(dear.entries)
+    slow = next(spec.model for spec in cheap.specs)
+    monkeypatch.setattr(grid, "_speeds", lambda *_: {(slow, ""): [1e9]})
+    keys = [spec.hash for spec in queue(chosen, "smoke", "fashion-mnist", None, store, undecided=True)]
+    assert {*keys[: len(set(dear.specs))]} == {entry.key for entry in dear.entries}, "a minute counts, not an image"
+    only = queue(chosen, "smoke", "fashion-mnist", None, store, only=[mine])
+    assert {spec.hash for spec in only} == {entry.key for entry in grids[0].entries}
+    with pytest.raises(SpecError, match="unknown claim 'Z'"):
+        queue(chosen, "smoke", "fashion-mnist", None, store, only=["Z"])
 
 
 def test_the_plan_of_open_claims_says_what_each_lacks_at_the_budget_that_it_is_judged_at(tmp_path, monkeypatch):
