@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
-import threading
 import warnings
 from typing import Annotated, Any
 
@@ -131,13 +131,14 @@ def door(
 
 def main() -> None:
     """Run ``fl-core``; SIGTERM and SIGHUP end it as Ctrl-C does."""
-    from fl_core.processes import WORKER, end_on_signals
+    from fl_core.processes import end_on_signals
 
     end_on_signals()
     try:
         app(prog_name="fl-core")
     except SystemExit as end:
-        if end.code == INTERRUPTED and any(thread.name == WORKER for thread in threading.enumerate()):
-            sys.stdout.flush()  # a thread in the middle of a long product cannot be stopped, only left behind
+        if end.code == INTERRUPTED:
+            atexit._run_exitfuncs()  # temporary folders go; a thread in the middle of a long product is left behind,
+            sys.stdout.flush()  # and the second that Python takes to give gigabytes back is saved
             os._exit(INTERRUPTED)
         raise

@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import tokenize
 import warnings
@@ -211,9 +210,9 @@ def git() -> Check:
     """Check that git is there: results record the commit that they come from."""
     if shutil.which("git") is None:
         return Check("git", "not installed: results cannot say which commit made them", "install git")
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return Check("git", f"at commit {done.stdout.strip()}" if done.returncode == 0 else "installed; no checkout here")
+    from fl_core.experiments.run import commit
+
+    return Check("git", "installed; no checkout here" if commit() == "unknown" else f"at commit {commit()}")
 
 
 def browser(which: Callable[[str], str | None] = shutil.which) -> Check:

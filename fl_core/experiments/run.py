@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -70,10 +70,14 @@ def run(
 
 @cache
 def commit() -> str:
-    """Return the short commit of the source, with ``-dirty`` for uncommitted changes, or ``"unknown"``."""
-    command, here = ["git", "describe", "--always", "--dirty", "--abbrev=12"], Path(__file__).parent
+    """Return the short commit of the source, with ``-dirty`` for uncommitted changes, or ``"unknown"``.
+
+    Results that wait to be committed are no change of the source.
+    """
+    git = partial(subprocess.run, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
     try:
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True)
+        named = git(["git", "describe", "--always", "--abbrev=12"], check=True).stdout.strip()
+        changed = git(["git", "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)data/results"]).returncode
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    return done.stdout.strip()
+    return f"{named}-dirty" if changed else named

@@ -380,3 +380,23 @@ def test_a_sample_is_spread_over_algorithms(finished):
     others = [replace(finished, spec=short("fedavg", seed=seed)) for seed in range(5)]
     chosen = sample([*others, finished], 2)
     assert {each.spec.algorithm.name for each in chosen} == {"fedasync", "fedavg"}
+
+
+def test_results_that_wait_to_be_committed_do_not_make_the_code_uncommitted(tmp_path, monkeypatch):
+    """The second row that ``verify --enter`` wrote called the code of its own commit uncommitted."""
+    from fl_core.experiments import run as module
+
+    source, kept = tmp_path / "fl_core" / "run.py", tmp_path / "data" / "results" / "verified.json"
+    for path in (source, kept):
+        path.parent.mkdir(parents=True)
+        path.write_text("1\n")
+    ready = ["init -q", "add .", "-c user.name=a -c user.email=b commit -qm 1"]
+    for command in ready:
+        subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
+    monkeypatch.setattr(module, "__file__", str(source))
+    named = module.commit.__wrapped__()
+    assert len(named) == 12
+    kept.write_text("2\n")
+    assert module.commit.__wrapped__() == named
+    source.write_text("2\n")
+    assert module.commit.__wrapped__() == f"{named}-dirty"
