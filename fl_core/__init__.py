@@ -6,36 +6,34 @@ The names below are loaded when they are first used, so that ``import fl_core`` 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from fl_core.algorithms import Algorithm, register
+    from fl_core.datasets import register_dataset
+    from fl_core.experiments.conformance import check_algorithm
+    from fl_core.experiments.run import run
+    from fl_core.experiments.spec import RunSpec
+    from fl_core.experiments.store import load_model, save_model
+    from fl_core.experiments.sweep import compare, sweep
+    from fl_core.models import register_model
+
 _HOMES = {
-    "Algorithm": "fl_core.algorithms",
-    "check_algorithm": "fl_core.experiments.conformance",
-    "compare": "fl_core.experiments.sweep",
-    "RunSpec": "fl_core.experiments.spec",
-    "register": "fl_core.algorithms",
-    "register_dataset": "fl_core.datasets",
-    "register_model": "fl_core.models",
-    "run": "fl_core.experiments.run",
-    "sweep": "fl_core.experiments.sweep",
-}
+    "Algorithm": "algorithms", "RunSpec": "experiments.spec", "check_algorithm": "experiments.conformance",
+    "compare": "experiments.sweep", "load_model": "experiments.store", "register": "algorithms",
+    "register_dataset": "datasets", "register_model": "models", "run": "experiments.run",
+    "save_model": "experiments.store", "sweep": "experiments.sweep",
+}  # fmt: skip
 
 __all__ = [
-    "Algorithm",
-    "RunSpec",
-    "check_algorithm",
-    "compare",
-    "register",
-    "register_dataset",
-    "register_model",
-    "run",
-    "sweep",
-]
+    "Algorithm", "RunSpec", "check_algorithm", "compare", "load_model", "register", "register_dataset",
+    "register_model", "run", "save_model", "sweep",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'fl_core' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(f"fl_core.{_HOMES[name]}"), name)

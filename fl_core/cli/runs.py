@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from fl_core.cli.app import Force, app
-from fl_core.errors import FlCoreError, RunError, SpecError, nearest, unknown
+from fl_core.errors import FlCoreError, SpecError, nearest, unknown
 
 if TYPE_CHECKING:
     from fl_core.experiments.run import Result
@@ -61,6 +61,9 @@ def run(
     out: Annotated[
         Path | None, Option(metavar="FILE.json", help="Write specification, provenance and history here.")
     ] = None,
+    save_model: Annotated[
+        Path | None, Option(metavar="FILE.safetensors", help="Write the last global model here.")
+    ] = None,
     force: Force = False,
     store: Annotated[bool, Option("--store/--no-store", help="Keep the result in data/cache.")] = True,
     print_spec: Annotated[
@@ -73,7 +76,7 @@ def run(
     hinge(a=10, b=4) for anything that has a kind. A run in which nothing usable arrives any more ends before its
     budget: it is kept, and the exit code is 3.
     """
-    from fl_core.experiments.store import check_writable, default_store
+    from fl_core.experiments.store import check_writable, default_store, model_bytes, write_or_keep
     from fl_core.runtime.executors import EXECUTORS, default_executor
 
     chosen = build_spec(spec, algorithm, settings or [], seed)
@@ -90,16 +93,19 @@ def run(
     if store:
         check_writable(default_store().cache)
     check_out(out, force)
+    check_out(save_model, force)
     result = _with_progress(chosen, checkpoints, executor=executor, threads=threads, trace=trace)
     if out is not None:
-        _write(result, out)
+        write_or_keep(out, _as_json(result), f"{result.spec.hash}.json")
+    if save_model is not None:
+        write_or_keep(save_model, model_bytes(result), f"{result.spec.hash}.safetensors")
     if store:
         default_store().save(result)
     if checkpoints is not None:
         checkpoints.clear()
     _report(result)
-    if out is not None:
-        typer.echo(f"written to {out}")
+    if files := [str(path) for path in (out, save_model) if path is not None]:
+        typer.echo(f"written to {' and '.join(files)}")
     raise typer.Exit(EARLY if result.history.ended != "budget" else 0)
 
 
@@ -237,18 +243,10 @@ def _with_progress(spec: RunSpec, checkpoints: Checkpoints | None, **options: An
             raise KeyboardInterrupt("the same command with --resume goes on from the last checkpoint") from None
 
 
-def _write(result: Result, out: Path) -> None:
-    """Write `result` to a file, which appears whole or not at all."""
-    from fl_core.experiments.store import keep_elsewhere, write_atomically
-
+def _as_json(result: Result) -> bytes:
     history = result.history.to_dict()
     content = {"spec": result.spec.to_dict(), "provenance": result.provenance, "history": history}
-    text = json.dumps(content, allow_nan=False).encode()
-    try:
-        write_atomically(out, text)
-    except OSError as error:
-        kept = keep_elsewhere(f"{result.spec.hash}.json", text)
-        raise RunError(f"{out} cannot be written ({error.strerror or error}); {kept}") from None
+    return json.dumps(content, allow_nan=False).encode()
 
 
 def _report(result: Result) -> None:

@@ -14,10 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from fl_core.datasets import all_surrogates, differs, load_dataset
+from fl_core.errors import RunError
 from fl_core.experiments.identity import circumstances
 from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import Checkpoints, History
+from fl_core.runtime import Checkpoints, History, Simulation
 from fl_core.runtime.executors import usable_cores
+from fl_core.runtime.history import Measurements
+
+Callback = Callable[[dict[str, Any]], object]
+"""Called with a copy of one row of a table of the history."""
 
 
 @dataclass
@@ -39,14 +44,22 @@ def run(
     trace: bool = False,
     progress: Callable[[float], None] | None = None,
     checkpoints: Checkpoints | None = None,
+    on_evaluation: Callback | None = None,
+    on_commit: Callback | None = None,
 ) -> Result:
     """Run `spec` and return its history with provenance, as :meth:`fl_core.runtime.Simulation.run` does it.
 
-    `trace` records what every device does when.
+    `trace` records what every device does when. `on_evaluation` is called with each row of ``history.evaluations`` as
+    soon as it is measured, `on_commit` with each row of ``history.updates``: one for every upload in a new version.
+    Neither can change a number of the run; a run that goes on from a checkpoint does not repeat what was told before.
     """
     spec = spec.resolved()
     code = {"commit": commit(), **circumstances(spec, executor)}  # that runs, not that is there when it has finished
     simulation = spec.simulation(trace)
+    if on_evaluation is not None:
+        simulation.measurements = _Told(simulation, on_evaluation)
+    if on_commit is not None:
+        progress = _telling(simulation, on_commit, progress)
     started = time.perf_counter()
     history = simulation.run(executor, threads, progress, checkpoints)
     seconds = simulation.wall_before + time.perf_counter() - started
@@ -66,6 +79,48 @@ def run(
         **({"data_version": all_surrogates()[data.name].version} if data.kind == "surrogate" else {}),
     }
     return Result(spec, history, provenance)
+
+
+class _Told(Measurements):
+    """Evaluations that are computed at once, and told."""
+
+    def __init__(self, run: Simulation, callback: Callback) -> None:
+        super().__init__(run)
+        self._callback = callback
+
+    def measure(self, test_samples: int = 0) -> None:
+        """Measure the global model, and tell if that made a row."""
+        table = self._run.history.evaluations
+        rows = len(table["version"])
+        super().measure(test_samples)
+        if len(table["version"]) > rows:
+            self.collect()
+            _tell(self._callback, table, rows)
+
+
+def _telling(
+    run: Simulation, callback: Callback, progress: Callable[[float], None] | None
+) -> Callable[[float], None]:
+    """Return what is called after each commit: `progress`, and `callback` with the rows of the new version."""
+
+    def committed(part: float) -> None:
+        if progress is not None:
+            progress(part)
+        made = run.history.updates["version"]
+        first = next((row for row in range(len(made), 0, -1) if made[row - 1] != run.version), 0)
+        for row in range(first, len(made)):
+            _tell(callback, run.history.updates, row)
+
+    return committed
+
+
+def _tell(callback: Callback, table: dict[str, list[Any]], row: int) -> None:
+    told = {name: column[row] for name, column in table.items()}
+    try:
+        callback(told)
+    except Exception as error:
+        name, what = getattr(callback, "__name__", callback), f"{type(error).__name__}: {error}"
+        raise RunError(f"the callback {name} failed at version {table['version'][row]}: {what}") from error
 
 
 @cache

@@ -26,6 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import nn
 
 from fl_core.datasets import actual, all_surrogates, data_folder
 from fl_core.errors import DataError, FlCoreError, RunError, SpecError
@@ -358,6 +361,49 @@ def _all_lines(path: Path) -> dict[str, bytes]:
     except DAMAGES as error:
         raise DataError(f"result file {path} is damaged ({_brief(error)}); nothing is packed") from None
     return found
+
+
+def save_model(result: Result, path: Path | str) -> None:
+    """Write the last global model of a run to a file of the format safetensors, from which nothing is executed.
+
+    It holds the tensors of the network by their names, and the specification of the run.
+    """
+    write_or_keep(Path(path), model_bytes(result), f"{result.spec.hash}.safetensors")
+
+
+def model_bytes(result: Result) -> bytes:
+    """Return what :func:`save_model` writes."""
+    model, spec = result.history.model, result.spec
+    if model is None:
+        raise RunError(f"the stored record of run {spec.hash} has no model: run it again to save that")
+    slots = spec.task().workspace().slots
+    tensors = {slot.name: model[slot.start : slot.stop].reshape(slot.shape).clone() for slot in slots}
+    return save(tensors, {"spec": spec.to_json(), "accuracy": repr(result.history.evaluations["test_accuracy"][-1])})
+
+
+def load_model(path: Path | str) -> nn.Module:
+    """Return the network that :func:`save_model` has written, ready to classify."""
+    try:
+        with safe_open(path, "pt") as file:
+            spec = RunSpec.from_json(file.metadata()["spec"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 # it is no dictionary
+        flat = spec.task().workspace()
+        missing = {slot.name for slot in flat.slots} ^ tensors.keys()
+        flat.network.load_state_dict(tensors, strict=False)
+    except (OSError, SafetensorError, LookupError, TypeError, RuntimeError) as error:
+        raise DataError(f"{path} holds no model of a run ({_brief(error)})") from None
+    if missing:
+        raise DataError(f"{path} holds another network than its specification says: {', '.join(sorted(missing))}")
+    return flat.network.eval()
+
+
+def write_or_keep(path: Path, content: bytes, name: str) -> None:
+    """Write `path`, or what cannot be written there elsewhere as `name`, which a RunError says."""
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        kept = keep_elsewhere(name, content)
+        raise RunError(f"{path} cannot be written ({error.strerror or error}); {kept}") from None
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -1,0 +1,135 @@
+"""What a run tells while it goes on, and the model that it leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from commands import TINY, call, refused
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from fl_core import RunSpec, load_model, run, save_model
+from fl_core.datasets import OWN
+from fl_core.datasets.own import OwnData
+from fl_core.errors import DataError, RunError
+from fl_core.experiments.store import Store
+from fl_core.models import MODELS
+from fl_core.runtime import Checkpoints
+
+SPEC = RunSpec(
+    algorithm={"name": "fedbuff", "buffer": 2, "concurrency": 3}, model="linear", world={"devices": 5},
+    partition="iid(samples_per_device=50)", budget={"updates": 6},
+    evaluation={"every_updates": 2, "test_samples": 200, "train_samples": 10},
+)  # fmt: skip
+
+
+def noisy(into: list[dict[str, Any]]) -> Callable[[dict[str, Any]], None]:
+    """Return a callback that does what it can to disturb."""
+
+    def call(row: dict[str, Any]) -> None:
+        into.append(dict(row))
+        row.clear()
+        torch.rand(3), np.random.rand(3)
+        torch.manual_seed(len(into))
+
+    return call
+
+
+@pytest.mark.parametrize("executor", ["sequential", "threads", "batched"])
+def test_callbacks_see_every_row_and_change_no_number(executor):
+    rows: list[dict[str, Any]] = []
+    updates: list[dict[str, Any]] = []
+    told = run(SPEC, executor=executor, on_evaluation=noisy(rows), on_commit=noisy(updates)).history
+    assert told == run(SPEC, executor=executor).history
+    assert rows == told.evaluation_frame().drop(columns="communications").to_dict("records")
+    assert updates == told.update_frame().to_dict("records")
+    assert [row["version"] for row in updates] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+
+
+def test_a_run_that_goes_on_tells_the_rest(tmp_path: Path):
+    rows: list[dict[str, Any]] = []
+    updates: list[dict[str, Any]] = []
+
+    def stop(row: dict[str, Any]) -> None:
+        updates.append(row)
+        if row["version"] == 4:
+            raise KeyboardInterrupt
+
+    def kept() -> Checkpoints:
+        return Checkpoints(tmp_path / "kept", when=lambda _: True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(SPEC, executor="sequential", checkpoints=kept(), on_commit=stop)
+    first = len(updates) - 1  # that of version 4 is told again
+    told = run(SPEC, executor="sequential", checkpoints=kept(), on_commit=updates.append, on_evaluation=rows.append)
+    whole = run(SPEC, executor="sequential").history
+    assert told.history == whole
+    assert updates[:first] + updates[first + 1 :] == whole.update_frame().to_dict("records")
+    assert [row["version"] for row in rows] == [4, 6]
+
+
+def test_a_callback_that_fails_is_named():
+    def broken(row: dict[str, Any]) -> None:
+        1 / (row["version"] - 2)
+
+    with pytest.raises(RunError, match=r"^the callback broken failed at version 2: ZeroDivisionError: division"):
+        run(SPEC, executor="sequential", on_evaluation=broken)
+
+
+def test_the_model_of_a_run_is_read_by_its_network_and_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def normed(shape: tuple[int, ...], classes: int) -> nn.Module:  # with running statistics
+        return nn.Sequential(nn.Flatten(), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes))
+
+    points = np.random.default_rng(0).normal(size=(400, 8))
+    samples = points[:300], (points[:300, 0] > 0).astype(int)
+    unseen = points[300:], (points[300:, 0] > 0).astype(int)
+    monkeypatch.setitem(MODELS, "normed", normed)
+    monkeypatch.setitem(OWN, "points", OwnData("points", lambda: (samples, unseen), ()))
+    spec = SPEC.changed(model="normed", dataset="points")
+    result = run(spec, executor="sequential")
+    save_model(result, tmp_path / "model.safetensors")
+    network = load_model(tmp_path / "model.safetensors")
+    inputs, labels = spec.task().test.slice(0, 100)
+    with torch.inference_mode():
+        right = int((network(inputs).argmax(1) == labels).sum())
+    assert right / 100 == result.history.evaluations["test_accuracy"][-1] != 0.5
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path):
+    path, result = tmp_path / "model.safetensors", run(SPEC, executor="sequential")
+    with pytest.raises(DataError, match="holds no model of a run .*No such file"):
+        load_model(path)
+    path.write_bytes(b"\x80\x04pickle")
+    with pytest.raises(DataError, match="holds no model of a run"):
+        load_model(path)
+    save_model(result, path)
+    tensors = load_file(path)
+    save_file(tensors, path)
+    with pytest.raises(DataError, match="holds no model of a run"):
+        load_model(path)
+    [name, *_] = sorted(tensors)
+    save_file({"else": tensors.pop(name), **tensors}, path, {"spec": SPEC.to_json()})
+    with pytest.raises(DataError, match=f"holds another network than its specification says: {name}, else"):
+        load_model(path)
+    store = Store(tmp_path, tmp_path)
+    store.save(result)
+    with pytest.raises(RunError, match="has no model: run it again"):
+        save_model(store.get(SPEC), path)
+
+
+def test_the_command_line_saves_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
+    monkeypatch.chdir(tmp_path)
+    assert "written to a.json and b.safetensors" in call(
+        "run", *TINY, "--out", "a.json", "--save-model", "b.safetensors"
+    )
+    measured = json.loads(Path("a.json").read_text())["history"]["evaluations"]["test_accuracy"][-1]
+    assert isinstance(load_model("b.safetensors"), torch.nn.Module)
+    assert 0 < measured < 1
+    assert "b.safetensors exists" in refused("run", *TINY, "--save-model", "b.safetensors")
