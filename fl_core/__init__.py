@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fl_core.algorithms import Algorithm, register
     from fl_core.datasets import register_dataset
     from fl_core.experiments.conformance import check_algorithm
-    from fl_core.experiments.run import run
+    from fl_core.experiments.run import read_spec, run
     from fl_core.experiments.spec import RunSpec
     from fl_core.experiments.store import load_model, save_model
     from fl_core.experiments.sweep import compare, sweep
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Algorithm": "algorithms", "RunSpec": "experiments.spec", "check_algorithm": "experiments.conformance",
-    "compare": "experiments.sweep", "load_model": "experiments.store", "register": "algorithms",
-    "register_dataset": "datasets", "register_model": "models", "run": "experiments.run",
+    "compare": "experiments.sweep", "load_model": "experiments.store", "read_spec": "experiments.run",
+    "register": "algorithms", "register_dataset": "datasets", "register_model": "models", "run": "experiments.run",
     "save_model": "experiments.store", "sweep": "experiments.sweep",
 }  # fmt: skip
 
 __all__ = [
-    "Algorithm", "RunSpec", "check_algorithm", "compare", "load_model", "register", "register_dataset",
-    "register_model", "run", "save_model", "sweep",
+    "Algorithm", "RunSpec", "check_algorithm", "compare", "load_model", "read_spec", "register",
+    "register_dataset", "register_model", "run", "save_model", "sweep",
 ]  # fmt: skip
 
 

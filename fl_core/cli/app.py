@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
 import warnings
@@ -38,7 +39,15 @@ Dataset = Annotated[str, Option(help="Data set ('fl-core data').")]
 Seeds = Annotated[str | None, Option(metavar="0,1,…", help="Instead of the profile's seeds.")]
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Processes at a time; by default one per core.")]
 Force = Annotated[bool, Option("--force", help="Let --out replace a file.")]
+Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 Paper = Annotated[str | None, Option(help="Only figures or claims of a paper, for example FEDASYNC.")]
+
+
+def as_text(value: Any) -> str:
+    """Return what a command prints for --json: of a frame its rows, of an object what it holds."""
+    if hasattr(value, "to_json"):
+        value = json.loads(value.to_json(orient="records", double_precision=6))
+    return json.dumps(value, indent=1, default=vars, ensure_ascii=False)
 
 
 class Door(TyperGroup):
@@ -97,7 +106,6 @@ app = typer.Typer(
     name="fl-core",
     cls=Door,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fl_core.cli.app import app
+from fl_core.cli.app import Json, app, as_text
 from fl_core.errors import unknown
 
 if TYPE_CHECKING:
@@ -91,8 +91,13 @@ def show(
     kind: Annotated[
         str | None, typer.Argument(metavar="KIND", help=f"{', '.join(KINDS)}; without it the names of all.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Show what there is to choose from, with meanings."""
+    if as_json:
+        chosen = [known(kind)] if kind else [name for name, what in KINDS.items() if not what.alone]
+        typer.echo(as_text({name: [_plainly(item) for item in items_of(name)] for name in chosen}))
+        return
     typer.echo(text_of(kind, min(110, shutil.get_terminal_size((100, 24)).columns)))
 
 
@@ -101,12 +106,22 @@ def text_of(kind: str | None, width: int = 100) -> str:
     if kind is None:
         listed = {name: what.alone or ", ".join(item.name for item in items_of(name)) for name, what in KINDS.items()}
         return "\n".join(_wrapped(name, 14, text, width) for name, text in listed.items())
-    if kind not in KINDS:
-        raise unknown("list", kind, KINDS)
-    items = items_of(kind)
+    items = items_of(known(kind))
     name_width = max((len(item.name) for item in items), default=0) + 2
     lines = [line for item in items for line in _lines(item, name_width, width)]
     return "\n".join([*lines, "", f"Use: fl-core {KINDS[kind].use}"])
+
+
+def known(kind: str) -> str:
+    """Return `kind` if there is such a list."""
+    if kind not in KINDS:
+        raise unknown("list", kind, KINDS)
+    return kind
+
+
+def _plainly(item: Item) -> dict[str, Any]:
+    rows = [dict(zip(("name", "default", "meaning"), row, strict=True)) for row in item.parameters]
+    return {"name": item.name, "meaning": item.meaning, "parameters": rows}
 
 
 def _lines(item: Item, name_width: int, width: int) -> list[str]:

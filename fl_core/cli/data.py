@@ -7,12 +7,12 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from fl_core.cli.app import Jobs, app
+from fl_core.cli.app import Jobs, Json, app, as_text
 from fl_core.errors import DataError, unknown
 
 if TYPE_CHECKING:
@@ -34,12 +34,15 @@ app.add_typer(commands, name="data")
 
 
 @commands.callback()
-def listing(context: typer.Context) -> None:
+def listing(context: typer.Context, as_json: Json = False) -> None:
     """Data sets and measured links: show, get or import them."""
     from fl_core.datasets import registry
     from fl_core.world import traces
 
     if context.invoked_subcommand is not None:
+        return
+    if as_json:
+        typer.echo(as_text([*map(_facts, registry.all_sources().values()), *map(_link_facts, traces.SETS)]))
         return
     width = min(110, shutil.get_terminal_size((100, 24)).columns)
     for source in registry.all_sources().values():
@@ -55,6 +58,27 @@ def listing(context: typer.Context) -> None:
         "an unpacked copy from anywhere. A surrogate is a generated stand-in, marked wherever a number is shown."
     )
     typer.echo(textwrap.fill(folders, width))
+
+
+def _facts(source: Source) -> dict[str, Any]:
+    from fl_core.datasets import registry
+
+    named = ("name", "title", "shape", "classes", "sizes", "licence", "homepage", "differs")
+    state, stand_in = registry.state(source), f"{source.name}-surrogate"
+    size = sum(archive.bytes for archive in source.archives)
+    found = registry.place(source)
+    where = str(found[0] if found else registry.prepared_file(source)) if state == source.kind else None
+    surrogate = stand_in if stand_in in registry.all_surrogates() else None
+    facts = {name: getattr(source, name) for name in named}
+    return {**facts, "state": state, "bytes": size or None, "place": where, "surrogate": surrogate}
+
+
+def _link_facts(name: str) -> dict[str, Any]:
+    from fl_core.world import traces
+
+    links, place = traces.SETS[name], traces.place(name)
+    facts = {"name": name, "title": links.about, "links": links.size, "licence": links.licence}
+    return {**facts, "state": "real" if place else "missing", "place": str(place) if place else None}
 
 
 def _entry(source: Source, width: int) -> Iterator[str]:
@@ -172,6 +196,7 @@ def calibrate(
         list[str] | None, Argument(metavar="NAME", help="Real data sets; by default all that have one.")
     ] = None,
     jobs: Jobs = None,
+    as_json: Json = False,
 ) -> None:
     """Train the papers' reference networks on surrogates, and compare with what is known for the real data.
 
@@ -185,4 +210,4 @@ def calibrate(
     store = default_store()
     grid.execute(calibration(store, names or []).specs, jobs=jobs, store=store)
     found = table(calibration(store, names or [])).drop(columns="reported")
-    typer.echo(found.to_string(index=False, float_format="%.3f"))
+    typer.echo(as_text(found) if as_json else found.to_string(index=False, float_format="%.3f"))

@@ -22,7 +22,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from fl_core.cli.app import Force, app
+from fl_core.cli.app import Force, Json, app, as_text
 from fl_core.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,14 +48,19 @@ class Check:
     remedy: str = ""  # what to do about it; empty if all is well
     necessary: bool = False  # whether nothing works without it
 
+    @property
+    def state(self) -> str:
+        """In a word."""
+        return "MISSING" if self.remedy and self.necessary else "missing" if self.remedy else "ok"
+
     def __str__(self) -> str:
-        state = "MISSING" if self.remedy and self.necessary else "missing" if self.remedy else "ok"
-        return f"{state:<9}{self.name:<17}{self.found}" + (f"\n{'':<26}-> {self.remedy}" if self.remedy else "")
+        return f"{self.state:<9}{self.name:<17}{self.found}" + (f"\n{'':<26}-> {self.remedy}" if self.remedy else "")
 
 
 @app.command()
 def doctor(
     size: Annotated[bool, Option("--size", help="Print lines and files of the package instead.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say what is here, what is missing, and how to get it.
 
@@ -63,9 +68,12 @@ def doctor(
     memory, git and the browser. The exit code is 1 if something is missing without which nothing works.
     """
     if size:
-        typer.echo(rooms())
-    else:
-        raise typer.Exit(0 if healthy(examine()) else 1)
+        typer.echo(as_text({"core": core_lines(), "rooms": sizes()}) if as_json else rooms())
+        return
+    checks = list(examine()) if as_json else examine()
+    if as_json:
+        typer.echo(as_text([{"state": check.state, **vars(check)} for check in checks]))
+    raise typer.Exit(0 if healthy(checks, show=not as_json) else 1)
 
 
 def examine() -> Iterator[Check]:
@@ -81,11 +89,12 @@ def examine() -> Iterator[Check]:
     yield browser()
 
 
-def healthy(checks: Iterable[Check]) -> bool:
+def healthy(checks: Iterable[Check], show: bool = True) -> bool:
     """Show every check as soon as it is made, and return whether everything that is necessary is there."""
     fit = True
     for check in checks:
-        typer.echo(str(check))
+        if show:
+            typer.echo(str(check))
         fit &= not (check.remedy and check.necessary)
     return fit
 
@@ -233,15 +242,21 @@ SILENT = {
 }  # fmt: skip
 
 
-def rooms() -> str:
-    """Return files, lines and lines of code of each room, and of the core, as text."""
+def sizes() -> dict[str, dict[str, int]]:
+    """Return files, lines and lines of code of each room, those of the core first."""
     package = ROOT / "fl_core"
-    names = sorted(path.name for path in package.iterdir() if (path / "__init__.py").is_file())
-    rows = [f"{'room':<14}{'files':>6}{'lines':>9}{'of code':>9}"]
-    for room in [*CORE, *(name for name in names if name not in CORE)]:
+    names, found = sorted(path.name for path in package.iterdir() if (path / "__init__.py").is_file()), {}
+    for room in dict.fromkeys([*CORE, *names]):
         sources = [path.read_text(encoding="utf-8") for path in (package / room).rglob("*.py")]
         lines, code = sum(len(text.splitlines()) for text in sources), sum(map(code_lines, sources))
-        rows.append(f"{room:<14}{len(sources):>6}{lines:>9,}{code:>9,}")
+        found[room] = {"files": len(sources), "lines": lines, "code": code}
+    return found
+
+
+def rooms() -> str:
+    """Return :func:`sizes`, and that of the core, as text."""
+    rows = [f"{'room':<14}{'files':>6}{'lines':>9}{'of code':>9}"]
+    rows += [f"{room:<14}{n['files']:>6}{n['lines']:>9,}{n['code']:>9,}" for room, n in sizes().items()]
     core = f"{core_lines():,} lines of code, without docstrings, comments, blank lines and imports"
     return "\n".join([*rows, "", f"{', '.join(CORE[:-1])} and {CORE[-1]}: {core}"])
 
@@ -287,7 +302,7 @@ def bench(
     quick: Annotated[bool, Option("--quick", help="Small sizes: does it run? The numbers mean little.")] = False,
     pairs: Annotated[int | None, Option(help="Repetitions, sides alternating; by default 5, or 1 if quick.")] = None,
     threads: Annotated[int, Option(help="Worker threads of ours; the bare loop has one.")] = 2,
-    as_json: Annotated[bool, Option("--json", help="Print the report as JSON.")] = False,
+    as_json: Json = False,
     out: Annotated[
         Path | None,
         Option(metavar="FILE.json", help="Keep the report, with machine, load, versions, commit and date."),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from fl_core.cli.app import Force, app
+from fl_core.cli.app import Force, Json, app
 from fl_core.errors import FlCoreError, SpecError, nearest, unknown
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ Examples:
   fl-core run --algorithm fedper --set compressor="topk(delta=0.1)"
   fl-core run -a sgd -s budget.updates=none -s budget.gradients=2000
   fl-core run --algorithm fedasync --print-spec > spec.json
-  fl-core run spec.json --seed 1 --out result.json
+  fl-core run spec.json --seed 1 --out result.json     or spec.yaml
 """
 
 
 @app.command(epilog=RUN)
 def run(
     spec: Annotated[
-        Path | None, Argument(metavar="SPEC.json", help="What --print-spec writes, or a part of it.")
+        Path | None, Argument(metavar="SPEC", help="JSON or YAML: what --print-spec writes, or a part of it.")
     ] = None,
     algorithm: Annotated[
         str | None,
@@ -69,6 +69,7 @@ def run(
     print_spec: Annotated[
         bool, Option("--print-spec", help="Print the specification as canonical JSON and stop.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Run one specification and print its evaluations.
 
@@ -103,9 +104,12 @@ def run(
         default_store().save(result)
     if checkpoints is not None:
         checkpoints.clear()
-    _report(result)
+    if as_json:
+        typer.echo(_as_json(result))
+    else:
+        _report(result)
     if files := [str(path) for path in (out, save_model) if path is not None]:
-        typer.echo(f"written to {' and '.join(files)}")
+        typer.echo(f"written to {' and '.join(files)}", err=as_json)
     raise typer.Exit(EARLY if result.history.ended != "budget" else 0)
 
 
@@ -115,6 +119,7 @@ def build_spec(path: Path | None, algorithm: str | None, settings: Sequence[str]
     Each of the `settings` is ``"name=value"``: a dotted field of the run, or a parameter of the algorithm.
     """
     from fl_core.algorithms import ALGORITHMS
+    from fl_core.experiments.run import read_spec
     from fl_core.experiments.spec import RunSpec
 
     values = dict(map(read_setting, settings)) | ({} if seed is None else {"seed": seed})
@@ -122,13 +127,13 @@ def build_spec(path: Path | None, algorithm: str | None, settings: Sequence[str]
         if path is None:
             valid = ", ".join(sorted(ALGORITHMS))
             raise SpecError(f"nothing to run: name an --algorithm (valid: {valid}) or a specification file")
-        spec = RunSpec.from_file(path)
+        spec = read_spec(path)
         return spec.changed(**_placed(values, type(spec.algorithm)))
     if algorithm not in ALGORITHMS:
         raise unknown("algorithm", algorithm, ALGORITHMS)
     chosen = ALGORITHMS[algorithm]
     fits_every_world = {"algorithm": "sgd"}  # replaced together with the settings, so that they are judged together
-    base = RunSpec.from_file(path, **fits_every_world) if path else RunSpec(**fits_every_world)
+    base = read_spec(path, **fits_every_world) if path else RunSpec(**fits_every_world)
     defaults = chosen.model_construct().model_dump(mode="json")
     return base.changed(algorithm={"name": algorithm, **defaults}, **_placed(values, chosen))
 

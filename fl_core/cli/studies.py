@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from fl_core.cli.app import Artifacts, Dataset, Jobs, OpenProfile, Paper, Profile, Seeds, app
+from fl_core.cli.app import Artifacts, Dataset, Jobs, Json, OpenProfile, Paper, Profile, Seeds, app, as_text
 from fl_core.errors import FlCoreError, RunError, SpecError, unknown
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def plan(
     paper: Paper = None,
     undecided: Undecided = False,
     only: Only = None,
+    as_json: Json = False,
 ) -> None:
     """Count the runs that figures need and lack, and their cost.
 
@@ -90,8 +91,9 @@ def plan(
             rows.append({"artifact": name, "runs": len(keys), **counts})
         after = [f"in store: {in_words(stored.values())}; see 'fl-core verify --help'"] * bool(stored)
         head = f"all of them at profile {profile}, each run counted once:"
-    lines = [Table(pd.DataFrame(rows)).to_text()] * bool(rows)
-    typer.echo("\n".join([*lines, "", *after, "", head, grid.plan(together.values(), store, jobs=jobs).table()]))
+    lines, cost = [Table(pd.DataFrame(rows)).to_text()] * bool(rows), grid.plan(together.values(), store, jobs=jobs)
+    text = "\n".join([*lines, "", *after, "", head, cost.table()])
+    typer.echo(as_text({"rows": rows, "all": cost}) if as_json else text)
 
 
 def _chosen(names: Sequence[str] | None, paper: str | None) -> list[Artifact]:
@@ -201,6 +203,7 @@ def verify(
     prefix: Annotated[float, Option(help="Part of each run that is replayed.")] = 1.0,
     seconds: Annotated[float | None, Option(help="Of each run no more than took about so long.")] = None,
     enter: Annotated[bool, Option("--enter", help="Write down which code gave the same bits.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run stored records again and compare every bit.
 
@@ -227,18 +230,21 @@ def verify(
     parts = {key: min(prefix, (seconds or inf) / max(each, 1e-9)) for key, each in took.items()}
     share = f"{prefix:.0%}" if seconds is None else f"the beginnings, of {seconds:g} s each,"
     whole = in_words(sum(took[key] * part for key, part in parts.items()))
-    typer.echo(f"replaying {share} of {len(chosen)} records, about {whole}")
+    typer.echo(f"replaying {share} of {len(chosen)} records, about {whole}", err=as_json)
     replays = []
     for result in chosen:
         found = verify.replay(result, parts[result.spec.hash])
         replays.append(found)
-        typer.echo(f"{found.hash} {found.algorithm:<20}{'same bits' if found.same else found.difference}")
+        said = "same bits" if found.same else found.difference
+        typer.echo(f"{found.hash} {found.algorithm:<20}{said}", err=as_json)
         if enter:  # at once, so that nothing is lost when it is cut off
             verify.enter(store.published, replays)
+    if as_json:
+        typer.echo(as_text(replays))
     different = [found.hash for found in replays if not found.same]
     if different:
         raise RunError(f"{len(different)} of {len(replays)} records differ: {', '.join(different)}")
-    typer.echo(f"all {len(replays)} are the same, to the last bit")
+    typer.echo(f"all {len(replays)} are the same, to the last bit", err=as_json)
 
 
 def _records(names: Sequence[str], store: Store) -> list[Result]:
@@ -266,7 +272,7 @@ Examples:
 
 @app.command(epilog=REPLAY)
 def replay(
-    run: Annotated[str, Argument(metavar="HASH_OR_SPEC.json", help="A stored record, or a specification.")],
+    run: Annotated[str, Argument(metavar="HASH_OR_SPEC", help="A stored record, or a specification.")],
     at: Annotated[int, Option("--at", metavar="EVENT", help="Stop before this event, counted from 0.")],
     interactive: Annotated[
         bool, Option("--interactive", "-i", help="Open a Python console with the run at hand.")
@@ -275,13 +281,13 @@ def replay(
     """Run again up to an event, and show the state there."""
     import code
 
-    from fl_core.experiments.spec import RunSpec
+    from fl_core.experiments.run import read_spec
     from fl_core.experiments.store import default_store
     from fl_core.runtime.sanitizer import describe
     from fl_core.runtime.simulation import StopRun
 
     if Path(run).is_file():
-        specs = [RunSpec.from_file(Path(run))]
+        specs = [read_spec(run)]
     else:
         specs = [result.spec for result in _records([run], default_store())]
     if len(specs) != 1:
@@ -318,7 +324,7 @@ def claims(
     names: Annotated[list[str] | None, Argument(metavar="CLAIM", help="Ids; one is shown with all parts.")] = None,
     paper: Paper = None,
     undecided: Annotated[bool, Option("--undecided", help="Only those that more runs could decide.")] = False,
-    as_json: Annotated[bool, Option("--json", help="One object a claim.")] = False,
+    as_json: Json = False,
     as_csv: Annotated[bool, Option("--csv", help="One row a claim.")] = False,
     export: Annotated[bool, Option("--export", help="Write data/claims.csv, from published runs.")] = False,
 ) -> None:
@@ -337,7 +343,7 @@ def claims(
     found = ledger.judged([name.upper() for name in names or []], paper)
     found = [each for each in found if each.open or not undecided]
     if as_json:
-        typer.echo(ledger.frame(found).to_json(orient="records", indent=1, double_precision=6))
+        typer.echo(as_text(ledger.frame(found)))
     elif as_csv:
         typer.echo(ledger.as_csv(found).rstrip())
     elif names and len(names) == len(found) == 1:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_core.datasets import all_surrogates, differs, load_dataset
-from fl_core.errors import RunError
+from fl_core.errors import RunError, SpecError
 from fl_core.experiments.identity import circumstances
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, History, Simulation
@@ -79,6 +81,36 @@ def run(
         **({"data_version": all_surrogates()[data.name].version} if data.kind == "surrogate" else {}),
     }
     return Result(spec, history, provenance)
+
+
+def read_spec(path: Path | str, **replaced: Any) -> RunSpec:
+    """Read a specification, or a hand-written part of one, from a file: YAML if its name ends so, else JSON.
+
+    `replaced` fields win over those of the file.
+    """
+    path = Path(path)
+    if path.suffix not in (".yaml", ".yml") or not path.is_file():
+        return RunSpec.from_file(path, **replaced)
+    try:
+        return RunSpec.from_json(_yaml_as_json(path.read_text(encoding="utf-8")), **replaced)
+    except (OSError, ValueError) as error:  # a SpecError is a ValueError
+        raise SpecError(f"{path}: {error}") from None
+
+
+def _yaml_as_json(text: str) -> str:
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise SpecError("to read YAML takes the package PyYAML; JSON is read without it") from None
+
+    class Loader(yaml.SafeLoader):
+        """Reads 1e-3 as the number that it is in JSON and in newer YAML."""
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), [*"-+0123456789"])
+    try:
+        return json.dumps(yaml.load(text, Loader), allow_nan=False)
+    except (yaml.YAMLError, TypeError, RecursionError) as error:
+        raise SpecError(f"not valid YAML: {' '.join(str(error).split())}") from None
 
 
 class _Told(Measurements):

@@ -35,6 +35,25 @@ def process(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **settings})
 
 
+LISTS = {
+    "list": ("algorithms", "fedasync"), "list algorithms": ("algorithms", "alpha"), "list fields": ("fields", "seed"),
+    "data": ("fashion-mnist", "licence"), "plan fedasync-fig2": ("rows", "core_seconds"), "doctor": ("state", "ok"),
+    "doctor --size": ("core", "runtime"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_what_lists_lists_as_json_too(words: str):
+    text = call(*words.split(), "--json")
+    assert json.loads(text)
+    assert [word for word in LISTS[words] if f'"{word}"' not in text] == []
+
+
+def test_shells_complete_commands():
+    words = {"_FL_CORE_COMPLETE": "complete_bash", "COMP_WORDS": "fl-core re", "COMP_CWORD": "1"}
+    assert process(**words).stdout.split() == ["replay", "regenerate", "results"]
+
+
 def test_help_is_quick_and_imports_nothing_heavy():
     code = (
         "import sys\nfrom fl_core.cli import app\n"

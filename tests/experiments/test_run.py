@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from commands import TINY, call, refused
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from fl_core import RunSpec, load_model, run, save_model
+from fl_core import RunSpec, load_model, read_spec, run, save_model
 from fl_core.datasets import OWN
 from fl_core.datasets.own import OwnData
 from fl_core.errors import DataError, RunError
@@ -132,4 +133,49 @@ def test_the_command_line_saves_the_model(tmp_path: Path, monkeypatch: pytest.Mo
     measured = json.loads(Path("a.json").read_text())["history"]["evaluations"]["test_accuracy"][-1]
     assert isinstance(load_model("b.safetensors"), torch.nn.Module)
     assert 0 < measured < 1
+    printed = json.loads(call("run", *TINY, "--json", "--save-model", "c.safetensors"))
+    assert printed["history"] == json.loads(Path("a.json").read_text())["history"]
     assert "b.safetensors exists" in refused("run", *TINY, "--save-model", "b.safetensors")
+
+
+@pytest.mark.parametrize("ending", ["json", "yaml", "yml"])
+def test_a_specification_is_the_same_from_any_file(ending: str, tmp_path: Path):
+    path, spec = tmp_path / f"spec.{ending}", SPEC.changed(**{"world.faults": [{"kind": "lost", "probability": 0.1}]})
+    path.write_text(spec.to_json() if ending == "json" else yaml.safe_dump(spec.to_dict()))
+    assert read_spec(path) == spec
+    assert read_spec(path, seed=3).hash == spec.changed(seed=3).hash
+    printed = call("run", str(path), "-s", "training.lr=0.5", "--print-spec")
+    assert RunSpec.from_json(printed) == spec.changed(**{"training.lr": 0.5})
+
+
+def test_numbers_of_yaml_are_those_of_json(tmp_path: Path):
+    (tmp_path / "a.yaml").write_text(
+        "algorithm: {name: fedasync, alpha: 1e-1}\nbudget: {updates: null, seconds: 2e+3}"
+    )
+    spec = read_spec(tmp_path / "a.yaml")
+    assert (spec.to_dict()["algorithm"]["alpha"], spec.budget.seconds) == (0.1, 2000)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("algorithm: [", "a.yaml: not valid YAML: while parsing a flow node"),
+        ("- fedasync", "a.yaml: a run specification is a JSON object, not list"),
+        ("", "a.yaml: a run specification is a JSON object, not NoneType"),
+        ("algorithm: fedasync\nbugdet: {updates: 3}", "a.yaml: unknown field 'bugdet'; did you mean 'budget'?"),
+        ("algorithm: fedasync\nseed: 2020-01-01", "a.yaml: not valid YAML: Object of type date"),
+        ("algorithm: fedasync\nlabel_noise: .nan", "a.yaml: Out of range float values"),
+        (
+            "algorithm: !!python/object/apply:os.getcwd []",
+            "a.yaml: not valid YAML: could not determine a constructor",
+        ),
+        ("a: &a [*a]", "a.yaml: Circular reference"),
+    ],
+)
+def test_a_bad_file_is_one_line(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.yaml").write_text(text)
+    assert refused("run", "a.yaml").startswith(said)
+    Path("a.yaml").write_bytes(b"\xff\xfe")
+    assert refused("run", "a.yaml").startswith("a.yaml: 'utf-8' codec can't decode")
+    assert refused("run", "b.yaml").startswith("cannot read the specification b.yaml: No such file")
