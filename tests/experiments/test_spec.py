@@ -252,3 +252,10 @@ def test_any_model_is_explained():
     assert "size = 9 is not valid: it should be less than 9" in explain(caught.value)
     assert list(dotted_names(Options)) == ["shares", "size"]
     assert expected(int | None, ()) == "an integer or null"
+
+
+def test_the_file_of_a_result_stands_for_its_specification(tmp_path):
+    spec = RunSpec(algorithm="fedasync", seed=3)
+    (tmp_path / "result.json").write_text(json.dumps({"spec": spec.to_dict(), "history": {}}))
+    assert RunSpec.from_file(tmp_path / "result.json") == spec
+    assert RunSpec.from_file(tmp_path / "result.json", seed=4).seed == 4
