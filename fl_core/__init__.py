@@ -6,9 +6,28 @@ The names below are loaded when they are first used, so that ``import fl_core`` 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+CHECKOUT = (Path(__file__).resolve().parents[1] / "pyproject.toml").is_file()
+"""Whether this is a copy of the repository, with its data folder; else the package was installed by itself."""
+
+
+def user_folder() -> Path:
+    """Return where a package that is installed by itself keeps data and results, by the custom of the platform."""
+    home, roaming = Path.home(), os.environ.get("LOCALAPPDATA")
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "fl-core"
+    if sys.platform == "win32" and roaming:
+        return Path(roaming) / "fl-core"
+    return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "fl-core"
+
+
+if not CHECKOUT:
+    os.environ.setdefault("FL_CORE_DATA", str(user_folder()))  # and in every process that is started from here
 
 if TYPE_CHECKING:
     from fl_core.algorithms import Algorithm, register

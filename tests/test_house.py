@@ -30,13 +30,13 @@ ROOMS = {
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
-    "datasets": (3710, 22, 3600, 22),
-    "experiments": (5315, 25, 2400, 12),
-    "report bookbuild cli": (5120, 29, 4000, 26),
+    "datasets": (3720, 22, 3600, 22),
+    "experiments": (5322, 25, 2400, 12),
+    "report bookbuild cli": (5128, 29, 4000, 26),
     "benchmarks": (1457, 6, 1200, 6),
-    "fl_core": (28716, 155, 21500, 135),
+    "fl_core": (28760, 155, 21500, 135),
     "fl_papers": (13510, 42, 11000, 35),
-    "tests": (29344, 1000, 20000, 1000),
+    "tests": (29474, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

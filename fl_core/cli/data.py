@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from fl_core import CHECKOUT
 from fl_core.cli.app import Jobs, Json, app, as_text
 from fl_core.errors import DataError, unknown
 
@@ -97,7 +98,7 @@ def _entry(source: Source, width: int) -> Iterator[str]:
     if kind == source.kind:
         found = registry.place(source)
         details.append(f"In {found[0] if found else registry.prepared_file(source)}")
-    elif source.embedded:
+    elif source.embedded and CHECKOUT:
         details.append(f"'git checkout -- data/{source.name}' restores it")
     elif source.by_hand:
         details.append(f"By hand: {source.by_hand}; 'here' is {registry.source_folder(source)}")
@@ -129,8 +130,10 @@ def obtain(
     for name in names:
         chosen = registry.all_surrogates().get(name) or registry.all_sources()[name]
         if isinstance(chosen, base.Source) and chosen.embedded:
-            if again or not registry.place(chosen):
+            if CHECKOUT and (again or not registry.place(chosen)):
                 raise DataError(f"{name} is part of this repository; 'git checkout -- data/{name}' restores it")
+            if not CHECKOUT:
+                _download(chosen, again)
         else:
             prepared = registry.prepared_file(chosen)
             if again:

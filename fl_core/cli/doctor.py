@@ -22,6 +22,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from fl_core import CHECKOUT
 from fl_core.cli.app import Force, Json, app, as_text
 from fl_core.errors import DataError
 
@@ -85,8 +86,9 @@ def examine() -> Iterator[Check]:
     yield results()
     yield cores()
     yield memory()
-    yield git()
-    yield browser()
+    if CHECKOUT:
+        yield git()
+        yield browser()
 
 
 def healthy(checks: Iterable[Check], show: bool = True) -> bool:
@@ -102,14 +104,15 @@ def healthy(checks: Iterable[Check], show: bool = True) -> bool:
 def python() -> Check:
     """Check the version of Python."""
     low, high = PYTHONS
-    remedy = "" if low <= sys.version_info[:2] < high else "install Python 3.11 to 3.14, then run 'make setup'"
+    remedy = "" if low <= sys.version_info[:2] < high else "install Python 3.11 to 3.14, and the package there"
     return Check("Python", platform.python_version(), remedy, necessary=True)
 
 
 def packages(extra: str) -> Check:
     """Compare what is installed with the exact versions that the package, or one extra, asks for."""
     name = f"extra [{extra}]" if extra else "packages"
-    install = f"pip install -c constraints.txt -e '.{f'[{extra}]' if extra else ''}'"
+    what, wanted = ("-c constraints.txt -e '." if CHECKOUT else "'fl-core"), f"[{extra}]" if extra else ""
+    install = f"pip install {what}{wanted}'"
     try:
         asked = metadata.requires("fl-core") or []
     except metadata.PackageNotFoundError:
@@ -164,7 +167,7 @@ def datasets() -> Iterator[Check]:
         return
     others: dict[str, list[str]] = {}
     for source in registry.all_sources().values():
-        if not source.embedded:
+        if not source.embedded or not (CHECKOUT or registry.place(source)):  # it is fetched when it is needed
             others.setdefault(registry.state(source), []).append(source.name)
             continue
         try:
@@ -192,7 +195,8 @@ def results() -> Check:
         published = sum(1 for _ in Store(store.published, store.published))
         cached = sum(1 for _ in store) - published
     if complaints:
-        remedy = f"restore it with 'git checkout -- {store.published.name}' in {store.published.parent}, or delete it"
+        how = f"restore it with 'git checkout -- {store.published.name}' in {store.published.parent}, or "
+        remedy = f"{how if CHECKOUT else ''}delete it"
         return Check("results", f"{len(complaints)} damaged: {complaints[0].message}", remedy)
     return Check("results", f"{published} published in {store.published}, {cached} in the cache")
 

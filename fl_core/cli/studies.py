@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from fl_core import CHECKOUT
 from fl_core.cli.app import Artifacts, Dataset, Jobs, Json, OpenProfile, Paper, Profile, Seeds, app, as_text
 from fl_core.errors import FlCoreError, RunError, SpecError, unknown
 
@@ -439,7 +440,7 @@ def _make_artifact(
         empty = stored_seeds([artifact], store, "smoke", dataset, seeds, **options) or empty
         origin = "no larger one is stored" if empty.profile == "smoke" else "stored runs"
         typer.echo(f"profile {empty.profile}: {origin}")
-    folder = output or ROOT / "_build" / "artifacts" / empty.profile
+    folder = output or (ROOT if CHECKOUT else Path.cwd()) / "_build" / "artifacts" / empty.profile
     if folder.exists() and not folder.is_dir():
         raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
     before = load_study(empty, store).results

@@ -14,6 +14,7 @@ import io
 import os
 import stat
 import tarfile
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from urllib.request import Request, urlopen
 import numpy as np
 from filelock import FileLock
 
+from fl_core import CHECKOUT
 from fl_core.datasets.base import Archive
 from fl_core.errors import DataError
 
@@ -74,8 +76,16 @@ def fetch(
 
 
 def verify(archive: Archive, folder: Path, name: str = "", remedy: str = "") -> None:
-    """Check that `archive` is in `folder`, whole: its size and its checksum, as far as they are known."""
+    """Check that `archive` is in `folder`, whole: its size and its checksum, as far as they are known.
+
+    What a checkout brings along, and therefore has another `remedy`, is fetched where the package is installed alone.
+    """
     path, name = folder / archive.file, name or folder.name
+    if remedy and not CHECKOUT:
+        remedy = ""
+        if not path.is_file():
+            warnings.warn(f"{archive.file} of {name} is fetched now, once, and kept in {folder}", stacklevel=2)
+            fetch(archive, folder, name=name)
     if not path.is_file():
         how = f"'fl-core data get {name}' says how to obtain it"
         raise DataError(f"data file {path} is missing; {remedy or how}")

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from fl_core import CHECKOUT
 from fl_core.datasets import all_surrogates, differs, load_dataset
 from fl_core.errors import RunError, SpecError
 from fl_core.experiments.identity import circumstances
@@ -161,6 +162,8 @@ def commit() -> str:
 
     Results that wait to be committed are no change of the source.
     """
+    if not CHECKOUT:  # that may lie in a repository of somebody else
+        return "unknown"
     git = partial(subprocess.run, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
     try:
         named = git(["git", "describe", "--always", "--abbrev=12"], check=True).stdout.strip()
