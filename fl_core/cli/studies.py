@@ -273,7 +273,9 @@ Examples:
 
 @app.command(epilog=REPLAY)
 def replay(
-    run: Annotated[str, Argument(metavar="HASH_OR_SPEC", help="A stored record, or the file of a specification or result.")],
+    run: Annotated[
+        str, Argument(metavar="HASH_OR_SPEC", help="A stored record, or a specification's or result's file.")
+    ],
     at: Annotated[int, Option("--at", metavar="EVENT", help="Stop before this event, counted from 0.")],
     interactive: Annotated[
         bool, Option("--interactive", "-i", help="Open a Python console with the run at hand.")

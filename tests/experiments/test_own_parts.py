@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -353,8 +354,21 @@ def test_a_grid_that_is_none_is_refused(grid, seeds, said):
         sweep(RunSpec(**SPEC), grid, seeds)
 
 
+CHAPTERS = Path(__file__).parents[2] / "notebooks" / "5_your_own"
+
+
 def test_the_chapter_needs_at_most_sixty_lines():
-    path = Path(__file__).parents[2] / "notebooks" / "5_your_own" / "your_own.ipynb"
-    cells = json.loads(path.read_text())["cells"]
+    cells = json.loads((CHAPTERS / "your_own.ipynb").read_text())["cells"]
     lines = [line for cell in cells if "yours" in cell["metadata"].get("tags", ()) for line in cell["source"]]
     assert 30 < len([line for line in lines if line.strip()]) <= 60
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_code_of_the_chapters_passes_the_strictest_type_check(path: Path, tmp_path: Path):
+    cells = json.loads(path.read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    (tmp_path / "mine.py").write_text("\n\n".join(code))
+    words = [sys.executable, "-m", "mypy", "--strict", "--config-file", "pyproject.toml", str(tmp_path / "mine.py")]
+    done = subprocess.run(words, cwd=CHAPTERS.parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
