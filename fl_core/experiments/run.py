@@ -15,10 +15,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from fl_core import CHECKOUT
 from fl_core.datasets import all_surrogates, differs, load_dataset
 from fl_core.errors import RunError, SpecError
-from fl_core.experiments.identity import circumstances
+from fl_core.experiments.identity import circumstances, own_parts
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, History, Simulation
 from fl_core.runtime.executors import usable_cores
@@ -59,6 +61,8 @@ def run(
     spec = spec.resolved()
     code = {"commit": commit(), **circumstances(spec, executor)}  # that runs, not that is there when it has finished
     simulation = spec.simulation(trace)
+    if own_parts(spec):
+        _refuse_shared_draws(simulation.task)
     if on_evaluation is not None:
         simulation.measurements = _Told(simulation, on_evaluation)
     if on_commit is not None:
@@ -112,6 +116,15 @@ def _yaml_as_json(text: str) -> str:
         return json.dumps(yaml.load(text, Loader), allow_nan=False)
     except (yaml.YAMLError, TypeError, RecursionError) as error:
         raise SpecError(f"not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def _refuse_shared_draws(task: Any) -> None:
+    """Refuse a network whose dropout would depend on who trains beside it."""
+    for name, layer in task.workspace().network.named_modules():
+        if isinstance(layer, nn.modules.dropout._DropoutNd):
+            what = f"layer {name} of model {task.model!r} is torch.nn.{type(layer).__name__}"
+            why = "which draws from a stream that all devices share"
+            raise SpecError(f"{what}, {why}; take fl_core.models.Dropout(p, shape)")
 
 
 class _Told(Measurements):

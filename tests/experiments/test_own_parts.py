@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from plain_torchvision import import_torchvision
 
 from fl_core import RunSpec, compare, plugins, register_dataset, register_model, run, sweep
 from fl_core.algorithms import FedAsync
@@ -25,6 +26,7 @@ from fl_core.experiments.evidence import POINTS, Effect, holm, moderated
 from fl_core.experiments.grid import execute, plan
 from fl_core.experiments.measures import final_accuracy
 from fl_core.experiments.store import Store
+from fl_core.models import Dropout
 
 MINE = '''
 from typing import Literal
@@ -267,6 +269,38 @@ def test_splits_fit_each_other_and_the_classes():
     register_dataset("mine")(lambda: ((IMAGES, LABELS), (IMAGES[:, :4], LABELS)))
     with pytest.raises(DataError, match=r"training and test inputs differ: torch.uint8 \(1, 5, 5\) and"):
         load_dataset("mine")
+
+
+def test_dropout_that_devices_would_share_is_refused():
+    register_dataset("mine")(lambda: ((np.zeros((40, 5)), np.arange(40) % 2), (np.zeros((4, 5)), LABELS)))
+    for layer in (torch.nn.Dropout(0.5), Dropout(0.5, (5,))):
+        register_model(type("Net", (torch.nn.Sequential,), {"__init__": _net(layer)}))
+        spec = RunSpec(
+            **SPEC | {"algorithm": "fedasync", "dataset": "mine", "model": "net", "world": {"devices": 10}}
+        )
+        if isinstance(layer, Dropout):
+            run(spec)
+        else:
+            with pytest.raises(SpecError, match="layer 0 of model 'net' is torch.nn.Dropout, which draws from a"):
+                run(spec)
+
+
+def _net(layer: torch.nn.Module) -> Any:
+    def build(self: Any, shape: tuple[int, ...], classes: int) -> None:
+        torch.nn.Sequential.__init__(self, layer, torch.nn.Linear(shape[0], classes))
+
+    return build
+
+
+@pytest.mark.thorough
+def test_a_data_set_of_torchvision_is_taken_as_it_is():
+    fake = import_torchvision().datasets.FakeData
+    register_dataset("fake")(lambda: tuple(fake(size, (3, 12, 10), 4, random_offset=size) for size in (30, 10)))
+    data = load_dataset("fake")
+    assert (data.shape, len(data.train), len(data.test)) == ((3, 12, 10), 30, 10)
+    image, label = fake(30, (3, 12, 10), 4, random_offset=30)[7]
+    assert np.array_equal(data.train.inputs[7].permute(1, 2, 0), np.asarray(image))
+    assert int(data.train.labels[7]) == int(label)
 
 
 def test_names_that_are_taken_are_refused():
