@@ -165,7 +165,7 @@ def _outlook(paper: str, found: Sequence[Judgement], store: Store) -> str:
     stuck = [rest.judgement for rest in rests if not rest.missing]
     if stuck:
         lines.append(
-            f"- {len(stuck)} stay open at the effects and spreads seen, with up to {max(LOOKS)} seeds: "
+            f"- {len(stuck)} stay{'s' * (len(stuck) == 1)} open at the effects and spreads seen, with up to {max(LOOKS)} seeds: "
             f"{', '.join(_link(each.claim.id) for each in stuck)}. Another setting or measurement could decide them."
         )
     decided = [each for each in found if not each.open]

@@ -45,14 +45,14 @@ def _points(study: Study, name: str, left: BySeed, right: BySeed, claimed: Relat
 
 _variant = partial(changed, method="FedASMU", what="variant")
 DIAGNOSES = [
-    Diagnosis("C01 C14 C15 C16 C17", "rounds take longer, so that as many uploads give synchronous methods more time, "
-              "and FedASMU is ahead when it has finished", "fedasmu-x4", ahead_at_equal_time),
+    Diagnosis("C01 C14 C15 C16 C17", "rounds take longer, so that as many uploads give synchronous methods more "
+              "time, and FedASMU is ahead when it has finished", "fedasmu-x4", ahead_at_equal_time),
     Diagnosis("C28 C29", "the weights hardly learn at the printed rates, so that frozen ones do as well",
               "fedasmu-x2", partial(_variant, claimed="equal", only="frozen weights")),
     Diagnosis("C28 C29", "they learn too slowly, and with the largest printed rates it is more accurate",
               "fedasmu-x2", partial(_variant, only="largest rates")),
-    Diagnosis("C01 C14 C15 C16 C17 C18", "the scale of its weights, which is not printed and chosen here, is wrong, "
-              "and it is more accurate from initial values of 1", "fedasmu-x2",
+    Diagnosis("C01 C14 C15 C16 C17 C18", "the scale of its weights, which is not printed and chosen here, is "
+              "wrong, and it is more accurate from initial values of 1", "fedasmu-x2",
               partial(_variant, only="initial values 1")),
     *(
         Diagnosis(claims, f"{method} has a worse value of `{TUNED[method][0]}` than it could have", "fedasmu-x3",
