@@ -164,8 +164,9 @@ def _outlook(paper: str, found: Sequence[Judgement], store: Store) -> str:
         )
     stuck = [rest.judgement for rest in rests if not rest.missing]
     if stuck:
+        verb = "stays" if len(stuck) == 1 else "stay"
         lines.append(
-            f"- {len(stuck)} stay{'s' * (len(stuck) == 1)} open at the effects and spreads seen, with up to {max(LOOKS)} seeds: "
+            f"- {len(stuck)} {verb} open at the effects and spreads seen, with up to {max(LOOKS)} seeds: "
             f"{', '.join(_link(each.claim.id) for each in stuck)}. Another setting or measurement could decide them."
         )
     decided = [each for each in found if not each.open]

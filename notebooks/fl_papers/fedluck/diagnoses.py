@@ -37,8 +37,8 @@ def _at_the_end(study: Study, role: str, name: str) -> BySeed:
 
 
 DIAGNOSES = [
-    Diagnosis("C08 C11", "it is the plan that saves time, and not compression and periods alone, which FedPer has, too",
-              "fedluck-savings", before_fedper),
+    Diagnosis("C08 C11", "it is the plan that saves time, and not compression and periods alone, which FedPer has, "
+              "too", "fedluck-savings", before_fedper),
     Diagnosis("C17a C17b", "the authors' program trains and tests on inverted pixels, which costs accuracy",
               "fedluck-x11", worse_inverted),
     Diagnosis("C17a C17b", "the plan takes staleness for a real number, and one that knows better is more accurate",
