@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -89,17 +90,26 @@ def run(
 
 
 def read_spec(path: Path | str, **replaced: Any) -> RunSpec:
-    """Read a specification, or a hand-written part of one, from a file: YAML if its name ends so, else JSON.
+    """Read a specification, a hand-written part of one, or that of a whole result: YAML by its name, else JSON.
 
     `replaced` fields win over those of the file.
     """
     path = Path(path)
-    if path.suffix not in (".yaml", ".yml") or not path.is_file():
-        return RunSpec.from_file(path, **replaced)
     try:
-        return RunSpec.from_json(_yaml_as_json(path.read_text(encoding="utf-8")), **replaced)
+        if path.suffix in (".yaml", ".yml") and path.is_file():
+            return RunSpec.from_json(_yaml_as_json(path.read_text(encoding="utf-8")), **replaced)
+        if whole := _whole_result(path):
+            return RunSpec.from_json(json.dumps(whole["spec"]), **replaced)
     except (OSError, ValueError) as error:  # a SpecError is a ValueError
         raise SpecError(f"{path}: {error}") from None
+    return RunSpec.from_file(path, **replaced)
+
+
+def _whole_result(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError, RecursionError):  # which from_file says better
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) and {"spec", "history"} <= {*found} else {}
+    return {}
 
 
 def _yaml_as_json(text: str) -> str:

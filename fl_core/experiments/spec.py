@@ -127,18 +127,14 @@ class RunSpec(Config):
 
     @classmethod
     def from_json(cls, text: str, **replaced: Any) -> RunSpec:
-        """Read what :meth:`to_json` wrote, a hand-written part of it, or the specification of a whole result.
-
-        `replaced` fields win over the text.
-        """
+        """Read what :meth:`to_json` wrote, or a hand-written part of it; `replaced` fields win over the text."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise SpecError(f"not valid JSON: {error}") from None
         if not isinstance(data, dict):
             raise SpecError(f"a run specification is a JSON object, not {type(data).__name__}")
-        whole = data.get("spec") if "history" in data else None
-        return cls(**((whole if isinstance(whole, dict) else data) | replaced))
+        return cls(**(data | replaced))
 
     @classmethod
     def from_file(cls, path: Path, **replaced: Any) -> RunSpec:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fl_core.algorithms import ALGORITHMS, FedAsync, FedAvg
 from fl_core.errors import SpecError
 from fl_core.experiments.explain import dotted_names, expected, explain
+from fl_core.experiments.run import read_spec
 from fl_core.experiments.spec import RunSpec
 
 BASE = RunSpec(algorithm="fedasync")
@@ -257,5 +258,5 @@ def test_any_model_is_explained():
 def test_the_file_of_a_result_stands_for_its_specification(tmp_path):
     spec = RunSpec(algorithm="fedasync", seed=3)
     (tmp_path / "result.json").write_text(json.dumps({"spec": spec.to_dict(), "history": {}}))
-    assert RunSpec.from_file(tmp_path / "result.json") == spec
-    assert RunSpec.from_file(tmp_path / "result.json", seed=4).seed == 4
+    assert read_spec(tmp_path / "result.json") == spec
+    assert read_spec(tmp_path / "result.json", seed=4).seed == 4

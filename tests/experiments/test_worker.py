@@ -50,7 +50,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path):
 
 
 def test_a_worker_that_runs_out_of_time_leaves_a_checkpoint_and_the_next_one_goes_on(tmp_path):
-    store, [spec] = Store(tmp_path / "published", tmp_path / "cache"), specs(1, updates=2000)
+    store, [spec] = Store(tmp_path / "published", tmp_path / "cache"), specs(1, updates=1000)
     tally = take([spec], store, minutes=2 / 60, every_seconds=0.2, **QUIET)
     assert tally.stopped
     assert tally.left == 1
