@@ -51,7 +51,7 @@ def kernel_environment(processes: int | None = None) -> Iterator[None]:
 def run_notebook(job: Job, cwd: Path, processes: int | None = None) -> float:
     """Execute one notebook and return the seconds it took; a failure names the cell and leaves no target behind."""
     papermill = tool("papermill")
-    logging.getLogger("papermill").setLevel(logging.ERROR)  # names are checked here, it only half understands them
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # names are checked here, and errors are raised, too
     start = time.perf_counter()
     job.target.parent.mkdir(parents=True, exist_ok=True)
     partial = job.target.with_name(f".{job.target.name}.{os.getpid()}.partial.ipynb")
