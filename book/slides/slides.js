@@ -1,15 +1,22 @@
 // Arrow keys, page keys, Home and End; what does not fit is set smaller. Without this script all slides stand in a column.
 addEventListener("load", () => {
   const slides = [...document.querySelectorAll(".slide")];
+  const fit = slide => {
+    for (let size = Number(slide.style.getPropertyValue("--fit") || 1);
+      size > 0.4 && slide.scrollHeight > slide.clientHeight + 1; size -= 0.05)
+      slide.style.setProperty("--fit", size.toFixed(2));
+  };
   const go = number => {
     const place = Math.min(Math.max(number, 0), slides.length - 1);
     slides.forEach((slide, other) => slide.classList.toggle("now", other === place));
+    fit(slides[place]);
     history.replaceState(null, "", "#" + (place + 1));
     document.title = document.title.replace(/( \(\d+.*)?$/, ` (${place + 1} of ${slides.length})`);
   };
-  for (const slide of slides)
-    for (let fit = 1; fit > 0.4 && slide.scrollHeight > slide.clientHeight + 1; fit -= 0.05)
-      slide.style.setProperty("--fit", fit.toFixed(2));
+  for (const slide of slides) {
+    fit(slide);
+    for (const part of slide.children) new ResizeObserver(() => fit(slide)).observe(part); // some are drawn later
+  }
   document.body.classList.add("live");
   go(Number(location.hash.slice(1) || 1) - 1);
   const now = () => slides.findIndex(slide => slide.classList.contains("now"));
