@@ -32,11 +32,11 @@ ROOMS = {
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3720, 22, 3600, 22),
     "experiments": (5341, 25, 2400, 12),
-    "report bookbuild cli": (5130, 29, 4000, 26),
+    "report bookbuild cli": (5371, 30, 4000, 26),
     "benchmarks": (1457, 6, 1200, 6),
-    "fl_core": (28785, 155, 21500, 135),
-    "fl_papers": (13510, 42, 11000, 35),
-    "tests": (29537, 1000, 20000, 1000),
+    "fl_core": (29026, 156, 21500, 135),
+    "fl_papers": (13718, 47, 11000, 35),
+    "tests": (29725, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

@@ -211,7 +211,7 @@ def lesson(paper: str, name: str) -> Markdown:
     text = sentence(found, name)
     for first in headlines(found, each=1):
         link = f"replication.html#{anchor(first.claim.id)}"
-        said = f"{first.claim.statement.rstrip('.')}: **{first.label}** ({_measured(first)})"
+        said = f"{first.claim.statement.rstrip('.')}: **{first.label}** ({measured(first)})"
         text = f"The headline claim ([{first.claim.id}]({link})). {said}.\n\n{text}"
     return Markdown(text)
 
@@ -232,7 +232,7 @@ def sentence(judgements: Iterable[Judgement], name: str) -> str:
     ):
         best = _clearest([j for j in runs if j.label == label])
         if best:
-            text += f" {lead}: {best.claim.statement.rstrip('.')} ({_measured(best)})."
+            text += f" {lead}: {best.claim.statement.rstrip('.')} ({measured(best)})."
     theory = Counter(j.label for j in found if j.claim.kind == "theory")
     if theory:
         text += f" Theory: {', '.join(f'{theory[label]} {label}' for label in LOOKS if theory[label])}."
@@ -243,7 +243,8 @@ def _clearest(judgements: Sequence[Judgement]) -> Judgement | None:
     return min(judgements, key=lambda j: j.p, default=None)
 
 
-def _measured(judgement: Judgement) -> str:
+def measured(judgement: Judgement) -> str:
+    """Return the effect that a label hangs on, its interval and the printed one, in words."""
     effect = judgement.decisive
     if not isinstance(effect, Effect):
         return "exact"
@@ -253,4 +254,4 @@ def _measured(judgement: Judgement) -> str:
     if effect.printed is not None:
         shown = effect.printed if effect.scale.logarithmic else effect.scale.factor * effect.printed
         printed = f", printed {shown:.3g}{unit}"
-    return f"{value}{unit} {interval}{printed}, {judgement.seeds} seeds"
+    return f"{value}{unit} {interval}{printed}, {effect.look} seeds"
