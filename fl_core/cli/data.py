@@ -28,6 +28,7 @@ Examples:
   fl-core data get cifar10-surrogate            generate now instead of on first use
   fl-core data get cifar10 --again              after a message that a file is damaged
   fl-core data calibrate cifar10                is its surrogate as hard as the real one?
+  fl-core data calibrate cifar10 --real         how far do the papers' networks get on it?
 """
 
 commands = typer.Typer(invoke_without_command=True, epilog=DATA)
@@ -198,6 +199,9 @@ def calibrate(
     names: Annotated[
         list[str] | None, Argument(metavar="NAME", help="Real data sets; by default all that have one.")
     ] = None,
+    real: Annotated[
+        bool, Option("--real", help="Train on the data sets themselves, as far as they are here.")
+    ] = False,
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
@@ -206,11 +210,18 @@ def calibrate(
     Runs that are stored are not repeated. ResNet-20 on Tiny ImageNet takes nearly two hours on one core; all others
     together take less on one.
     """
+    from fl_core.datasets.registry import actual, kind_of
+    from fl_core.datasets.surrogates.calibration import REAL, REFERENCES
     from fl_core.experiments import grid
     from fl_core.experiments.calibration import calibration, table
     from fl_core.experiments.store import default_store
 
-    store = default_store()
-    grid.execute(calibration(store, names or []).specs, jobs=jobs, store=store)
-    found = table(calibration(store, names or [])).drop(columns="reported")
+    store, references = default_store(), REAL if real else REFERENCES
+    known = {reference.dataset for reference in references}
+    if real:
+        for name in known.intersection(names or ()):
+            actual(name, strict=True)
+        names = names or sorted(name for name in known if kind_of(name) != "surrogate")
+    grid.execute(calibration(store, names or (), references).specs, jobs=jobs, store=store)
+    found = table(calibration(store, names or (), references), references).drop(columns="reported")
     typer.echo(as_text(found) if as_json else found.to_string(index=False, float_format="%.3f"))

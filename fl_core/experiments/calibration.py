@@ -62,20 +62,19 @@ def _entry(reference: Reference, variant: str, seed: int, part: float = 1.0, **c
     return Entry(RunSpec(**(fields | changed)), named | {"variant": variant, "seed": seed})
 
 
-def calibration(store: Store, datasets: Iterable[str] = ()) -> Study:
+def calibration(store: Store, datasets: Iterable[str] = (), references: Sequence[Reference] = REFERENCES) -> Study:
     """Return the runs of `datasets` (names of real ones; none: all), with what `store` has of their results."""
-    known = list(dict.fromkeys(reference.dataset for reference in REFERENCES))
+    known = list(dict.fromkeys(reference.dataset for reference in references))
     for name in (names := list(datasets) or known):
         if name not in known:
             raise unknown("data set with a reference", name, known)
-    runs = [entry for name in names for found in REFERENCES if found.dataset == name for entry in entries(found)]
-    return load_study(Study("laptop", "surrogates", tuple(runs), {}), store)
+    runs = [entry for name in names for found in references if found.dataset == name for entry in entries(found)]
+    return load_study(Study("laptop", "real data" if references is REAL else "surrogates", tuple(runs), {}), store)
 
 
-def calibration_on_real_data(store: Store) -> Study:
+def calibration_on_real_data(store: Store, datasets: Iterable[str] = ()) -> Study:
     """Return the runs of the reference networks on the real data sets, with what `store` has of their results."""
-    runs = [entry for reference in REAL for entry in entries(reference)]
-    return load_study(Study("laptop", "real data", tuple(runs), {}), store)
+    return calibration(store, datasets, REAL)
 
 
 def table(study: Study, references: Sequence[Reference] | None = None) -> pd.DataFrame:

@@ -65,6 +65,7 @@ COMMANDS: list[tuple[list[str], str]] = [
     *(([command, "--paper", "SINK"], "unknown paper 'SINK'") for command in ("claims", "plan", "work", "verify")),
     (["data", "import", "nowhere"], "nowhere"),
     (["data", "calibrate", "mnist"], "'mnist'"),
+    (["data", "calibrate", "imdb", "--real"], "'imdb'"),
     ([*RUN, "world.trigger=timd(period_seconds=5)"], "trigger.kind = 'timd' is not valid; did you mean 'timed'?"),
     ([*RUN, 'world.faults=[{"kind":"lots"}]'], "world.faults[0].kind = 'lots' is not valid; did you mean 'lost'?"),
     ([*RUN, "world.faults=lost"], "'lost' is not valid: it should be a list, each an object with a kind"),
