@@ -270,6 +270,21 @@ def test_the_box_follows_the_title_and_machinery_is_hidden():
         dress(new_notebook(cells=[new_markdown_cell("Text")]), "notebooks/x.ipynb", {}, {})
 
 
+def test_what_was_found_comes_before_box_and_contents():
+    cells = [new_markdown_cell("# Title\n\nWhy. You will see\n\n- much."), new_code_cell('front("A", "a")')]
+    nb = new_notebook(cells=[*cells, new_code_cell("PROFILE"), new_markdown_cell("## Next")])
+    dress(nb, "notebooks/x.ipynb", {}, {})
+    starts = [cell.source.split("\n")[0] for cell in nb.cells]
+    assert starts == [
+        "# Title",
+        'front("A", "a")',
+        "````{admonition} Run this page",
+        "You will see",
+        "PROFILE",
+        "## Next",
+    ]
+
+
 def test_what_a_figure_cell_says_moves_below_the_figure():
     cell = new_code_cell("show()", metadata={"mystnb": {"figure": {"name": "fig:one"}}})
     cell.outputs = [
