@@ -207,8 +207,8 @@ def test_staging_executes_dresses_and_records(checkout: Path, monkeypatch: pytes
     assert printed(src / "notebooks/1_part/good.ipynb") == "laptop 0.6\n"
     assert "Run this page" in (src / "notebooks/1_part/other.ipynb").read_text()
     assert (src / "notebooks/1_part/text.md").read_text() == "# Text\n"
-    made = {"build.md", "cli.md", "equations.md", "errata.md", "promises.md", "records.md"}
-    assert {p.name for p in (src / "book/generated").iterdir()} == made
+    made = {f"{page}.md" for page in ("build", "cli", "equations", "errata", "promises", "records")}
+    assert {p.name for p in (src / "book/generated").iterdir()} == made | {"provenance.json"}
     assert "fl_core.formulas.staleness" in (src / "book/api/formulas.md").read_text()
     assert [line[:5] for line in lines[:2]] == ["[1/2]", "[2/2]"]
     assert (src.parent / "timings.json").is_file()
