@@ -356,7 +356,7 @@ def claims(
     if export:
         typer.echo(f"written {ledger.export(data_folder())}")
         return
-    found = ledger.judged([name.upper() for name in names or []], paper)
+    found = ledger.judged([name.upper() for name in names] if names else None, paper)
     found = [each for each in found if each.open or not undecided]
     if as_json:
         typer.echo(as_text(ledger.frame(found)))
