@@ -25,22 +25,22 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
-    "runtime": (4247, 16, 3500, 12),
+    "runtime": (4251, 16, 3500, 12),
     "world": (1740, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3720, 22, 3600, 22),
-    "experiments": (5341, 25, 2400, 12),
-    "report bookbuild cli": (5371, 30, 4000, 26),
+    "experiments": (5967, 26, 2400, 12),
+    "report bookbuild cli": (5486, 30, 4000, 26),
     "benchmarks": (1457, 6, 1200, 6),
-    "fl_core": (29022, 156, 21500, 135),
-    "fl_papers": (13718, 47, 11000, 35),
-    "tests": (29603, 1000, 20000, 1000),
+    "fl_core": (29767, 157, 21500, 135),
+    "fl_papers": (13734, 47, 11000, 35),
+    "tests": (30020, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7044, 6500)
+CORE_LINES = (7048, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

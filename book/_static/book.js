@@ -23,4 +23,40 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   addEventListener("hashchange", unfold);
   unfold();
+  explain();
+  for (const arrow of document.querySelectorAll(".bd-sidebar-primary summary:not([aria-label])"))
+    arrow.setAttribute("aria-label", "Pages of " + arrow.closest("li").querySelector("a").textContent.trim());
+  const brand = document.querySelector(".sidebar-primary-items__start > .sidebar-primary-item");
+  if (brand) { brand.setAttribute("role", "region"); brand.setAttribute("aria-label", "This book"); }
 });
+
+// What a link to the glossary means stands beside it while pointer or focus is there; Escape takes it away.
+function explain() {
+  const said = typeof GLOSSARY === "undefined" ? {} : GLOSSARY;
+  const tip = Object.assign(document.createElement("div"), { id: "term-tip", className: "mathjax_process", hidden: true });
+  tip.setAttribute("role", "tooltip");
+  document.body.append(tip);
+  let leaving;
+  const hide = () => { tip.hidden = true; };
+  const leave = () => { leaving = setTimeout(hide, 200); };
+  const stay = () => clearTimeout(leaving);
+  const show = link => {
+    stay();
+    tip.textContent = said[link.hash.slice(1)];
+    if (tip.textContent.includes("\\(") && window.MathJax) MathJax.typesetPromise?.([tip]);
+    tip.hidden = false;
+    const at = link.getBoundingClientRect(), below = at.bottom + 6;
+    tip.style.left = Math.max(8, Math.min(at.left, innerWidth - tip.offsetWidth - 8)) + "px";
+    tip.style.top = (below + tip.offsetHeight > innerHeight ? at.top - tip.offsetHeight - 6 : below) + "px";
+  };
+  for (const link of document.querySelectorAll('article a[href*="#term-"]')) {
+    if (!(link.hash.slice(1) in said)) continue;
+    link.setAttribute("aria-describedby", tip.id);
+    for (const [when, what] of [["mouseenter", show], ["focus", show], ["mouseleave", leave], ["blur", leave]])
+      link.addEventListener(when, () => what(link));
+  }
+  tip.addEventListener("mouseenter", stay);
+  tip.addEventListener("mouseleave", leave);
+  addEventListener("scroll", hide, { passive: true });
+  addEventListener("keydown", event => { if (event.key === "Escape") hide(); });
+}

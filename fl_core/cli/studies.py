@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,19 @@ import typer
 from typer import Argument, Option
 
 from fl_core import CHECKOUT
-from fl_core.cli.app import Artifacts, Dataset, Jobs, Json, OpenProfile, Paper, Profile, Seeds, app, as_text
+from fl_core.cli.app import (
+    Artifacts,
+    Dataset,
+    Jobs,
+    Json,
+    OpenProfile,
+    Paper,
+    Profile,
+    Scheduler,
+    Seeds,
+    app,
+    as_text,
+)
 from fl_core.errors import FlCoreError, RunError, SpecError, unknown
 
 if TYPE_CHECKING:
@@ -384,7 +397,7 @@ def claims(
     if export:
         typer.echo(f"written {ledger.export(data_folder())}")
         return
-    found = ledger.judged([name.upper() for name in names or []], paper)
+    found = ledger.judged([name.upper() for name in names] if names else None, paper)
     found = [each for each in found if each.open or not undecided]
     if as_json:
         typer.echo(as_text(ledger.frame(found)))
@@ -429,6 +442,7 @@ def regenerate(
         Option("--output", "-o", help="A folder (artifact) or .ipynb file (chapter); by default below _build."),
     ] = None,
     jobs: Jobs = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Make one figure or one chapter of the book again.
 
@@ -447,14 +461,15 @@ def regenerate(
         chosen = values if profile is None else {"PROFILE": profile, **values}
         bookbuild.regenerate(target, chosen, output, echo=typer.echo)
     elif target in artifacts():
-        _make_artifact(target, profile, values, output, jobs)
+        _make_artifact(target, profile, values, output, jobs, scheduler)
     else:
         raise unknown("artifact or notebook", target, [*artifacts(), *committed().values()])
 
 
 def _make_artifact(
-    name: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None
-) -> None:
+    name: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None,
+    scheduler: str | None,
+) -> None:  # fmt: skip
     """Run what is missing of the artifact's grid, then write its figure, its table and its caption.
 
     Without a profile the published records are shown, as on the page, or a run at profile smoke where there are none.
@@ -488,7 +503,8 @@ def _make_artifact(
         raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
     before = load_study(empty, store).results
     check_writable(folder, name)
-    grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store)
+    with nullcontext() if scheduler is None else grid.dask_pool(scheduler) as pool:
+        grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store, pool=pool)
     study = load_study(empty, store)
     shown, caption = draw(artifact, study)
     if study.results:

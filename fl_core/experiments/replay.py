@@ -6,7 +6,7 @@ from the record instead of following from a clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cache
 from pathlib import Path
@@ -50,7 +50,7 @@ class Replayed(NamedTuple):
     """What the simulator makes of a record."""
 
     models: list[Tensor]
-    """``[d]`` of every version from 1 on; if that was forced, each is one step from the recorded one before."""
+    """``[d]`` of every version from 1 on, as it was made: one step from the version before, or from its record."""
     history: History
 
 
@@ -60,13 +60,13 @@ def replay(
     updates: Sequence[Sequence[Arrival]],
     initial: Tensor,
     *,
-    forced: Sequence[Tensor] = (),
+    forced: Mapping[int, Tensor] | None = None,
     training: LocalTraining | None = None,
 ) -> Replayed:
     """Let `algorithm` make a version from the arrivals of each of `updates`, from the model `initial` ``[d]`` on.
 
-    With `forced`, the recorded models of versions 1, 2, ..., each of them takes the place of the one that was made
-    before the next update begins, so that errors do not add up. Of `training` the size of mini-batches, the number of
+    With `forced`, the recorded models of some versions, each of them takes the place of the one that was made before
+    the next update begins, so that errors do not add up. Of `training` the size of mini-batches, the number of
     steps and their order are those of the record. A device's number of samples is that of its recorded mini-batches,
     and every update is a round.
     """
@@ -80,7 +80,7 @@ def replay(
     [(steps, size)] = shapes
     given = {"batch_size": size, "steps": steps, "order": "cyclic"}
     settings = (training or LocalTraining()).model_copy(update=given)
-    recorded = _Recorded(algorithm, updates, forced)
+    recorded = _Recorded(algorithm, updates, forced or {})
     run = _FromModel(
         _in_order(task, arrivals), World(devices=len(task.parts)), recorded,  # type: ignore[arg-type]  # it has the three coroutines
         budget=Budget(updates=len(updates)), evaluation=Evaluation(every_updates=None), training=settings,
@@ -99,7 +99,9 @@ class _FromModel(Simulation):
 class _Recorded:
     """An algorithm whose schedule, and with `forced` whose models, are given."""
 
-    def __init__(self, algorithm: Algorithm, updates: Sequence[Sequence[Arrival]], forced: Sequence[Tensor]) -> None:
+    def __init__(
+        self, algorithm: Algorithm, updates: Sequence[Sequence[Arrival]], forced: Mapping[int, Tensor]
+    ) -> None:
         self.algorithm, self.updates, self.forced = algorithm, updates, forced
         self.name, self.made = algorithm.name, list[Tensor]()
         self.handed_out: list[Snapshot] = []
@@ -127,9 +129,8 @@ class _Teacher:
         return getattr(self._server, name)
 
     def commit(self, model: Tensor, **logged: Any) -> None:
-        made, forced = self._record.made, self._record.forced
-        made.append(model)
-        self._server.commit(forced[len(made) - 1].clone() if len(made) <= len(forced) else model, **logged)
+        self._record.made.append(model)
+        self._server.commit(self._record.forced.get(len(self._record.made), model).clone(), **logged)
 
 
 def _in_order(task: Classification, arrivals: Sequence[Arrival]) -> Classification:

@@ -107,7 +107,7 @@ def html_table(title: str, frame: pd.DataFrame, scrolling: str) -> str:
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     title = html.escape(title)
     return (
-        f'<summary>{title}</summary><div class="{scrolling}" tabindex="0" role="region" aria-label="{title}">'
+        f'<summary>{title}</summary><div class="{scrolling}" tabindex="0" role="group" aria-label="{title}">'
         f'<table class="dataframe"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 

@@ -83,7 +83,10 @@ class Checkpoints:
             text = f"another process computes this run and keeps its state in {self.folder}; wait for it"
             raise RunError(text) from None
         except OSError as error:
-            raise self._unwritable(error) from error
+            why = error.strerror or error
+            raise RunError(
+                f"cannot keep checkpoints in {self.folder} ({why}): it must be a folder for them"
+            ) from error
         try:
             yield
         finally:

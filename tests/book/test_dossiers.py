@@ -52,4 +52,4 @@ def test_it_prints_on_few_pages(html):
         pytest.skip("needs a browser")
     for page in (html / "book/dossiers").glob("*.html"):
         pages = len(re.findall(rb"/Type /Page\b", page.with_suffix(".pdf").read_bytes()))
-        assert 2 <= pages <= 6, f"{page.stem}: {pages} pages"
+        assert 2 <= pages <= 4, f"{page.stem}: {pages} pages"

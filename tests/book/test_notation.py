@@ -25,13 +25,14 @@ def test_fresh_uploads_count_as_the_formulas_count_them():
     head = next(line for line in PAGE.splitlines() if line.startswith("| quantity"))
     row = next(line for line in PAGE.splitlines() if line.startswith("| a fresh upload"))
     said = dict(zip(*([cell.strip() for cell in line.split("|")] for line in (head, row)), strict=True))
+    said["in the code"] = re.findall(r"in the code (\d)", row)[0]
     assert {name: int(said[name]) for name in FRESH} == {name: int(value) for name, value in FRESH.items()}
     with pytest.raises(ValueError, match="a fresh upload has 1"):
         fedasmu.weight_score(1, int(said["FedASMU"]) - 1, fedasmu.Controls(1, 0.5, 0))
 
 
 def test_names_are_those_of_the_library():
-    names = re.findall(r"`(fl_core\.[\w.]+)`", PAGE)
+    names = re.findall(r"[`<](fl_core\.[\w.]+)[>`]", PAGE)
     assert len(names) > 6
     for name in names:
         _, room, *inside = name.split(".")

@@ -87,7 +87,7 @@ def test_damage_is_answered_with_one_line_and_the_run_before_it(monkeypatch, res
 def test_a_folder_that_cannot_be_written_is_one_line(results):
     results.mkdir()
     (results / "checkpoints").write_text("in the way")
-    assert "fl-core: error: cannot write a checkpoint to " in call("--checkpoint-every", "0s", code=2)
+    assert "fl-core: error: cannot keep checkpoints in " in call("--checkpoint-every", "0s", code=2)
 
 
 @pytest.mark.parametrize("words", ["soon", "-1s", "nan", "1d"])

@@ -59,10 +59,10 @@ def test_a_forced_replay_starts_every_update_from_the_record():
     task = run.task()
     free = replay(task, run.algorithm, updates, task.initial_model(0)).models
     wrong = [model + 1 for model in free]
-    forced = replay(task, run.algorithm, updates, task.initial_model(0), forced=wrong).models
+    forced = replay(task, run.algorithm, updates, task.initial_model(0), forced={1: wrong[0]}).models
     assert torch.equal(forced[0], free[0])
     assert not torch.allclose(forced[1], free[1], atol=0.5)
-    again = replay(task, run.algorithm, updates, task.initial_model(0), forced=free).models
+    again = replay(task, run.algorithm, updates, task.initial_model(0), forced=dict(enumerate(free, 1))).models
     assert all(map(torch.equal, again, free))
 
 

@@ -392,7 +392,7 @@ def test_the_file_is_an_ordinary_safetensors_file_with_aligned_numbers(tmp_path)
 
 def test_a_folder_that_cannot_be_made_ends_the_run_with_a_clear_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(RunError, match=r"cannot write a checkpoint to .*file/folder \(Not a directory\)"):
+    with pytest.raises(RunError, match=r"cannot keep checkpoints in .*file/folder \(Not a directory\)"):
         simulation(FedAsync(concurrency=4)).run(checkpoints=Checkpoints(tmp_path / "file" / "folder", 0.0))
 
 

@@ -24,6 +24,8 @@ from fl_papers.fedluck.tables import number
 
 FIRST_PERIOD = 1.5
 """Seconds that pass in the program before devices are started (E19)."""
+POLL_SECONDS = 0.1
+"""From one look of a device whether it may start to the next (E19)."""
 BYTES = 16
 """Of a model of two numbers in double precision."""
 FEDLUCK, FEDPER = FedLuck(), FedPer(steps=10, compressor=TopK(delta=0.3, wire="ideal_fraction"))
@@ -112,6 +114,16 @@ def clocks() -> pd.DataFrame:
              "largest relative difference of MiB": float(np.abs(b.mib / a.mib - 1).max()) if same else np.nan}
         )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def polling_changes_nothing() -> bool:
+    """Return whether the longest wait for a poll, after an evaluation, leaves every upload of 800 s where it is."""
+    waits = EVALUATION_SECONDS, EVALUATION_SECONDS + POLL_SECONDS
+    found = [
+        [ours(method.model_copy(update={"handover_seconds": wait})) for wait in waits]
+        for _, method in CLOCKS.values()
+    ]
+    return all(np.array_equal(a.seconds, b.seconds) and a.staleness == b.staleness for a, b in found)
 
 
 def gigabytes() -> pd.DataFrame:

@@ -13,8 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from fl_core.experiments.evidence import PLAIN, Censored, Effect
-from fl_core.experiments.measures import BySeed, Printed, mean_curve, mean_text, passage, t_interval
+from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Censored, Effect
+from fl_core.experiments.measures import BySeed, Printed, mean_curve, mean_text, passages
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.fedluck import SOLVERS, Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
@@ -483,44 +483,44 @@ def _count(cells: list[bool]) -> str:
 # FedLuck against FedPer in the first seconds, and the deviations of the authors' program
 
 RACE_TARGETS = (0.50, 0.55, 0.60, 0.65, 0.70, 0.75, 0.80)
-RUNNING = 3
-"""Aggregations that accuracies are averaged over before a target is looked for; declared before the runs."""
+"""Where a mean of :data:`figures.WIDTH` aggregations crosses; declared before the runs."""
+
+
+def race(study: Study) -> dict[tuple[str, str], list[Effect]]:
+    """Return by labels and weights how much higher FedLuck's curve lies than FedPer's, and its part of their times.
+
+    The first effect is of the mean accuracy, each of the others of the time to a target that one of them reaches.
+    """
+    found = {}
+    for partition, weights in itertools.product(LABELS, ("uniform", "samples")):
+        own = {"role": "race", "partition": partition, "weighting": weights}
+        left, right = (study.select(method=method, **own) for method in ("FedLuck", PLAN_FREE))
+        if not (left and right):
+            continue
+        where = f"{LABELS[partition]}, weights {weights}"
+        higher = BySeed.of(left, _mean_accuracy), BySeed.of(right, _mean_accuracy)
+        found[LABELS[partition], weights] = [Effect(f"{where}: mean accuracy", *higher, POINTS, "more")]
+        for target in RACE_TARGETS:
+            ours, theirs = (passages(runs, _measured, target, width=figures.WIDTH) for runs in (left, right))
+            if ours.keys() - ours.at_least or theirs.keys() - theirs.at_least:
+                effect = Effect(f"{where}: {100 * target:g} %", ours, theirs, RATIO, "less")
+                found[LABELS[partition], weights].append(effect)
+    return found
 
 
 def race_table(study: Study) -> pd.DataFrame:
-    """Return how long FedLuck takes of FedPer's time to each target, and how much higher its curve lies on average.
-
-    Geometric mean over seeds with a 95 % t interval on logarithms; the area in points of accuracy. Seeds in which one
-    of them does not get there are left out and counted.
-    """
-    rows: list[dict[str, Any]] = []
-    for partition, weighting in itertools.product(LABELS, ("uniform", "samples")):
-        own = {"role": "race", "partition": partition, "weighting": weighting}
-        curves = {
-            method: {seed: _smoothed(result) for seed, (_, result) in study.by_seed(method=method, **own).items()}
-            for method in ("FedLuck", "FedPer")
-        }
-        seeds = sorted(curves["FedLuck"].keys() & curves["FedPer"].keys())
-        if not seeds:
-            continue
-        where = {"labels": LABELS[partition], "weights": weighting}
-        for target in RACE_TARGETS:
-            times = [[_crossing(curves[m][seed], target) for m in ("FedLuck", "FedPer")] for seed in seeds]
-            both = np.array([pair for pair in times if not np.isnan(pair).any()]).reshape(-1, 2)
-            if len(both):
-                mean, low, high = np.exp(t_interval(np.log(both[:, 0] / both[:, 1])))
-                rows.append(
-                    {**where, "target": f"{100 * target:g} %", "FedLuck": f"{both[:, 0].mean():.1f} s",
-                     "FedPer": f"{both[:, 1].mean():.1f} s", "ratio": _with_interval(mean, low, high),
-                     "seeds": f"{len(both)} of {len(seeds)}"}
-                )  # fmt: skip
-        areas = np.array([[curves[m][seed][1].mean() for m in ("FedLuck", "FedPer")] for seed in seeds])
-        higher = 100 * np.array(t_interval(areas[:, 0] - areas[:, 1]))
-        ends = [f"{100 * mean:.1f} %" for mean in areas.mean(0)]
-        rows.append(
-            {**where, "target": "mean accuracy", "FedLuck": ends[0], "FedPer": ends[1],
-             "ratio": f"{_with_interval(*higher)} points", "seeds": f"{len(seeds)} of {len(seeds)}"}
-        )  # fmt: skip
+    """Return the :func:`race` as text; intervals are at the level of the planned look."""
+    rows = []
+    for (labels, weights), effects in race(study).items():
+        for effect in effects:
+            points, (estimate, interval, _) = effect.scale is POINTS, effect.words()
+            row = {"labels": labels, "weights": weights, "target": effect.name.partition(": ")[2]}
+            for method, side in (("FedLuck", effect.left), (PLAN_FREE, effect.right)):
+                assert isinstance(side, Mapping)
+                mean = float(np.mean([side[seed] for seed in effect.seeds]))
+                row[method] = f"{100 * mean:.1f} %" if points else f"{mean:.1f} s"
+            row["effect"] = f"{estimate} {interval}{' points' if points else ''}"
+            rows.append(row | {"seeds": str(len(effect.seeds))})
     return pd.DataFrame(rows)
 
 
@@ -553,18 +553,11 @@ def deviations_table(study: Study) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _smoothed(result: Result) -> tuple[np.ndarray, np.ndarray]:
-    """Return seconds and running mean of the accuracy at each aggregation."""
-    table = pd.DataFrame(result.history.evaluations).drop_duplicates("seconds", keep="first").iloc[1:]
-    accuracy = table["test_accuracy"].rolling(RUNNING, min_periods=1).mean()
-    return table["seconds"].to_numpy(), accuracy.to_numpy()
+def _measured(result: Result) -> tuple[np.ndarray, np.ndarray]:
+    """Return seconds and accuracy at each aggregation."""
+    table = pd.DataFrame(result.history.evaluations).drop_duplicates("seconds", keep="first")
+    return table["seconds"].to_numpy(), table["test_accuracy"].to_numpy()
 
 
-def _crossing(curve: tuple[np.ndarray, np.ndarray], target: float) -> float:
-    """Return when a curve first reaches `target`, interpolated; NaN if it never does."""
-    found = passage(*curve, target)
-    return found.at if found.reached else float("nan")
-
-
-def _with_interval(mean: float, low: float, high: float) -> str:
-    return f"{mean:z.2f}" if np.isnan(low) else f"{mean:z.2f} [{low:z.2f}, {high:z.2f}]"
+def _mean_accuracy(entry: Entry, result: Result) -> float:
+    return float(_measured(result)[1].mean())

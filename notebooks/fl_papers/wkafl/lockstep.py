@@ -2,8 +2,9 @@
 
 `lockstep.npz` holds numbers that ``zzh816/WKAFL-code`` (commit 1d27af5, folder EMNIST-MNIST) wrote, run as released
 in PySyft 0.2.3 with Fashion-MNIST in place of EMNIST MNIST, P = 100, K = 10 and a quarter of the network's channels.
-Whole are the model that all begin with and, of WKAFL's programs, version 1; of versions 1 to 6 there are 1,000
-entries, drawn once. ``wkafl_copy`` is the program with a copy of the model at the hand-over: true staleness.
+Whole are the model that all begin with and, of WKAFL's programs, versions 1 to 5, which their updates start from; of
+all versions 1 to 6 there are 1,000 entries, drawn once. ``wkafl_copy`` is the program with a copy of the model at the
+hand-over: true staleness.
 """
 
 from __future__ import annotations
@@ -42,10 +43,7 @@ record = partial(recorded, __file__)
 
 
 def replayed(program: str, **changed: Any) -> Replayed:
-    """Return what our method makes of the arrivals and mini-batches of `program`; `changed` are its parameters.
-
-    Where version 1 is recorded whole, the second update starts from it.
-    """
+    """Return what our method makes of the arrivals and mini-batches of `program`; `changed` are its parameters."""
     kept, (method, _, labels, given) = record(), PROGRAMS[program]
     parameters = DIGITS.wkafl if method == "WKAFL" else DIGITS.others[method]
     algorithm = METHODS[method].algorithm(**{**parameters, **RELEASED[method], **given, **changed})
@@ -56,10 +54,11 @@ def replayed(program: str, **changed: Any) -> Replayed:
         [Arrival(int(client), int(base), batch[None]) for client, base, batch in zip(*update, strict=True)]
         for update in zip(*rows, strict=True)
     ]
-    initial, forced = kept["initial"], []
-    if f"{program}_first" in kept:
-        first = (initial.view(np.int32) + kept[f"{program}_first"]).view(np.float32)  # stored as difference of bits
-        forced = [torch.from_numpy(first)]
+    initial, forced = kept["initial"], dict[int, torch.Tensor]()
+    if f"{program}_forced" in kept:
+        steps = kept[f"{program}_forced"].transpose(0, 2, 1).copy().view(np.int32)[..., 0]  # of bits, byte by byte
+        bits = initial.view(np.int32) + np.cumsum(steps, axis=0, dtype=np.int32)
+        forced = dict(enumerate(torch.from_numpy(bits.view(np.float32)), start=1))
     return replay(task, algorithm, updates, torch.from_numpy(initial), forced=forced)
 
 

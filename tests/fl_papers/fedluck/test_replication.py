@@ -73,7 +73,7 @@ def test_every_figure_and_table_of_the_paper_is_registered() -> None:
     carried = {claim for artifact in find_artifacts(["fedluck-*"]) for claim in artifact.claims}
     assert carried == {name for name in claims() if name.startswith("FEDLUCK-")}
     specified = {f"FEDLUCK-C{n:02d}" for n in range(1, 22) if n not in (9, 17)} | {"FEDLUCK-C17a", "FEDLUCK-C17b"}
-    specified |= {f"FEDLUCK-C{n}-released" for n in ("08", "10")}
+    specified |= {f"FEDLUCK-C{n}-released" for n in ("08", "10")} | {"FEDLUCK-C22", "FEDLUCK-C23"}
     assert {name for name in carried if "-C" in name and not name.endswith("c")} == specified
     theory = {name for name in carried if claims()[name].kind == "theory"}
     assert {name for name in theory if claims()[name].corrected} == {n for n in carried if n.endswith("c")}
@@ -549,10 +549,11 @@ def test_the_race_compares_interpolated_times_and_areas_with_intervals() -> None
         spec = entry.spec.changed(**{"evaluation.every_seconds": 1.5})
         results[entry.key] = made_up(Entry(spec, entry.labels), ramp(full))
     table = find_artifact("fedluck-x10").reduce(study.with_results(results))
-    assert list(table.groupby(["labels", "weights"]).size()) == [3, 3, 3, 3]  # 50 and 55 %, and the area
-    first = table.iloc[0]
-    assert float(first["ratio"].split()[0]) == pytest.approx(0.75, abs=0.01)
-    assert first["seeds"] == "3 of 3"
+    assert list(table.groupby(["labels", "weights"]).size()) == [7, 7, 7, 7]  # the area, and 50 to 75 %
+    assert float(table["effect"][1].split()[0]) == pytest.approx(0.75, abs=0.01)
+    assert table["effect"][6].startswith("≤ ")  # FedPer does not get there
+    judged = claims()["FEDLUCK-C22"].judge(study.with_results(results))
+    assert [(part.scale.unit, part.direction) for part in judged] == [("points", "holds")] * 4
 
 
 def test_deviations_are_told_one_at_a_time() -> None:
