@@ -43,12 +43,20 @@ Only = Annotated[
     Option("--only", metavar="CLAIM", help="Repeatable. Only what this claim needs, for example FEDLUCK-C06."),
 ]
 
+Heavy = Annotated[
+    bool,
+    Option(
+        "--heavy", help="Only runs at the paper's budget that take a core over two hours, on all data that is here."
+    ),
+]
+
 PLAN = """\b
 Examples:
   fl-core plan                                all artifacts, profile laptop
   fl-core plan fedasync-fig2 --profile paper
   fl-core plan 'fedasync-*' --seeds 0,1
   fl-core plan --undecided --paper wkafl      what open claims need, its cost
+  fl-core plan --heavy                        what waits for an accelerator
 """
 
 
@@ -62,6 +70,7 @@ def plan(
     paper: Paper = None,
     undecided: Undecided = False,
     only: Only = None,
+    heavy: Heavy = False,
     as_json: Json = False,
 ) -> None:
     """Count the runs that figures need and lack, and their cost.
@@ -70,18 +79,17 @@ def plan(
     """
     import pandas as pd
 
-    from fl_core.experiments import grid
+    from fl_core.experiments import grid, worker
     from fl_core.experiments.artifacts import make_study
     from fl_core.experiments.ledger import REDUCED
     from fl_core.experiments.store import default_store
     from fl_core.experiments.verify import in_words, is_verified
-    from fl_core.experiments.worker import still_needed
     from fl_core.report.tables import Table
 
     store, wanted, chosen = default_store(), read_seeds(seeds), _chosen(artifacts, paper)
     rows: list[dict[str, Any]] = []
     if undecided or only:
-        rests = still_needed(chosen, profile, dataset, wanted, store, only or ())
+        rests = worker.still_needed(chosen, profile, dataset, wanted, store, only or ())
         for rest in rests:
             cost, judgement = grid.plan(rest.missing, store), rest.judgement
             hours = [f"{seconds / 3600:.2g}" for seconds in (cost.core_seconds, *cost.likely)]
@@ -92,6 +100,19 @@ def plan(
         others = len(rests) - len(rows)
         after = [f"{others} more claims are open, which no missing run decides; see 'fl-core claims --undecided'"]
         head = "all of them, each run counted once:"
+    elif heavy:
+        together, head = (
+            {spec.hash: spec for spec in worker.heavy(chosen, wanted, store)},
+            "all of them, on one core:",
+        )
+        costs = {key: each / 3600 for key, each in grid.seconds(together.values(), store, measure=True).items()}
+        kinds: dict[tuple[str, str, int], list[float]] = {}
+        for spec in together.values():
+            kinds.setdefault((spec.dataset, spec.model, spec.seed), []).append(costs[spec.hash])
+        for (data, network, seed), took in sorted(kinds.items()):
+            sums = {"core-hours": round(sum(took), 1), "the quickest": round(min(took), 1)}
+            rows.append({"data": data, "network": network, "seed": seed, "missing": len(took), **sums})
+        after = ["'fl-core work --heavy --device cuda' computes them, lower seeds first, of a seed the quickest"]
     else:
         profile = profile or REDUCED
         grids = {each.id: make_study(each, profile, dataset, wanted).entries for each in chosen}
@@ -137,6 +158,7 @@ Examples:
   fl-core work --paper fedluck --undecided --publish   the seeds that open claims need
   fl-core work --only FEDLUCK-C06 --only FEDASMU-C17   what two claims need
   fl-core work fedasmu-tab1 --profile paper --publish
+  fl-core work --heavy --device cuda --minutes 9       what waits for an accelerator, as far as nine minutes go
 """
 
 
@@ -153,28 +175,39 @@ def work(
     paper: Paper = None,
     undecided: Undecided = False,
     only: Only = None,
+    heavy: Heavy = False,
+    device: Annotated[
+        str, Option(help="cpu: exact; cuda: what a run trains at a time together, on an accelerator, up to rounding.")
+    ] = "cpu",
 ) -> None:
     """Compute what figures lack, beside other workers.
 
     Runs that decide most claims per core-minute go first. Any number of workers share one store. Each can be killed
     anywhere: a run that was begun is continued from its checkpoint by whoever takes it next.
     """
+    from fl_core.experiments import worker
     from fl_core.experiments.store import check_writable, default_store
-    from fl_core.experiments.worker import queue
     from fl_core.processes import apart
 
     if jobs < 1 or jobs > 1024:
         raise SpecError(f"jobs = {jobs} must be between 1 and 1024")
     if minutes is not None and not 0 < minutes < 1e6:
         raise SpecError(f"minutes = {minutes:g} must be positive")
+    if device not in worker.EXECUTORS:
+        raise unknown("device", device, worker.EXECUTORS)
+    if device == "cuda" and not cuda_is_here():
+        raise SpecError("there is no accelerator here that PyTorch can use; --device cpu computes the same runs")
     store = default_store()
     check_writable(store.published if publish else store.cache)
-    wanted = _chosen(artifacts, paper), profile, dataset, read_seeds(seeds)
-    specs = queue(*wanted, store, undecided=undecided, only=only or ())
+    chosen, numbers = _chosen(artifacts, paper), read_seeds(seeds)
+    if heavy:
+        specs = worker.heavy(chosen, numbers, store)
+    else:
+        specs = worker.queue(chosen, profile, dataset, numbers, store, undecided=undecided, only=only or ())
     typer.echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"))
     if not specs:
         return
-    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish)
+    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish, worker.EXECUTORS[device])
     answers = [_worker(*given)] if jobs == 1 else apart(jobs, _worker, given)
     tallies = [tally for tally in answers if tally is not None]
     done, failed = sum(tally.done for tally in tallies), [line for tally in tallies for line in tally.failed]
@@ -187,13 +220,21 @@ def work(
         raise RunError(f"{jobs - len(tallies)} of {jobs} workers were killed; what they began goes on with the next")
 
 
-def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool) -> Tally:
+def cuda_is_here() -> bool:
+    """Return whether PyTorch can compute on an accelerator."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool, executor: str) -> Tally:
     from fl_core.experiments.spec import RunSpec
     from fl_core.experiments.worker import be_nice, take
 
     if nice:
         be_nice()
-    return take(map(RunSpec.from_json, lines), store, minutes=minutes, published=publish, echo=typer.echo)
+    specs = map(RunSpec.from_json, lines)
+    return take(specs, store, minutes=minutes, published=publish, echo=typer.echo, executor=executor)
 
 
 VERIFY = """\b

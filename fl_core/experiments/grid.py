@@ -99,12 +99,13 @@ def plan(specs: Iterable[RunSpec], store: Store | None = None, *, jobs: int | No
     return Plan(*counts, typical, (fast, slow), _processes(jobs), " and ".join(basis) or "nothing to do")
 
 
-def seconds(specs: Iterable[RunSpec], store: Store) -> dict[str, float]:
+def seconds(specs: Iterable[RunSpec], store: Store, *, measure: bool = False) -> dict[str, float]:
     """Return what each of `specs` is expected to take on one core, by hash, at the speeds of stored runs.
 
-    Where the store knows no run of a network, 1 ms for an image is as good as anything.
+    Where the store knows no run of a network, 1 ms for an image is as good as anything, unless it is to be measured.
     """
-    return {key: float(typical) for key, (typical, _, _) in _costs(list(specs), store, lambda _: 1e-3)[0].items()}
+    found, _, _ = _costs(list(specs), store, _measured if measure else lambda _: 1e-3)
+    return {key: float(typical) for key, (typical, _, _) in found.items()}
 
 
 def _costs(
