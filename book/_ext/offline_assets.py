@@ -21,7 +21,7 @@ BUNDLE = "tex-mml-svg.js"  # has its glyphs inside: no font files, so file:// wo
 REPAIRS: dict[str, Any] = {
     r'<div role="list" class="citation-list">': '<div class="citation-list">',  # its children are no list items
     r' role="doc-biblioentry"': "",
-    r' id="(?:exercise|solution|proof)-content"': "",  # the same of all on a page
+    r' id="(?:(?:exercise|solution|proof)-content|proof)"': "",  # the same of all on a page
     r"<th\b([^>]*?)(?: scope=\"col\")?\s*>(?:\s|&nbsp;|<p></p>)*</th>": r"<td\1></td>",
     r'<dl>\n(<dd><em class="sig-param">.*?)</dl>': lambda found: (  # parameters without what they define
         f'<div class="sig-params">\n{found[1].replace("<dd>", "<div>").replace("</dd>", "</div>")}</div>'

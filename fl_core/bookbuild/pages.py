@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ast
 import csv
+import hashlib
 import importlib
+import json
 import math
 import os
 import platform
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,8 +28,9 @@ from fl_core.bookbuild import dossiers, equations
 from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
 from fl_core.bookbuild.notebooks import joined
 from fl_core.experiments.experiment import PROFILES
-from fl_core.experiments.store import default_store
-from fl_core.experiments.verify import published_records
+from fl_core.experiments.run import commit
+from fl_core.experiments.store import Store, default_store
+from fl_core.experiments.verify import STANDINGS, published_records
 
 CHECKED = "Checked when this page was made: show code and result"
 SHOWN = ("torch", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
@@ -46,8 +50,15 @@ def dress(nb: Any, name: str, parameters: Mapping[str, Parameter], given: Mappin
         if folded and cell.cell_type == "code":
             _fold(cell)
     nb.cells = [part for cell in nb.cells for part in _only_the_figure(cell)]
-    box = tool("nbformat").v4.new_markdown_cell(run_box(name, parameters, given), id="run-this-page")
-    nb.cells.insert(_behind_title(nb, name), box)
+    markdown_cell = tool("nbformat").v4.new_markdown_cell
+    title = _title(nb, name)
+    said, see, contents = nb.cells[title].source.partition("You will see\n")
+    if see and "front(" in nb.cells[title + 1].source:  # what was found comes before what there is to find
+        nb.cells[title].source = said
+        nb.cells.insert(title + 2, markdown_cell(see + contents, id="contents"))
+    behind = (n for n, cell in enumerate(nb.cells) if n > title and cell.cell_type == "markdown")
+    box = markdown_cell(run_box(name, parameters, given), id="run-this-page")
+    nb.cells.insert(next(behind, title + 1), box)
 
 
 def run_box(name: str, parameters: Mapping[str, Parameter], given: Mapping[str, Any]) -> str:
@@ -128,10 +139,10 @@ def _only_the_figure(cell: Any) -> list[Any]:
     return [cell, rest]
 
 
-def _behind_title(nb: Any, name: str) -> int:
+def _title(nb: Any, name: str) -> int:
     for number, cell in enumerate(nb.cells):
         if cell.cell_type == "markdown" and any(line.startswith("# ") for line in cell.source.splitlines()):
-            return number + 1
+            return number
     raise BookError(f"{name} has no title: its first Markdown cell must begin with '# '")
 
 
@@ -141,7 +152,8 @@ def write_reference(folder: Path, package: Path, profile: str, seconds: Mapping[
     listed = listed_errata(root)
     texts = {
         "generated/cli.md": cli(),
-        "generated/build.md": build_record(profile, seconds),
+        "generated/build.md": build_record(profile, seconds) + citation(root),
+        "generated/provenance.json": json.dumps(provenance(profile, published)),
         "generated/equations.md": equations.markdown(root),
         "generated/errata.md": errata(listed),
         "generated/records.md": records(published),
@@ -272,8 +284,61 @@ def build_record(profile: str, seconds: Mapping[str, float]) -> str:
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores."
     python = f"Python {platform.python_version()}, {versions}."
     rows = [f"| {name} | {value:.1f} |" for name, value in {**seconds, "**all**": sum(seconds.values())}.items()]
-    head = [f"Profile **{profile}**: {PROFILES[profile]}.", "", machine, python, ""]
+    made = f"Version {metadata.version('fl_core')}, commit `{commit()}`, {datetime.now(UTC):%Y-%m-%d}."
+    store = f"Published results: SHA-256 `{store_digest(default_store())}`."
+    head = [f"Profile **{profile}**: {PROFILES[profile]}.", "", made, store, "", machine, python, ""]
     return "\n".join([*head, "| notebook | seconds |", "| --- | ---: |", *rows, ""])
+
+
+def citation(root: Path) -> str:
+    """Return the Markdown that says how to cite the book, from ``CITATION.cff``."""
+    if not (root / "CITATION.cff").is_file():
+        return ""
+    given = tool("yaml").safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    authors = " and ".join(f"{{{author['name']}}}" for author in given["authors"])
+    entry = {
+        "title": f"{{{given['title']}}}",
+        "author": authors,
+        "version": given["version"],
+        "license": given["license"],
+    }
+    lines = ["@software{fl_core,", *(f"  {key} = {{{value}}}," for key, value in entry.items()), "}"]
+    return "\n".join(
+        [
+            "",
+            "## How to cite",
+            "",
+            f"{given['message']} Of this build, add the commit.",
+            "",
+            "```bibtex",
+            *lines,
+            "```",
+            "",
+        ]
+    )
+
+
+def store_digest(store: Store) -> str:
+    """Return the SHA-256 of the published results, in the order of their files' names."""
+    digest = hashlib.sha256()
+    for path in sorted(store.published.glob("*")):
+        digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def provenance(profile: str, published: pd.DataFrame) -> dict[str, str]:
+    """Return what the foot of a page says of each paper and of all: records behind it, standing, and this build."""
+    made = f"Page made at profile {profile} from commit {commit()}, {datetime.now(UTC):%Y-%m-%d}"
+    store = f"store {store_digest(default_store())[:12]}"
+    said = {}
+    for paper, rows in published.groupby("paper"):
+        records = rows.set_index("data")["records"]
+        verified = rows[rows["data"] == "all"][list(STANDINGS[:3])].to_numpy().sum()
+        kept = (
+            f"{records['all']} published records ({records['real']} of real data, {verified} verified by this code)"
+        )
+        said[str(paper)] = f"{kept}; {store}. {made}"
+    return said
 
 
 def _help(command: Any, path: list[str], parent: Any) -> Iterator[tuple[str, str]]:

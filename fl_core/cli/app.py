@@ -37,6 +37,9 @@ OpenProfile = Annotated[
 ]
 Dataset = Annotated[str, Option(help="Data set ('fl-core data').")]
 Seeds = Annotated[str | None, Option(metavar="0,1,…", help="Instead of the profile's seeds.")]
+Scheduler = Annotated[
+    str | None, Option(metavar="ADDRESS", help="Use the workers of this Dask cluster, tcp://… or tls://…")
+]
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Processes at a time; by default one per core.")]
 Force = Annotated[bool, Option("--force", help="Let --out replace a file.")]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from fl_core.cli.app import Force, Json, app
+from fl_core.cli.app import Force, Json, Scheduler, app
 from fl_core.errors import FlCoreError, SpecError, nearest, unknown
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ Examples:
   fl-core run -a sgd -s budget.updates=none -s budget.gradients=2000
   fl-core run --algorithm fedasync --print-spec > spec.json
   fl-core run spec.json --seed 1 --out result.json     or spec.yaml
+  fl-core run spec.json --scheduler tcp://node1:8786 --pace 0.1   a testbed
 """
 
 
@@ -51,6 +52,11 @@ def run(
         str | None, Option(help="threads, sequential, batched (on an accelerator; equal up to rounding) or debug.")
     ] = None,
     threads: Annotated[int | None, Option(help="Worker threads; by default one per core.")] = None,
+    scheduler: Scheduler = None,
+    pace: Annotated[
+        float | None,
+        Option(help="On a cluster: wall seconds that a second of the world lasts; without, nothing waits."),
+    ] = None,
     trace: Annotated[bool, Option("--trace", help="Record what every device does when.")] = False,
     checkpoint_every: Annotated[
         str | None, Option(metavar="DURATION", help="Keep the state of the run in data/cache so often: 60s, 5m, 1h.")
@@ -76,6 +82,9 @@ def run(
     Without a file, every field that is not set has its default. Values are numbers, JSON, 'none', or text such as
     hinge(a=10, b=4) for anything that has a kind. A run in which nothing usable arrives any more ends before its
     budget: it is kept, and the exit code is 3.
+
+    With a scheduler the algorithm runs in wall-clock time on the workers of a Dask cluster, as a testbed. Such a run
+    is not repeatable, and is not stored.
     """
     from fl_core.experiments.store import check_writable, default_store, model_bytes, write_or_keep
     from fl_core.runtime.executors import EXECUTORS, default_executor
@@ -84,6 +93,21 @@ def run(
     if print_spec:
         typer.echo(chosen.to_json())
         return
+    if scheduler is None and pace is not None:
+        raise SpecError("a --pace is for a testbed: name its --scheduler")
+    if scheduler is not None:
+        store = False
+        if given := [
+            name
+            for name, value in {
+                "--executor": executor,
+                "--threads": threads,
+                "--resume": resume or None,
+                "--checkpoint-every": checkpoint_every,
+            }.items()
+            if value is not None
+        ]:
+            raise SpecError(f"{given[0]} is for a simulation, not for a testbed with a --scheduler")
     executor, checkpoints = executor or default_executor(), None
     if executor not in EXECUTORS:
         raise unknown("executor", executor, EXECUTORS)
@@ -95,7 +119,10 @@ def run(
         check_writable(default_store().cache)
     check_out(out, force)
     check_out(save_model, force)
-    result = _with_progress(chosen, checkpoints, executor=executor, threads=threads, trace=trace)
+    if scheduler is not None:
+        result = _with_progress(chosen, None, scheduler=scheduler, pace=pace, trace=trace)
+    else:
+        result = _with_progress(chosen, checkpoints, executor=executor, threads=threads, trace=trace)
     if out is not None:
         write_or_keep(out, _as_json(result), f"{result.spec.hash}.json")
     if save_model is not None:
@@ -233,6 +260,7 @@ def _with_progress(spec: RunSpec, checkpoints: Checkpoints | None, **options: An
     from tqdm import tqdm
 
     from fl_core.experiments.run import run
+    from fl_core.experiments.testbed import run_testbed
 
     form = "{l_bar}{bar}| {elapsed}<{remaining}"
     with tqdm(total=1.0, desc=spec.algorithm.name, bar_format=form, disable=None, leave=False) as bar:
@@ -240,6 +268,8 @@ def _with_progress(spec: RunSpec, checkpoints: Checkpoints | None, **options: An
         def progress(part: float) -> None:
             bar.update(part - bar.n)
 
+        if "scheduler" in options:
+            return run_testbed(spec, progress=progress, **options)
         try:
             return run(spec, progress=progress, checkpoints=checkpoints, **options)
         except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,19 @@ import typer
 from typer import Argument, Option
 
 from fl_core import CHECKOUT
-from fl_core.cli.app import Artifacts, Dataset, Jobs, Json, OpenProfile, Paper, Profile, Seeds, app, as_text
+from fl_core.cli.app import (
+    Artifacts,
+    Dataset,
+    Jobs,
+    Json,
+    OpenProfile,
+    Paper,
+    Profile,
+    Scheduler,
+    Seeds,
+    app,
+    as_text,
+)
 from fl_core.errors import FlCoreError, RunError, SpecError, unknown
 
 if TYPE_CHECKING:
@@ -30,12 +43,20 @@ Only = Annotated[
     Option("--only", metavar="CLAIM", help="Repeatable. Only what this claim needs, for example FEDLUCK-C06."),
 ]
 
+Heavy = Annotated[
+    bool,
+    Option(
+        "--heavy", help="Only runs at the paper's budget that take a core over two hours, on all data that is here."
+    ),
+]
+
 PLAN = """\b
 Examples:
   fl-core plan                                all artifacts, profile laptop
   fl-core plan fedasync-fig2 --profile paper
   fl-core plan 'fedasync-*' --seeds 0,1
   fl-core plan --undecided --paper wkafl      what open claims need, its cost
+  fl-core plan --heavy                        what waits for an accelerator
 """
 
 
@@ -49,6 +70,7 @@ def plan(
     paper: Paper = None,
     undecided: Undecided = False,
     only: Only = None,
+    heavy: Heavy = False,
     as_json: Json = False,
 ) -> None:
     """Count the runs that figures need and lack, and their cost.
@@ -57,18 +79,17 @@ def plan(
     """
     import pandas as pd
 
-    from fl_core.experiments import grid
+    from fl_core.experiments import grid, worker
     from fl_core.experiments.artifacts import make_study
     from fl_core.experiments.ledger import REDUCED
     from fl_core.experiments.store import default_store
     from fl_core.experiments.verify import in_words, is_verified
-    from fl_core.experiments.worker import still_needed
     from fl_core.report.tables import Table
 
     store, wanted, chosen = default_store(), read_seeds(seeds), _chosen(artifacts, paper)
     rows: list[dict[str, Any]] = []
     if undecided or only:
-        rests = still_needed(chosen, profile, dataset, wanted, store, only or ())
+        rests = worker.still_needed(chosen, profile, dataset, wanted, store, only or ())
         for rest in rests:
             cost, judgement = grid.plan(rest.missing, store), rest.judgement
             hours = [f"{seconds / 3600:.2g}" for seconds in (cost.core_seconds, *cost.likely)]
@@ -79,6 +100,19 @@ def plan(
         others = len(rests) - len(rows)
         after = [f"{others} more claims are open, which no missing run decides; see 'fl-core claims --undecided'"]
         head = "all of them, each run counted once:"
+    elif heavy:
+        together, head = (
+            {spec.hash: spec for spec in worker.heavy(chosen, wanted, store)},
+            "all of them, on one core:",
+        )
+        costs = {key: each / 3600 for key, each in grid.seconds(together.values(), store, measure=True).items()}
+        kinds: dict[tuple[str, str, int], list[float]] = {}
+        for spec in together.values():
+            kinds.setdefault((spec.dataset, spec.model, spec.seed), []).append(costs[spec.hash])
+        for (data, network, seed), took in sorted(kinds.items()):
+            sums = {"core-hours": round(sum(took), 1), "the quickest": round(min(took), 1)}
+            rows.append({"data": data, "network": network, "seed": seed, "missing": len(took), **sums})
+        after = ["'fl-core work --heavy --device cuda' computes them, lower seeds first, of a seed the quickest"]
     else:
         profile = profile or REDUCED
         grids = {each.id: make_study(each, profile, dataset, wanted).entries for each in chosen}
@@ -124,6 +158,7 @@ Examples:
   fl-core work --paper fedluck --undecided --publish   the seeds that open claims need
   fl-core work --only FEDLUCK-C06 --only FEDASMU-C17   what two claims need
   fl-core work fedasmu-tab1 --profile paper --publish
+  fl-core work --heavy --device cuda --minutes 9       what waits for an accelerator, as far as nine minutes go
 """
 
 
@@ -140,28 +175,39 @@ def work(
     paper: Paper = None,
     undecided: Undecided = False,
     only: Only = None,
+    heavy: Heavy = False,
+    device: Annotated[
+        str, Option(help="cpu: exact; cuda: what a run trains at a time together, on an accelerator, up to rounding.")
+    ] = "cpu",
 ) -> None:
     """Compute what figures lack, beside other workers.
 
     Runs that decide most claims per core-minute go first. Any number of workers share one store. Each can be killed
     anywhere: a run that was begun is continued from its checkpoint by whoever takes it next.
     """
+    from fl_core.experiments import worker
     from fl_core.experiments.store import check_writable, default_store
-    from fl_core.experiments.worker import queue
     from fl_core.processes import apart
 
     if jobs < 1 or jobs > 1024:
         raise SpecError(f"jobs = {jobs} must be between 1 and 1024")
     if minutes is not None and not 0 < minutes < 1e6:
         raise SpecError(f"minutes = {minutes:g} must be positive")
+    if device not in worker.EXECUTORS:
+        raise unknown("device", device, worker.EXECUTORS)
+    if device == "cuda" and not cuda_is_here():
+        raise SpecError("there is no accelerator here that PyTorch can use; --device cpu computes the same runs")
     store = default_store()
     check_writable(store.published if publish else store.cache)
-    wanted = _chosen(artifacts, paper), profile, dataset, read_seeds(seeds)
-    specs = queue(*wanted, store, undecided=undecided, only=only or ())
+    chosen, numbers = _chosen(artifacts, paper), read_seeds(seeds)
+    if heavy:
+        specs = worker.heavy(chosen, numbers, store)
+    else:
+        specs = worker.queue(chosen, profile, dataset, numbers, store, undecided=undecided, only=only or ())
     typer.echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"))
     if not specs:
         return
-    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish)
+    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish, worker.EXECUTORS[device])
     answers = [_worker(*given)] if jobs == 1 else apart(jobs, _worker, given)
     tallies = [tally for tally in answers if tally is not None]
     done, failed = sum(tally.done for tally in tallies), [line for tally in tallies for line in tally.failed]
@@ -174,13 +220,21 @@ def work(
         raise RunError(f"{jobs - len(tallies)} of {jobs} workers were killed; what they began goes on with the next")
 
 
-def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool) -> Tally:
+def cuda_is_here() -> bool:
+    """Return whether PyTorch can compute on an accelerator."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool, executor: str) -> Tally:
     from fl_core.experiments.spec import RunSpec
     from fl_core.experiments.worker import be_nice, take
 
     if nice:
         be_nice()
-    return take(map(RunSpec.from_json, lines), store, minutes=minutes, published=publish, echo=typer.echo)
+    specs = map(RunSpec.from_json, lines)
+    return take(specs, store, minutes=minutes, published=publish, echo=typer.echo, executor=executor)
 
 
 VERIFY = """\b
@@ -343,7 +397,7 @@ def claims(
     if export:
         typer.echo(f"written {ledger.export(data_folder())}")
         return
-    found = ledger.judged([name.upper() for name in names or []], paper)
+    found = ledger.judged([name.upper() for name in names] if names else None, paper)
     found = [each for each in found if each.open or not undecided]
     if as_json:
         typer.echo(as_text(ledger.frame(found)))
@@ -388,6 +442,7 @@ def regenerate(
         Option("--output", "-o", help="A folder (artifact) or .ipynb file (chapter); by default below _build."),
     ] = None,
     jobs: Jobs = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Make one figure or one chapter of the book again.
 
@@ -406,14 +461,15 @@ def regenerate(
         chosen = values if profile is None else {"PROFILE": profile, **values}
         bookbuild.regenerate(target, chosen, output, echo=typer.echo)
     elif target in artifacts():
-        _make_artifact(target, profile, values, output, jobs)
+        _make_artifact(target, profile, values, output, jobs, scheduler)
     else:
         raise unknown("artifact or notebook", target, [*artifacts(), *committed().values()])
 
 
 def _make_artifact(
-    name: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None
-) -> None:
+    name: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None,
+    scheduler: str | None,
+) -> None:  # fmt: skip
     """Run what is missing of the artifact's grid, then write its figure, its table and its caption.
 
     Without a profile the published records are shown, as on the page, or a run at profile smoke where there are none.
@@ -447,7 +503,8 @@ def _make_artifact(
         raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
     before = load_study(empty, store).results
     check_writable(folder, name)
-    grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store)
+    with nullcontext() if scheduler is None else grid.dask_pool(scheduler) as pool:
+        grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store, pool=pool)
     study = load_study(empty, store)
     shown, caption = draw(artifact, study)
     if study.results:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import ceil
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -29,6 +33,12 @@ from fl_core.streams import stream
 
 EVALUATION_COST = 1 / 3
 """Of an image that is only classified, relative to one that is trained on (forward pass of three passes)."""
+
+ONE_RUN = threading.Lock()
+"""Held while a process computes a run: a Dask worker may have several threads."""
+
+CONNECT_SECONDS = 10
+"""So long a Dask scheduler has to answer."""
 
 FEWEST = 3
 """Stored runs of an algorithm that an estimate rests on; with fewer it rests on all runs of the model."""
@@ -89,12 +99,13 @@ def plan(specs: Iterable[RunSpec], store: Store | None = None, *, jobs: int | No
     return Plan(*counts, typical, (fast, slow), _processes(jobs), " and ".join(basis) or "nothing to do")
 
 
-def seconds(specs: Iterable[RunSpec], store: Store) -> dict[str, float]:
+def seconds(specs: Iterable[RunSpec], store: Store, *, measure: bool = False) -> dict[str, float]:
     """Return what each of `specs` is expected to take on one core, by hash, at the speeds of stored runs.
 
-    Where the store knows no run of a network, 1 ms for an image is as good as anything.
+    Where the store knows no run of a network, 1 ms for an image is as good as anything, unless it is to be measured.
     """
-    return {key: float(typical) for key, (typical, _, _) in _costs(list(specs), store, lambda _: 1e-3)[0].items()}
+    found, _, _ = _costs(list(specs), store, _measured if measure else lambda _: 1e-3)
+    return {key: float(typical) for key, (typical, _, _) in found.items()}
 
 
 def _costs(
@@ -123,15 +134,16 @@ def execute(
     recompute: bool = False,
     published: bool = False,
     pool: Executor | None = None,
+    executor: str = "sequential",
 ) -> dict[str, Result]:
     """Return the results of `specs` by hash, running those that the store lacks, or with `recompute` all.
 
     Every result is stored as soon as its run has finished, so an interrupted call loses only the runs in progress,
     and the next call continues. One process computes in this process; more are spawned, by default one per usable
     core (call this from below ``if __name__ == "__main__":`` in a script). A `pool` takes their place: any executor
-    whose workers see the folders of the store, such as ``distributed.Client(address).get_executor()`` of a Dask
-    cluster. Parts of one's own, of a notebook too, are sent to them. If runs fail, a RunError names them after all
-    others have been finished and stored.
+    whose workers see the folders of the store, such as :func:`dask_pool`. Parts of one's own, of a notebook too, are
+    sent to them. A run computes its local jobs in `executor`. If runs fail, a RunError names them after all others
+    have been finished and stored.
     """
     store = store or default_store()
     jobs = _processes(jobs)
@@ -144,7 +156,7 @@ def execute(
     check_writable(store.published if published else store.cache)
     failed: list[str] = []
     alone = pool is None and min(jobs, len(missing)) == 1
-    task = partial(_work, store=store, published=published, parts=b"" if alone else pack())
+    task = partial(_work, store=store, published=published, parts=b"" if alone else pack(), executor=executor)
     if pool is not None:
         outcomes = _compute_in(pool, missing, task)
     elif alone:
@@ -165,6 +177,30 @@ def execute(
     if failed:
         raise RunError(f"{len(failed)} of {len(missing)} runs failed (the others are stored): " + "; ".join(failed))
     return {key: results[key] for key in wanted}
+
+
+@contextmanager
+def dask_pool(scheduler: str, **submit: Any) -> Iterator[Executor]:
+    """Yield the workers of a Dask cluster as a pool for :func:`execute`; `submit` is for Dask, ``resources`` say."""
+    with client_of(scheduler) as client:
+        yield client.get_executor(**submit)
+
+
+def client_of(scheduler: str, **options: Any) -> Any:
+    """Return a client of a Dask cluster; for ``tls://`` Dask's own configuration says where certificates are."""
+    try:
+        from distributed import Client, Security
+    except ModuleNotFoundError:
+        raise SpecError("a Dask cluster takes the package distributed: install fl-core[cluster]") from None
+    if not re.fullmatch(r"(tcp|tls)://\S+:\d+", scheduler):
+        raise SpecError(f"scheduler = {scheduler!r} is not valid: write tcp://host:port or tls://host:port")
+    if scheduler.startswith("tls") and Security().get_connection_args("client")["ssl_context"] is None:
+        names = "CA_FILE, CLIENT__CERT and CLIENT__KEY"
+        raise SpecError(f"{scheduler} takes certificates: set Dask's DASK_DISTRIBUTED__COMM__TLS__… {names}")
+    try:
+        return Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False, **options)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise SpecError(f"scheduler = {scheduler!r} does not answer: {' '.join(str(error).split())}") from None
 
 
 def brief(spec: RunSpec) -> str:
@@ -261,10 +297,11 @@ def _keep_freed_memory() -> None:
             mallopt(parameter, 2**31 - 1)
 
 
-def _work(specification: str, store: Store, published: bool, parts: bytes) -> None:
+def _work(specification: str, store: Store, published: bool, parts: bytes, executor: str) -> None:
     """Run one specification, with somebody's own packed parts, and store the result (in a worker process)."""
-    unpack(parts)
-    store.save(run(RunSpec.from_json(specification), executor="sequential"), published=published)
+    with ONE_RUN:
+        unpack(parts)
+        store.save(run(RunSpec.from_json(specification), executor=executor), published=published)
     gc.collect()  # a simulation and its data refer to each other: hundreds of megabytes that would wait for chance
 
 

@@ -68,13 +68,14 @@ def known_paper(name: str) -> str:
 
 
 def judged(
-    names: Iterable[str] = (), paper: str | None = None, store: Store | None = None, dataset: str = DATASET
+    names: Iterable[str] | None = None, paper: str | None = None, store: Store | None = None, dataset: str = DATASET
 ) -> list[Judgement]:
     """Return the judgements of the claims called `names`, of those of `paper`, or of all, each within its paper."""
     only = paper and known_paper(paper)
-    wanted = [find_claim(name) for name in names] or [
-        claim for claim in claims().values() if only in (None, claim.paper)
-    ]
+    if names is None:
+        wanted = [claim for claim in claims().values() if only in (None, claim.paper)]
+    else:
+        wanted = [find_claim(name) for name in names]
     store = store or default_store()
     found: dict[str, Judgement] = {}
     for each in dict.fromkeys(claim.paper for claim in wanted):

@@ -60,6 +60,7 @@ def sweep(
     store: Store | None = None,
     progress: bool = True,
     pool: Executor | None = None,
+    executor: str = "sequential",
 ) -> Sweep:
     """Run `spec` with every combination of a grid's values and every seed, and return all runs.
 
@@ -78,7 +79,8 @@ def sweep(
         labels = {name: label(value) for name, value in settings.items()}
         for seed in seeds:
             entries.append(Entry(spec.changed(**settings, seed=seed), {**labels, "seed": seed}))
-    results = execute([e.spec for e in entries], jobs=jobs, store=store, progress=progress, pool=pool)
+    where: dict[str, Any] = {"jobs": jobs, "store": store, "pool": pool, "executor": executor}
+    results = execute([entry.spec for entry in entries], progress=progress, **where)
     return Sweep("own", spec.dataset, tuple(entries), results)
 
 

@@ -13,13 +13,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from fl_core.errors import FlCoreError, unknown
+from fl_core.datasets import all_sources
+from fl_core.datasets.registry import is_present
+from fl_core.errors import FlCoreError, SpecError, unknown
 from fl_core.experiments.artifacts import Artifact, make_study
-from fl_core.experiments.claims import Judgement
+from fl_core.experiments.claims import FULL, Judgement
 from fl_core.experiments.evidence import LOOKS
 from fl_core.experiments.grid import brief, in_words, seconds
 from fl_core.experiments.ledger import REDUCED, judged
@@ -28,6 +31,10 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import load_study
 
+EXECUTORS = {"cpu": "sequential", "cuda": "batched"}
+"""What computes a run on a device: exactly on one core, or up to rounding, all training devices of a run at once."""
+HEAVY_SECONDS = 2 * 3600.0
+"""On one core: a run that takes longer waits for an accelerator."""
 POLL_SECONDS = 5.0
 """Between two looks at runs that other workers hold."""
 
@@ -105,6 +112,21 @@ def queue(
     return sorted(specs.values(), key=lambda spec: (-worth[spec.hash], spec.seed, spec.hash))
 
 
+def heavy(chosen: Sequence[Artifact], seeds: Sequence[int] | None, store: Store) -> list[RunSpec]:
+    """Return the missing runs at the paper's budget that are heavy, on all data that is here.
+
+    Lower seeds go first, and of a seed what is quickest.
+    What a step of a network takes is measured where no stored run says it.
+    """
+    specs: dict[str, RunSpec] = {}
+    for dataset, artifact in product(filter(is_present, all_sources()), chosen):
+        with contextlib.suppress(SpecError):  # not laid out for this data set
+            specs |= _lacking(artifact, FULL, dataset, seeds, store)
+    cost = seconds(specs.values(), store, measure=True)
+    found = [spec for spec in specs.values() if cost[spec.hash] > HEAVY_SECONDS]
+    return sorted(found, key=lambda spec: (spec.seed, cost[spec.hash], spec.hash))
+
+
 def _lacking(
     artifact: Artifact, profile: str, dataset: str, seeds: Sequence[int] | None, store: Store
 ) -> dict[str, RunSpec]:
@@ -114,7 +136,7 @@ def _lacking(
 
 def take(
     specs: Iterable[RunSpec], store: Store, *, minutes: float | None = None, published: bool = False,
-    every_seconds: float = 60.0, echo: Callable[[str], object] = print,
+    every_seconds: float = 60.0, echo: Callable[[str], object] = print, executor: str = "sequential",
 ) -> Tally:  # fmt: skip
     """Compute what is missing of `specs`, one run at a time, while other workers may do the same.
 
@@ -146,9 +168,9 @@ def take(
                         del left[key]
                         continue
                     taken, started = True, time.monotonic()
-                    checkpoints = store.checkpoints(spec, every_seconds=every_seconds)
+                    checkpoints = store.checkpoints(spec, every_seconds=every_seconds, executor=executor)
                     try:
-                        result = run(spec, executor="sequential", progress=stop, checkpoints=checkpoints)
+                        result = run(spec, executor=executor, progress=stop, checkpoints=checkpoints)
                         store.save(result, published=published)
                     except FlCoreError as error:
                         failed.append(f"{brief(spec)}: {error}")

@@ -113,6 +113,7 @@ def themed(figure: Figure, said: str) -> HTML:
         figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
     plt.close(figure)
     svg = drawn.getvalue()[drawn.getvalue().index("<svg") :]
+    svg = svg.replace("#ffffff", "var(--pst-color-background, #fff)")  # what is open stays open
     for grey in ("#000000", BLACK, "#262626", "#333333", "#555555"):
         svg = svg.replace(grey, "currentColor")
     label = f'class="themed" fill="currentColor" role="img" aria-label="{escape(said, quote=True)}"'

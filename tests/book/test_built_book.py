@@ -145,6 +145,47 @@ def test_pages_of_papers_lead_to_what_goes_with_them(html: Path):
             assert {"lecture", "replication", "dossier", "slides", "notation", "glossary"} <= {*words}, name
 
 
+def test_every_page_says_what_it_rests_on_and_what_it_is_about(html: Path):
+    """Records, their standing, digest of the store and commit at the foot; of a paper's page its own records."""
+    kept = {}
+    for name, page in pages(html).items():
+        if name.startswith(("notebooks/", "book/")) and not name.startswith("book/slides/"):
+            soup = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+            foot, about = soup.select_one("footer p.provenance"), soup.select_one("meta[name=description]")
+            assert about is not None, name
+            assert str(about["content"]).strip(), name
+            assert foot is not None, name
+            found = re.match(r"(\d+) published records .* store [0-9a-f]{12}\. .* commit \w+", foot.get_text())
+            assert found, foot.get_text()
+            kept[name] = int(found[1])
+    papers = [kept[f"notebooks/fl_papers/{name}/replication.html"] for name in ("fedasmu", "fedasync", "fedluck")]
+    assert len({*papers}) == 3
+    assert max(papers) < kept["notebooks/0_start/welcome.html"]
+
+
+def test_two_clicks_lead_from_a_claim_to_figure_runs_and_judge(html: Path):
+    """A cell of the matrix leads to a row of a ledger, whose links lead there."""
+    front, opened = html / "notebooks/0_start/welcome.html", {}
+    faults, led = [], {"fig": 0, "sec": 0, "the": 0, "line": 0}
+    for cell in BeautifulSoup(front.read_text(encoding="utf-8"), "html.parser").select("a.claims-cell"):
+        page, _, name = str(cell["href"]).partition("#")
+        path = (front.parent / page).resolve()
+        if path not in opened:
+            opened[path] = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+        row = opened[path].find("tr", id=name)
+        links = [str(link["href"]) for link in row.select("a")] if row else []
+        for link in links:
+            file, _, place = link.partition("#")
+            other = (path.parent / file).resolve() if file else path
+            if not other.is_file() or f'"{place}"' not in other.read_text(encoding="utf-8"):
+                faults.append(f"{name}: {link}")
+            led[place.split("-")[0]] += 1
+        if not any("#line-" in link for link in links):
+            faults.append(f"{name} has no judge")
+    assert faults == []
+    assert min(led["fig"], led["the"]) > 20, led
+
+
 # With a browser
 
 

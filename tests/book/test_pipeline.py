@@ -207,8 +207,8 @@ def test_staging_executes_dresses_and_records(checkout: Path, monkeypatch: pytes
     assert printed(src / "notebooks/1_part/good.ipynb") == "laptop 0.6\n"
     assert "Run this page" in (src / "notebooks/1_part/other.ipynb").read_text()
     assert (src / "notebooks/1_part/text.md").read_text() == "# Text\n"
-    made = {"build.md", "cli.md", "equations.md", "errata.md", "promises.md", "records.md"}
-    assert {p.name for p in (src / "book/generated").iterdir()} == made
+    made = {f"{page}.md" for page in ("build", "cli", "equations", "errata", "promises", "records")}
+    assert {p.name for p in (src / "book/generated").iterdir()} == made | {"provenance.json"}
     assert "fl_core.formulas.staleness" in (src / "book/api/formulas.md").read_text()
     assert [line[:5] for line in lines[:2]] == ["[1/2]", "[2/2]"]
     assert (src.parent / "timings.json").is_file()
@@ -268,6 +268,21 @@ def test_the_box_follows_the_title_and_machinery_is_hidden():
     assert "papermill" not in nb.metadata
     with pytest.raises(BookError, match="has no title"):
         dress(new_notebook(cells=[new_markdown_cell("Text")]), "notebooks/x.ipynb", {}, {})
+
+
+def test_what_was_found_comes_before_box_and_contents():
+    cells = [new_markdown_cell("# Title\n\nWhy. You will see\n\n- much."), new_code_cell('front("A", "a")')]
+    nb = new_notebook(cells=[*cells, new_code_cell("PROFILE"), new_markdown_cell("## Next")])
+    dress(nb, "notebooks/x.ipynb", {}, {})
+    starts = [cell.source.split("\n")[0] for cell in nb.cells]
+    assert starts == [
+        "# Title",
+        'front("A", "a")',
+        "````{admonition} Run this page",
+        "You will see",
+        "PROFILE",
+        "## Next",
+    ]
 
 
 def test_what_a_figure_cell_says_moves_below_the_figure():

@@ -144,6 +144,10 @@ def test_a_ledger_without_runs_is_undecided(tmp_path: Path):
     assert {j.label for j in found if j.claim.kind == "run"} == {"undecided"}
 
 
+def test_of_no_claims_there_are_no_judgements():
+    assert ledger.judged([]) == []
+
+
 def test_judgements_are_kept_under_the_name_of_all_that_they_rest_on(tmp_path, monkeypatch, recwarn):
     monkeypatch.setattr(ledger, "data_folder", lambda: tmp_path)
     asked: list[str] = []

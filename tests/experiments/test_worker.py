@@ -63,6 +63,32 @@ def test_a_worker_that_runs_out_of_time_leaves_a_checkpoint_and_the_next_one_goe
     assert resumed.history == replace_model(run(spec, executor="sequential").history)
 
 
+def test_on_an_accelerator_a_cut_off_run_goes_on_and_its_record_says_that_it_is_rounded(tmp_path):
+    store, [spec] = Store(tmp_path / "published", tmp_path / "cache"), specs(1, updates=600)
+    assert take([spec], store, minutes=2 / 60, every_seconds=0.2, executor="batched", **QUIET).stopped
+    assert any(store.checkpoints(spec, executor="batched").folder.glob("*.safetensors"))
+    assert take([spec], store, executor="batched", **QUIET).done == 1
+    found = store.get(spec)
+    assert found is not None
+    assert found.provenance["resumed"]
+    assert found.provenance["numbers"] == "rounded"
+
+
+def test_what_waits_for_an_accelerator_takes_a_core_too_long(tmp_path, monkeypatch):
+    from fl_core.experiments import worker
+    from fl_core.experiments.artifacts import find_artifacts, make_study
+
+    chosen, store = find_artifacts(["sdfeel-fig2a"]), Store(tmp_path / "a", tmp_path / "b")
+    monkeypatch.setattr(worker, "is_present", lambda name: name == "fashion-mnist")
+    every = make_study(chosen, "paper", "fashion-mnist", [1, 0]).specs
+    costs = {spec.hash: number for number, spec in enumerate(every, 1)}
+    monkeypatch.setattr(worker, "seconds", lambda specs, store, measure: costs)
+    monkeypatch.setattr(worker, "HEAVY_SECONDS", 2)
+    found = worker.heavy(chosen, [1, 0], store)
+    assert {spec.hash for spec in found} == {key for key, cost in costs.items() if cost > 2}
+    assert found == sorted(found, key=lambda spec: (spec.seed, costs[spec.hash]))
+
+
 def replace_model(history):
     history.model = None
     return history

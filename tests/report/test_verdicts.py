@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import lzma
+from pathlib import Path
+
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 
+from fl_core.datasets import data_folder
 from fl_core.experiments.claims import Claim, Judgement
 from fl_core.experiments.evidence import POINTS, RATIO, Effect
 from fl_core.experiments.ledger import judged
+from fl_core.experiments.store import Store
 from fl_core.report.tables import claims_table
 from fl_core.report.verdicts import LOOKS, forest, headlines, matrix, sentence
 
@@ -60,3 +66,19 @@ def test_the_sentence_counts_what_the_ledger_has():
 def test_nothing_to_draw_is_no_error():
     assert forest([]).axes
     assert sentence([], "Nobody") == "**Nobody.** Of 0 claims about training: none judged."
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("paper", ["FEDASYNC", "WKAFL", "SDFEEL", "FEDASMU", "FEDLUCK"])
+def test_without_the_records_of_a_claim_the_sentence_of_its_paper_is_another(paper: str, tmp_path: Path):
+    folder = data_folder() / "results"
+    whole = judged(paper=paper, store=Store(folder, tmp_path / "cache"))
+    claim = headlines(whole, each=1)[0]
+    for pack in folder.glob("*.jsonl.xz"):
+        with lzma.open(pack) as file:
+            if not set(json.loads(file.readline())["runs"]) & set(claim.runs):
+                (tmp_path / pack.name).symlink_to(pack)
+    fewer = judged(paper=paper, store=Store(tmp_path, tmp_path / "cache"))
+    assert sentence(fewer, paper) != sentence(whole, paper)
+    without = next(found for found in fewer if found.claim.id == claim.claim.id)
+    assert not without.runs

@@ -14,7 +14,8 @@ import pandas as pd
 from fl_core.experiments.artifacts import Artifact, Columns, Paper, View, make_study, no_runs
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
-from fl_papers.fedasmu import errata, figures, tables
+from fl_papers.fedasmu import decisive, errata, figures, tables
+from fl_papers.fedasmu.decisive import Decisive
 from fl_papers.fedasmu.experiment import (
     ABLATIONS,
     COLUMNS,
@@ -151,6 +152,15 @@ ARTIFACTS = [
             )),
         )
         for name, title, grid, reduce, view, claims in rows
+    ),
+    *(
+        _artifact(name, title, "", "Declared before it runs: each stage follows from the one before.",
+                  reduce, Columns(), Decisive.made(grid))
+        for name, title, grid, reduce in (
+            ("x5", "decisive experiment, A: where printed rows come out", Decisive.search, decisive.search_table),
+            ("x6", "decisive experiment, B: the same number of trials", Decisive.tuning, decisive.tuning_table),
+            ("x7", "decisive experiment, C: fresh seeds", Decisive.judged, decisive.judged_table),
+        )
     ),
 ]  # fmt: skip
 

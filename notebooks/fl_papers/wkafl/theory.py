@@ -18,6 +18,7 @@ exponential, so that each update uses a uniform draw of K of the P devices.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -116,7 +117,7 @@ def expected_min_staleness(num_clients: int, num_aggregated: int) -> float:
 def expected_staleness_weight(num_clients: int, num_aggregated: int) -> float:
     """Return E (e / 2)^(-tau) = q / (1 - (1 - q) 2 / e): TWAFL's total weight as printed (D7, D14)."""
     q = _share(num_clients, num_aggregated)
-    return q / (1 - (1 - q) * 2 / np.e)
+    return q / (1 - (1 - q) * 2 / math.e)
 
 
 def expected_inverse_staleness(num_clients: int, num_aggregated: int) -> float:

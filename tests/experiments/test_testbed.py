@@ -1,0 +1,202 @@
+"""The testbed: the same algorithms in wall-clock time on a Dask cluster, beside their simulations."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from distributed import Client, LocalCluster, Security
+
+from fl_core.errors import RunError, SpecError
+from fl_core.experiments import run, testbed
+from fl_core.experiments.run import Result
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.testbed import decode, encode, run_testbed
+
+SMALL = {
+    "partition.samples_per_device": 100, "world.devices": 12, "training.batch_size": 20, "training.steps": 4,
+    "evaluation.test_samples": 500, "evaluation.every_updates": 10, "model": "linear",
+}  # fmt: skip
+
+
+def small(algorithm: str | dict[str, Any], updates: int, **settings: Any) -> RunSpec:
+    return RunSpec(algorithm=algorithm).changed(**SMALL | {"budget.updates": updates} | settings)
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Client]:
+    """Two workers in this process."""
+    with Client(processes=False, n_workers=2, threads_per_worker=8, dashboard_address=None) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=2, threads_per_worker=8, dashboard_address=None, silence_logs=50) as found:
+        yield found
+
+
+# What travels.
+
+
+def test_what_is_encoded_comes_back_and_zeros_cost_nothing():
+    sparse = torch.zeros(10_000)
+    sparse[[3, 99]] = torch.tensor([1.5, -0.0])
+    value = {"model": torch.randn(50), "delta": sparse, "steps": 3, "state": [None, "x", (1, 2.5)], "none": {}}
+    message = encode(value)
+    found = decode(message)
+    assert len(message) < 2_000
+    assert torch.equal(found["model"], value["model"])
+    assert torch.equal(found["delta"].view(torch.int32), sparse.view(torch.int32)), "with the sign of zero"
+    assert found["state"] == value["state"]
+
+
+@pytest.mark.parametrize("forged", [b"", b"x" * 100, None, 3, encode({"a": 1})[:-1], b"\0" + encode({"a": 1})[1:]])
+def test_what_was_not_encoded_is_refused(forged):
+    with pytest.raises(ValueError, match="damaged message: "):
+        decode(forged)
+
+
+def test_what_comes_from_workers_is_not_executed_to_be_read():
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        Client(cluster.scheduler_address, deserializers=testbed.NO_CODE, set_as_default=False) as client,
+    ):
+        assert client.submit(bytes, 3).result() == b"\0\0\0"
+        with pytest.raises(Exception, match=r"[Dd]eserial"):
+            client.submit(RunError, "made by unpickling").result()
+
+
+# Runs.
+
+
+def test_an_algorithm_of_each_kind_runs_in_wall_clock_time(threads: Client):
+    for algorithm in ("fedasync", {"name": "fedbuff", "buffer": 3}, "fedavg", "wkafl"):
+        spec = small(algorithm, 6)
+        result = run_testbed(spec, threads)
+        history = result.history
+        assert history.evaluations["version"][-1] == 6, algorithm
+        assert len(history.updates["device"]) == history.outcomes["applied"]
+        assert result.provenance["wire"]["bytes_up"] > history.evaluations["bytes_up"][-1] > 0
+
+
+def test_rounds_that_do_not_depend_on_time_have_the_numbers_of_the_simulation(threads: Client):
+    """Of all clients in each round: who comes when does not matter, so the model is the simulated one."""
+    spec = small({"name": "fedavg", "clients_per_round": 12}, 4)
+    here, there = run.run(spec, executor="sequential"), run_testbed(spec, threads)
+    assert torch.equal(here.history.model, there.history.model)
+    names = ("version", "gradients", "bytes_up", "bytes_down", "test_accuracy")
+    assert {n: here.history.evaluations[n] for n in names} == {n: there.history.evaluations[n] for n in names}
+
+
+def test_a_shaped_testbed_takes_the_time_of_its_world(threads: Client):
+    spec = small({"name": "fedavg", "clients_per_round": 2}, 3, **{"world.devices": 2})
+    simulated = run.run(spec, executor="sequential").history.evaluations["seconds"][-1]
+    pace = 2.0 / simulated
+    result = run_testbed(spec, threads, pace=pace, trace=True)
+    assert simulated <= result.history.evaluations["seconds"][-1] < 2 * simulated
+    assert set(result.history.spans["activity"]) >= {"train"}
+    assert result.provenance["late_share"] < 0.5
+
+
+def test_fedluck_measures_what_its_plan_rests_on(threads: Client):
+    spec = small({"name": "fedluck", "measure": True, "period_seconds": 1.0}, 4, **{"training.steps": None})
+    result = run_testbed(spec, threads, pace=None)
+    measured = result.provenance["measured"]
+    assert len(measured) == 12, "all devices"
+    assert all(alpha > 0 and beta > 0 for alpha, beta in measured.values())
+
+
+def test_a_program_that_fails_ends_the_testbed_and_says_where(threads: Client):
+    with pytest.raises(RunError, match=r"device \d+: RunError: fedasmu counts local training in epochs.*task \d"):
+        run_testbed(small("fedasmu", 5), threads)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"world.faults": [{"kind": "lost", "probability": 0.1}]}, "faults, absences and staleness of its own"),
+        ({"world.max_staleness": 4}, "faults, absences and staleness of its own"),
+    ],
+)
+def test_what_a_testbed_cannot_do_is_refused(threads: Client, settings, says):
+    with pytest.raises(SpecError, match=says):
+        run_testbed(small("fedasync", 5, **settings), threads)
+
+
+@pytest.mark.parametrize("pace", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_pace_that_is_none_is_refused(threads: Client, pace: float):
+    with pytest.raises(SpecError, match="pace = .* is not valid"):
+        run_testbed(small("fedasync", 5), threads, pace=pace)
+
+
+@pytest.mark.thorough
+def test_a_worker_that_is_killed_loses_its_tasks_and_the_run_goes_on(cluster: LocalCluster):
+    victims = [cluster.workers[0].pid]
+
+    def kill(part: float) -> None:
+        if part > 0.3 and victims:
+            os.kill(victims.pop(), signal.SIGKILL)
+
+    result = run_testbed(small("fedasync", 100), cluster.scheduler_address, pace=0.02, progress=kill)
+    assert result.history.evaluations["version"][-1] == 100
+    assert set(result.history.faults["fault"]) == {"worker lost"}
+    assert 0 < result.history.outcomes["lost"] == len(result.history.faults["fault"]) <= 10
+
+
+@pytest.mark.thorough
+def test_a_testbed_speaks_tls(tmp_path):
+    import dask
+
+    with LocalCluster(
+        n_workers=1, threads_per_worker=8, dashboard_address=None, silence_logs=50, protocol="tls://", security=True
+    ) as cluster:
+        assert isinstance(cluster.security, Security)
+        role = cluster.security.get_tls_config_for_role("client")
+        files = {name: tmp_path / f"{name}.pem" for name in ("ca_file", "cert", "key")}
+        for name, path in files.items():
+            path.write_text(role[name])
+        where = {"ca_file": "ca-file", "cert": "client.cert", "key": "client.key"}
+        with dask.config.set({f"distributed.comm.tls.{where[name]}": str(path) for name, path in files.items()}):
+            result = run_testbed(small("fedasync", 6), cluster.scheduler_address)
+    assert result.history.evaluations["version"][-1] == 6
+
+
+# Beside the simulation.
+
+DISTANCE = 0.3
+"""Most total variation distance between the distributions of staleness; a shift by one version everywhere is 1."""
+WORLD = {"world.devices": 12, "partition.samples_per_device": 200, "evaluation.test_samples": 2_000,
+         "training.steps": 5, "world.network": {"up_bits_per_second": 2e5, "down_bits_per_second": 1e6}}  # fmt: skip
+BESIDE = {
+    "fedasync": ({"name": "fedasync", "concurrency": 8}, 150),
+    "fedbuff": ({"name": "fedbuff", "concurrency": 8, "buffer": 3}, 60),
+    "fedavg": ({"name": "fedavg", "clients_per_round": 8}, 20),
+    "fedluck": ({"name": "fedluck", "period_seconds": 10.0}, 40),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_testbed_and_the_simulation_of_its_world_agree(cluster: LocalCluster, name: str):
+    algorithm, updates = BESIDE[name]
+    spec = small(algorithm, updates, **WORLD)
+    simulated = [run.run(spec.changed(seed=seed), executor="sequential") for seed in range(5)]
+    real = run_testbed(spec, cluster.scheduler_address, pace=0.06)
+    assert staleness_distance(simulated[0], real) <= DISTANCE
+    accuracies = [result.history.evaluations["test_accuracy"][-1] for result in simulated]
+    spread = max(0.02, 3 * float(np.std(accuracies, ddof=1)))
+    assert abs(real.history.evaluations["test_accuracy"][-1] - np.mean(accuracies)) <= spread
+
+
+def staleness_distance(left: Result, right: Result) -> float:
+    """Return the total variation distance between the distributions of staleness."""
+    stale = [np.array(result.history.updates["staleness"]) for result in (left, right)]
+    most = max(each.max() for each in stale) + 1
+    shares = [np.bincount(each, minlength=most) / len(each) for each in stale]
+    return float(np.abs(shares[0] - shares[1]).sum() / 2)

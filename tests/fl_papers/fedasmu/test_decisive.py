@@ -1,0 +1,89 @@
+"""The decisive experiment is declared whole, and each stage follows from the records of the one before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fl_core.experiments.artifacts import find_artifact, make_study
+from fl_core.experiments.grid import execute
+from fl_core.experiments.store import ENVIRONMENT, default_store
+from fl_core.experiments.study import load_study
+from fl_papers.fedasmu.decisive import (
+    COMPARED,
+    FRESH_SEEDS,
+    LADDER,
+    PLACES,
+    SEARCH,
+    SEARCH_SEED,
+    SEARCHED,
+    TRIAL_SEED,
+    TRIALS,
+    Decisive,
+    distance,
+    trials,
+)
+
+
+@pytest.fixture
+def whole() -> Decisive:
+    experiment = Decisive("paper", "fashion-mnist")
+    experiment.assumed = True
+    return experiment
+
+
+def test_a_begins_with_all_settings_and_halves_them(whole: Decisive):
+    runs = Counter(entry.labels["part"] for entry in whole.search())
+    assert [(len(SEARCHED) * count, part) for count, part in SEARCH] == [(runs[part], part) for part in runs]
+    assert SEARCH[0][0] == len(set(PLACES))
+    assert {entry.spec.budget.uploads or entry.spec.budget.updates for entry in whole.search()} == {
+        *(50, 150, 500),  # rounds of ten
+        *(500, 1500, 5000),
+    }
+
+
+def test_every_method_gets_the_same_trials_and_fedasmu_both_scales(whole: Decisive):
+    entries = [entry for entry in whole.tuning() if entry.labels["part"] == TRIALS[0][1]]
+    counts = Counter((entry.labels["place"], entry.labels["method"]) for entry in entries)
+    assert set(counts.values()) == {TRIALS[0][0]}
+    assert len({entry.key for entry in entries}) == len(entries)
+    assert {method for _, method in counts} == set(COMPARED)
+    own = [entry.spec.algorithm for entry in entries if entry.labels["method"] == "FedASMU"]
+    scales = {(round(each.lambda_0, 3), round(each.gamma_0, 3)) for each in own}  # type: ignore[attr-defined]
+    assert [len({pair[side] for pair in scales}) for side in (0, 1)] == [3, 3]
+    assert len(scales) == len(trials("FedASMU"))
+
+
+def test_no_seed_chooses_and_judges_and_parts_come_one_by_one(whole: Decisive):
+    assert not {SEARCH_SEED, TRIAL_SEED} & set(FRESH_SEEDS)
+    entries = [entry for entry in whole.judged() if entry.labels["place"] == str(PLACES[0])]
+    assert {entry.spec.seed for entry in entries} == set(FRESH_SEEDS)
+    own = {e.labels["rung"]: e.spec.algorithm for e in entries if e.labels["method"] == "FedASMU"}
+    assert list(own) == ["", *LADDER]
+    assert len({str(each) for each in own.values()}) == len(own)
+    # "frozen" is frozen on devices, too
+    assert own["and fresh models"].lr_gamma == own["and fresh models"].lr_upsilon == 0  # type: ignore[attr-defined]
+
+
+def test_a_stage_is_laid_out_when_the_one_before_has_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
+    study = lambda name: make_study(find_artifact(f"fedasmu-{name}"), "smoke", uploads=10)  # noqa: E731 # read again each time
+    assert not study("x6").entries
+    for _ in SEARCH:
+        before = len(study("x5").entries)
+        execute(study("x5").specs, store=default_store(), jobs=1, progress=False)
+    assert len(study("x5").entries) == before  # nothing comes after the last step
+    found = load_study(study("x5"), default_store())
+    table = find_artifact("fedasmu-x5").reduce(found)
+    nearest = table[table["part"] == 1.0].iloc[0]
+    pair = [found.select(place=nearest["setting"], part=1.0, method=method)[0][1] for method in SEARCHED]
+    assert nearest["distance"] == pytest.approx(distance(pair))
+    for _ in TRIALS:
+        execute(study("x6").specs, store=default_store(), jobs=1, progress=False)
+    judged = study("x7")
+    assert {entry.labels["place"] for entry in judged.entries} >= {nearest["setting"]}
+    execute(judged.specs, store=default_store(), jobs=1, progress=False)
+    done = load_study(judged, default_store())
+    assert find_artifact("fedasmu-x7").reduce(done)["compared"].str.contains("FedASMU against FedAvg").all()
