@@ -36,7 +36,7 @@ def tell(
         known, links = json.loads(file.read_text(encoding="utf-8")), context["pathto"]
         said = next((known[part] for part in pagename.split("/") if part in known), known["all"])
         context["theme_extra_footer"] = FOOT.format(
-            said=said, build=links("book/build"), records=links("book/records")
+            said=said, build=links("book/build").removesuffix("#"), records=links("book/records")
         )
     if doctree is not None:
         plain = (p for p in doctree.findall(nodes.paragraph) if "companions" not in p["classes"])
@@ -73,7 +73,7 @@ def lead(
         page = Path("_modules", *parts).with_suffix(".html")
         _write_code(Path(app.outdir, page), kept.read_text(encoding="utf-8"), found[1])
         up = "../" * pagename.count("/")
-        return f'<a href="{up}{page.as_posix()}#line-{found[3]}">{found[1]}:{found[2]}, line {found[3]}</a>'
+        return f'<a href="{up}{page.as_posix()}#line-{found[3]}" title="{found[1]}:{found[2]}">judge</a>'
 
     def row(found: re.Match[str]) -> str:
         head, _, cell = found[0].rpartition("<td")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,30 +81,6 @@ def test_a_dask_cluster_gives_the_same_bits_and_names_a_failing_run(store: Store
         with pytest.raises(RunError, match=f"1 of 3 runs failed .*{impossible.hash}.*need 500000 samples"):
             execute([*specs, impossible], store=other, progress=False, pool=pool)
         there = execute(specs, store=other, progress=False, pool=pool)
-    assert [result.history for result in there.values()] == [result.history for result in here.values()]
-
-
-@pytest.mark.thorough
-def test_on_a_cluster_whose_workers_are_killed_all_runs_complete_with_the_same_bits(store: Store, tmp_path: Path):
-    from distributed import LocalCluster
-
-    specs = [tiny(seed, **{"budget.updates": 100}) for seed in range(64)]
-    over, killed = threading.Event(), []
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
-
-        def kill() -> None:
-            while not over.wait(10.0):
-                killed.append(cluster.workers[len(killed) % 2].pid)
-                os.kill(killed[-1], signal.SIGKILL)
-
-        threading.Thread(target=kill, daemon=True).start()
-        try:
-            with grid.dask_pool(cluster.scheduler_address) as pool:
-                there = execute(specs, store=Store(tmp_path / "a", tmp_path / "b"), progress=False, pool=pool)
-        finally:
-            over.set()
-    here = execute(specs, jobs=2, store=store, progress=False)
-    assert killed
     assert [result.history for result in there.values()] == [result.history for result in here.values()]
 
 
