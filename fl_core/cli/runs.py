@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,7 +87,9 @@ def run(
     With a scheduler the algorithm runs in wall-clock time on the workers of a Dask cluster, as a testbed. Such a run
     is not repeatable, and is not stored.
     """
+    from fl_core.experiments.run import run as simulate
     from fl_core.experiments.store import check_writable, default_store, model_bytes, write_or_keep
+    from fl_core.experiments.testbed import run_testbed
     from fl_core.runtime.executors import EXECUTORS, default_executor
 
     chosen = build_spec(spec, algorithm, settings or [], seed)
@@ -95,19 +98,10 @@ def run(
         return
     if scheduler is None and pace is not None:
         raise SpecError("a --pace is for a testbed: name its --scheduler")
-    if scheduler is not None:
-        store = False
-        if given := [
-            name
-            for name, value in {
-                "--executor": executor,
-                "--threads": threads,
-                "--resume": resume or None,
-                "--checkpoint-every": checkpoint_every,
-            }.items()
-            if value is not None
-        ]:
-            raise SpecError(f"{given[0]} is for a simulation, not for a testbed with a --scheduler")
+    given = {"--executor": executor, "--threads": threads, "--checkpoint-every": checkpoint_every, "--resume": resume}
+    if scheduler is not None and (odd := [name for name, value in given.items() if value not in (None, False)]):
+        raise SpecError(f"{odd[0]} is for a simulation, not for a testbed with a --scheduler")
+    store = store and scheduler is None
     executor, checkpoints = executor or default_executor(), None
     if executor not in EXECUTORS:
         raise unknown("executor", executor, EXECUTORS)
@@ -119,10 +113,11 @@ def run(
         check_writable(default_store().cache)
     check_out(out, force)
     check_out(save_model, force)
-    if scheduler is not None:
-        result = _with_progress(chosen, None, scheduler=scheduler, pace=pace, trace=trace)
+    if scheduler is None:
+        compute = partial(simulate, chosen, executor=executor, threads=threads, trace=trace, checkpoints=checkpoints)
     else:
-        result = _with_progress(chosen, checkpoints, executor=executor, threads=threads, trace=trace)
+        compute = partial(run_testbed, chosen, scheduler, pace=pace, trace=trace)
+    result = _with_progress(chosen.algorithm.name, compute, checkpoints)
     if out is not None:
         write_or_keep(out, _as_json(result), f"{result.spec.hash}.json")
     if save_model is not None:
@@ -255,23 +250,18 @@ def check_out(out: Path | None, force: bool) -> None:
     check_writable(folder, f"{out.name}")
 
 
-def _with_progress(spec: RunSpec, checkpoints: Checkpoints | None, **options: Any) -> Result:
+def _with_progress(name: str, compute: Callable[..., Result], checkpoints: Checkpoints | None) -> Result:
     """Run with a progress bar on a terminal."""
     from tqdm import tqdm
 
-    from fl_core.experiments.run import run
-    from fl_core.experiments.testbed import run_testbed
-
     form = "{l_bar}{bar}| {elapsed}<{remaining}"
-    with tqdm(total=1.0, desc=spec.algorithm.name, bar_format=form, disable=None, leave=False) as bar:
+    with tqdm(total=1.0, desc=name, bar_format=form, disable=None, leave=False) as bar:
 
         def progress(part: float) -> None:
             bar.update(part - bar.n)
 
-        if "scheduler" in options:
-            return run_testbed(spec, progress=progress, **options)
         try:
-            return run(spec, progress=progress, checkpoints=checkpoints, **options)
+            return compute(progress=progress)
         except KeyboardInterrupt:
             if checkpoints is None or not any(checkpoints.folder.glob("*.safetensors")):
                 raise

@@ -101,10 +101,8 @@ def plan(
         after = [f"{others} more claims are open, which no missing run decides; see 'fl-core claims --undecided'"]
         head = "all of them, each run counted once:"
     elif heavy:
-        together, head = (
-            {spec.hash: spec for spec in worker.heavy(chosen, wanted, store)},
-            "all of them, on one core:",
-        )
+        together = {spec.hash: spec for spec in worker.heavy(chosen, wanted, store)}
+        head = "all of them, on one core:"
         costs = {key: each / 3600 for key, each in grid.seconds(together.values(), store, measure=True).items()}
         kinds: dict[tuple[str, str, int], list[float]] = {}
         for spec in together.values():
@@ -195,7 +193,7 @@ def work(
         raise SpecError(f"minutes = {minutes:g} must be positive")
     if device not in worker.EXECUTORS:
         raise unknown("device", device, worker.EXECUTORS)
-    if device == "cuda" and not cuda_is_here():
+    if device == "cuda" and not _cuda_is_here():
         raise SpecError("there is no accelerator here that PyTorch can use; --device cpu computes the same runs")
     store = default_store()
     check_writable(store.published if publish else store.cache)
@@ -220,8 +218,7 @@ def work(
         raise RunError(f"{jobs - len(tallies)} of {jobs} workers were killed; what they began goes on with the next")
 
 
-def cuda_is_here() -> bool:
-    """Return whether PyTorch can compute on an accelerator."""
+def _cuda_is_here() -> bool:
     import torch
 
     return torch.cuda.is_available()

@@ -37,7 +37,7 @@ from fl_core.experiments.parts import pack, unpack
 from fl_core.experiments.run import Result, commit
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas import fedluck
-from fl_core.runtime import Simulation, storage
+from fl_core.runtime import Checkpoints, Simulation, storage
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.executors import make_executor
 from fl_core.runtime.history import History, append
@@ -129,6 +129,11 @@ class Site(Simulation):
         given = decode(setup)
         unpack(given["parts"].numpy().tobytes()[:-1])
         _prepare(self, RunSpec.from_json(given["spec"]))
+        whole, space = self.task.dimension, self.task.workspace()
+        self.lengths = {"model": whole, "delta": whole, "gradient": len(space.parameters)}
+        slots = [tuple(slot.shape) for slot in getattr(space, "slots", ()) if slot.trainable]
+        self.segments = tuple(map(prod, slots)) or (len(space.parameters),)
+        self.undisturbed = True
         self.name, self.shaped = given["name"], given["pace"] is not None
         self.clock = Clock(time.time(), given["pace"] or 1.0)
         self.kernel = cast(Any, self.clock)
@@ -188,7 +193,6 @@ def settle(setup: bytes) -> bytes:
 class _Away:
     """The server as a worker knows it: a number, and what a task has counted and sent."""
 
-    up_at = 0.0
     size = 0.0
     upload: Upload | None = None
 
@@ -212,19 +216,21 @@ class SiteDevice(DeviceHandle):
         self.trials: list[tuple[float, float]] = []
         """Bytes that were sent, or -1 for a local step, and the seconds that it took."""
 
+    # Those of DeviceHandle are generators, which a kernel runs faster; a program awaits either.
+
     async def _work(self, job: Any, seconds: float, newest: bool = False) -> Any:  # type: ignore[override]
         began = self.now
         if newest:
             job.start = cast(Snapshot, self._newest(-1)).model
         result = self._compute(job)
-        self._take(began, seconds, "train")
+        self._pass(began, seconds, "train")
         return result
 
     async def _spend(self, activity: str, seconds: float) -> None:  # type: ignore[override]
-        self._take(self.now, seconds, activity)
+        self._pass(self.now, seconds, activity)
 
     async def _send(self, payload: dict[str, Any], seconds: float, size: float) -> Any:  # type: ignore[override]
-        self._take(self.now, seconds, "upload")
+        self._pass(self.now, seconds, "upload")
         self._sent = True
         return payload
 
@@ -256,7 +262,7 @@ class SiteDevice(DeviceHandle):
         return self._tried(size, began, declared)
 
     def _tried(self, size: float, began: float, declared: float) -> float:
-        self._take(began, declared, "train" if size < 0 else "upload")
+        self._pass(began, declared, "train" if size < 0 else "upload")
         self.trials.append((size, self.now - began))
         return self.trials[-1][1]
 
@@ -264,7 +270,7 @@ class SiteDevice(DeviceHandle):
         with self._run.one_at_a_time:
             return self._run.executor.result(self._run.executor.submit(job, 0.0))
 
-    def _take(self, began: float, seconds: float, activity: str) -> None:
+    def _pass(self, began: float, seconds: float, activity: str) -> None:
         """Let what has `began` take at least so long, in a shaped testbed."""
         if self._run.shaped:
             self.late += self._run.clock.wait_until(began + seconds)
@@ -282,10 +288,7 @@ class SiteDevice(DeviceHandle):
         self._asked += 1
         back = f"{self._run.name}-{self._task}-{self._asked}"
         Queue(self._run.name).put(encode({"back": back, "task": self._task, "what": what, "value": value}))
-        answer = decode(Queue(back).get(timeout=PATIENCE_SECONDS))
-        if "failed" in answer:
-            raise RunError(answer["failed"])
-        return answer["value"]
+        return decode(Queue(back).get(timeout=PATIENCE_SECONDS))
 
 
 # On the server.
@@ -310,7 +313,9 @@ class WallKernel(Kernel):
             while True:
                 while self._ready:
                     self.step(*self._ready.popleft())
-                self._take(0.0)
+                self._collect(0.0)
+                if self.events >= self.due:
+                    self.boundary()
                 if self._queue and self._queue[0][0] <= self.clock.now:
                     moment, _, _, _, action = heapq.heappop(self._queue)
                     self.now, self.events = max(self.now, moment), self.events + 1
@@ -321,9 +326,9 @@ class WallKernel(Kernel):
                     continue
                 if time.monotonic() - looked >= LOOK_SECONDS:
                     self.look()
-                    looked = time.monotonic()
+                    looked, self.events = time.monotonic(), self.events + 1  # to wait for devices is no idling
                 due = self._queue[0][0] if self._queue else inf
-                self._take(min(LOOK_SECONDS, max(0.0, (due - self.clock.now) * self.clock.pace)))
+                self._collect(min(LOOK_SECONDS, max(0.0, (due - self.clock.now) * self.clock.pace)))
         except StopRun:
             return
         finally:
@@ -331,7 +336,7 @@ class WallKernel(Kernel):
                 process.coroutine.close()
             self._alive.clear()
 
-    def _take(self, seconds: float) -> None:
+    def _collect(self, seconds: float) -> None:
         """Wait so long for what happens elsewhere, and take all of it."""
         try:
             moment, action = self._inbox.get(timeout=seconds) if seconds else self._inbox.get_nowait()
@@ -345,6 +350,8 @@ class WallKernel(Kernel):
 
 class WallSimulation(Simulation):
     """A run on the workers of `client`, which are as many devices at a time as they have threads."""
+
+    kernel: WallKernel
 
     def __init__(self, spec: RunSpec, client: Client, pace: float | None = None, trace: bool = False) -> None:
         if pace is not None and not 0 < pace < inf:
@@ -363,35 +370,34 @@ class WallSimulation(Simulation):
         self.trials: dict[int, list[tuple[float, float]]] = {}
         self._alone_since = time.monotonic()
 
-    def run(self, progress: Callable[[float], None] | None = None, **ignored: Any) -> History:  # type: ignore[override]
-        """Run until the budget is used up, and return the history; `progress` is told the part that is."""
+    def run(
+        self,
+        executor: str = "threads",
+        threads: int | None = 1,
+        progress: Callable[[float], None] | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> History:
+        """Run until the budget is used up; the `executor` computes evaluations, all else the workers."""
         from distributed import Queue
 
-        self._progress = progress
+        if checkpoints is not None:
+            raise SpecError("a testbed has no checkpoints: what its devices do cannot be repeated")
         given = {"spec": self.spec.to_json(), "name": self.name, "pace": self.pace}
         parts = torch.frombuffer(bytearray(pack() + b"!"), dtype=torch.uint8)  # a buffer cannot be empty
         self._setup = encode({**given, "parts": parts})
-        listener = threading.Thread(target=self._listen, daemon=True)
         self.client.wait_for_workers(1, timeout=PATIENCE_SECONDS)
         self._settle()
         self.clock = Clock(time.time(), self.pace or 1.0)
         self.kernel = WallKernel(self.clock, self._look)
+        listener = threading.Thread(target=self._listen, daemon=True)
+        listener.start()
         try:
-            with make_executor("threads", self.task, 1) as self.executor:
-                listener.start()
-                self._begin()
-                self.kernel.run()
-                self.measurements.measure()
-                self.measurements.collect()
+            return super().run(executor, threads, progress)
         finally:
             for _, _, future in self.flights.values():
                 future.cancel()
-            if listener.is_alive():
-                Queue(self.name, client=self.client).put(OVER)
-                listener.join(LOOK_SECONDS)
-        self.history.model = self.global_model()
-        self.history.outcomes = self.outcomes()
-        return self.history
+            Queue(self.name, client=self.client).put(OVER)
+            listener.join(LOOK_SECONDS)
 
     def launch(self, handle: DeviceHandle) -> Any:
         """Send the task to the worker where its device lives."""
@@ -403,7 +409,7 @@ class WallSimulation(Simulation):
         future = self.client.submit(perform, self._setup, sent, workers=[address], **ALONE)
         self.running[task] = cast(Any, types.SimpleNamespace(name=handle))
         self.flights[task] = handle, address, future
-        future.add_done_callback(lambda _: self.kernel.post(partial(self._arrived, task)))  # type: ignore[attr-defined]
+        future.add_done_callback(lambda _: self.kernel.post(partial(self._arrived, task)))
         return self.running[task]
 
     def measured(self) -> dict[str, tuple[float, float]]:
@@ -414,10 +420,8 @@ class WallSimulation(Simulation):
             sent = [(size / whole, seconds) for size, seconds in trials if size >= 0]
             if len(steps) > fedluck.WARM_UP_STEPS and sent:
                 alpha = fedluck.mean_step_seconds(steps)
-                found[str(device)] = (
-                    float(alpha),
-                    float(fedluck.fit_upload(*zip(*sent, strict=True)).full_upload_seconds),
-                )
+                beta = fedluck.fit_upload(*zip(*sent, strict=True)).full_upload_seconds
+                found[str(device)] = float(alpha), float(beta)
         return found
 
     def _workers(self) -> dict[str, int]:
@@ -432,13 +436,12 @@ class WallSimulation(Simulation):
                     if failed := decode(future.result(LOOK_SECONDS)):
                         raise RunError(f"a worker of the testbed cannot begin: {failed}")
                     break
+        self._there = self._workers()
 
     def _home(self, device: int) -> str:
         """Return the worker of a device: of those that are there the one with the fewest, if it has none yet."""
-        alive = self._workers()
+        alive = self._there
         if self.homes.get(device) not in alive:
-            if not alive:
-                raise RunError("no worker of the testbed is left")
             count = Counter(self.homes.values())
             self.homes[device] = min(alive, key=lambda address: (count[address] / alive[address], address))
         return self.homes[device]
@@ -446,6 +449,7 @@ class WallSimulation(Simulation):
     def _look(self) -> None:
         """See which workers are there, and give up what those had that are gone."""
         alive = self._workers()
+        self._there = alive or self._there  # a task for one that is gone is given up at the next look
         for task, (_, address, future) in list(self.flights.items()):
             if address not in alive:
                 future.cancel()
@@ -513,28 +517,27 @@ class WallSimulation(Simulation):
         asked = Queue(self.name, client=self.client)
         with suppress(OSError, RuntimeError):  # the cluster is gone
             while (message := asked.get()) != OVER:
-                self.kernel.post(partial(self._answer, message))  # type: ignore[attr-defined]
+                self.kernel.post(partial(self._answer, message))
 
     def _answer(self, message: Any) -> None:
-        """Answer a task."""
+        """Answer a task; what is damaged, or comes from none that is under way, is not answered."""
         from distributed import Queue
 
-        question = decode(message)
-        if question["task"] not in self.flights:
+        try:
+            question = decode(message)
+            handle, _, _ = self.flights[question["task"]]
+            what, value, back = question["what"], question["value"], str(question["back"])
+        except (ValueError, KeyError, TypeError):
             return
-        handle, _, _ = self.flights[question["task"]]
-        match question["what"]:
-            case "model":
-                found = handle._server._send_snapshot(question["value"])
-                answer = None if found is None else {"model": found.model, "version": found.version}
-            case "answer":
-                answer = self.algorithm.answer(handle._server, handle, question["value"])
-            case _:
-                answer = None
-        content = encode({"value": answer})
+        answer: Any = None
+        if what == "model" and (found := handle._server._send_snapshot(value)) is not None:
+            answer = {"model": found.model, "version": found.version}
+        elif what == "answer":
+            answer = self.algorithm.answer(handle._server, handle, value)
+        content = encode(answer)
         self.wire["bytes_up"] += len(message)
         self.wire["bytes_down"] += len(content)
-        Queue(question["back"], client=self.client).put(content)
+        Queue(back, client=self.client).put(content)
 
 
 def run_testbed(
@@ -553,7 +556,7 @@ def run_testbed(
             return run_testbed(spec, client, pace=pace, trace=trace, progress=progress)
     started, bed = time.perf_counter(), WallSimulation(spec, scheduler, pace, trace)
     workers = bed._workers()
-    history = bed.run(progress)
+    history = bed.run(progress=progress)
     data = load_dataset(bed.spec.dataset)
     provenance = {
         "commit": commit(),
@@ -574,13 +577,7 @@ def run_testbed(
 
 
 def _prepare(run: Simulation, spec: RunSpec, trace: bool = False) -> None:
-    """Give a simulation what it has when it runs."""
+    """Make `run` the simulation of `spec`, as :meth:`RunSpec.simulation` does it."""
     names = ("budget", "training", "evaluation", "warmup", "seed")
     settings = {name: getattr(spec, name) for name in names}
     Simulation.__init__(run, spec.task(), spec.world, spec.algorithm, **settings, trace=trace)
-    whole, space = run.task.dimension, run.task.workspace()
-    run.lengths = {"model": whole, "delta": whole, "gradient": len(space.parameters)}
-    slots = [tuple(slot.shape) for slot in getattr(space, "slots", ()) if slot.trainable]
-    run.shapes = tuple(slots) or ((len(space.parameters),),)
-    run.segments = tuple(map(prod, run.shapes))
-    run.undisturbed = True

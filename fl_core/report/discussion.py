@@ -20,7 +20,7 @@ from fl_core.experiments.study import Study, load_study
 from fl_core.experiments.verify import published_records
 from fl_core.experiments.worker import still_needed
 from fl_core.report.tables import anchor
-from fl_core.report.verdicts import measured
+from fl_core.report.verdicts import UNITS, measured
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def borne_out(diagnosis: Diagnosis, store: Store) -> str:
 
 def _in_words(effect: Effect) -> str:
     value, interval, claimed = effect.words()
-    unit = {"ratio": "×", "points": " points"}.get(effect.scale.unit, "")
+    unit = UNITS.get(effect.scale.unit, "")
     count = effect.look or len(effect.seeds)
     spread = f" {interval}" if interval != "–" else ""
     return f"{value}{unit}{spread}, has to be {claimed}, {count} seed{'s' * (count != 1)}"

@@ -243,13 +243,17 @@ def _clearest(judgements: Sequence[Judgement]) -> Judgement | None:
     return min(judgements, key=lambda j: j.p, default=None)
 
 
+UNITS = {"ratio": "×", "points": " points"}
+"""What stands behind a number."""
+
+
 def measured(judgement: Judgement) -> str:
     """Return the effect that a label hangs on, its interval and the printed one, in words."""
     effect = judgement.decisive
     if not isinstance(effect, Effect):
         return "exact"
     value, interval, _ = effect.words()
-    unit = {"ratio": "×", "points": " points"}.get(effect.scale.unit, "")
+    unit = UNITS.get(effect.scale.unit, "")
     printed = ""
     if effect.printed is not None:
         shown = effect.printed if effect.scale.logarithmic else effect.scale.factor * effect.printed

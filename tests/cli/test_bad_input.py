@@ -57,6 +57,11 @@ COMMANDS: list[tuple[list[str], str]] = [
     *((["run", "-a", "fedper", "-s", f"compressor={odd}"], "compressor")
         for odd in ("zip", "topk(delta=0)", "topk(delta=2)", "topk(k=3)", "topk(", "3", "[]", "true")),
     (["run", "-a", "fedasync", "--threads", "-1"], "threads = "),
+    (["run", "-a", "fedasync", "--pace", "1"], "a --pace is for a testbed"),
+    (["run", "-a", "fedasync", "--scheduler", "node1"], "scheduler = 'node1' is not valid: write tcp://host:port"),
+    (["run", "-a", "fedasync", "--scheduler", "tls://node1:1"], "tls://node1:1 takes certificates"),
+    (["run", "-a", "fedasync", "--scheduler", "tcp://a:1", "--resume"], "--resume is for a simulation"),
+    (["run", "-a", "fedasync", "--scheduler", "tcp://a:1", "--threads", "2"], "--threads is for a simulation"),
     *((["run", "-a", "fedasync", "--checkpoint-every", odd], f"--checkpoint-every '{odd}' is not valid")
         for odd in ("", "-1s", "1d", "nans")),
     (["replay", "ffffffffffff", "--at", "3"], "'ffffffffffff' means 0 runs"),

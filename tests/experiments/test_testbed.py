@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from distributed import Client, LocalCluster, Security
+from distributed import Client, LocalCluster, Queue, Security
+from typer.testing import CliRunner
 
+from fl_core.cli import app
 from fl_core.errors import RunError, SpecError
 from fl_core.experiments import run, testbed
 from fl_core.experiments.run import Result
@@ -165,6 +168,30 @@ def test_a_testbed_speaks_tls(tmp_path):
         with dask.config.set({f"distributed.comm.tls.{where[name]}": str(path) for name, path in files.items()}):
             result = run_testbed(small("fedasync", 6), cluster.scheduler_address)
     assert result.history.evaluations["version"][-1] == 6
+
+
+def test_the_command_runs_on_a_cluster_and_stores_nothing(cluster: LocalCluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
+    (tmp_path / "spec.json").write_text(small("fedasync", 6).to_json())
+    words = ["run", str(tmp_path / "spec.json"), "--scheduler", cluster.scheduler_address, "--pace", "0.001"]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out.json")])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "out.json").read_text())["provenance"]["executor"] == "testbed"
+    assert not (tmp_path / "results").exists()
+
+
+def test_what_a_task_asks_is_answered_and_what_is_damaged_is_not(threads: Client):
+    spec = small("fedasmu", 4, **{"training.steps": None, "training.epochs": 2})
+    bed = testbed.WallSimulation(spec, threads)
+    hostile = iter([b"", b"no message", encode({"task": 10**6, "what": "model", "value": -1, "back": "x"})])
+
+    def progress(part: float) -> None:
+        if (message := next(hostile, None)) is not None:
+            Queue(bed.name, client=threads).put(message)
+
+    history = bed.run(progress=progress)
+    assert history.evaluations["version"][-1] == 4
+    assert history.outcomes["applied"] == 4
 
 
 # Beside the simulation.

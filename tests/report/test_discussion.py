@@ -19,7 +19,7 @@ SEEDS = range(10)
 
 def effect(values: float, claimed: str = "more", **more: object) -> Effect:
     left = {seed: values + 0.001 * (-1) ** seed for seed in SEEDS}
-    return Effect("part", left, 0.0, POINTS, claimed, **more)  # type: ignore[arg-type]
+    return Effect("part", left, 0.0, POINTS, claimed, **more)
 
 
 @pytest.mark.parametrize("paper", ["SDFEEL", "FEDASYNC"])

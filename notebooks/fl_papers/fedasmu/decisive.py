@@ -187,7 +187,7 @@ class Decisive(FedASMUExperiment):
         spec = there.entry(method, COLUMN, seed, own, trial.value).spec
         training, kind, budget = spec.training, type(spec.algorithm), spec.budget
         if method == "FedASMU":
-            start = getattr(spec.algorithm, "lambda_0")  # noqa: B009 # of any algorithm, for the type checker
+            start = dict(spec.algorithm)["lambda_0"]
             scaled = {"lambda_0": start * (trial.value or 1.0), "gamma_0": start * trial.gamma}
             algorithm = {name: value for name, value in (scaled | algorithm).items() if name in kind.model_fields}
         counted, total = next((name, value) for name, value in budget if value)

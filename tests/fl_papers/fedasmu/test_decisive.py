@@ -10,7 +10,7 @@ import pytest
 from fl_core.experiments.artifacts import find_artifact, make_study
 from fl_core.experiments.grid import execute
 from fl_core.experiments.store import ENVIRONMENT, default_store
-from fl_core.experiments.study import load_study
+from fl_core.experiments.study import Study, load_study
 from fl_papers.fedasmu.decisive import (
     COMPARED,
     FRESH_SEEDS,
@@ -51,7 +51,7 @@ def test_every_method_gets_the_same_trials_and_fedasmu_both_scales(whole: Decisi
     assert len({entry.key for entry in entries}) == len(entries)
     assert {method for _, method in counts} == set(COMPARED)
     own = [entry.spec.algorithm for entry in entries if entry.labels["method"] == "FedASMU"]
-    scales = {(round(each.lambda_0, 3), round(each.gamma_0, 3)) for each in own}  # type: ignore[attr-defined]
+    scales = {(round(each.lambda_0, 3), round(each.gamma_0, 3)) for each in own}
     assert [len({pair[side] for pair in scales}) for side in (0, 1)] == [3, 3]
     assert len(scales) == len(trials("FedASMU"))
 
@@ -64,12 +64,16 @@ def test_no_seed_chooses_and_judges_and_parts_come_one_by_one(whole: Decisive):
     assert list(own) == ["", *LADDER]
     assert len({str(each) for each in own.values()}) == len(own)
     # "frozen" is frozen on devices, too
-    assert own["and fresh models"].lr_gamma == own["and fresh models"].lr_upsilon == 0  # type: ignore[attr-defined]
+    assert own["and fresh models"].lr_gamma == own["and fresh models"].lr_upsilon == 0
 
 
 def test_a_stage_is_laid_out_when_the_one_before_has_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
-    study = lambda name: make_study(find_artifact(f"fedasmu-{name}"), "smoke", uploads=10)  # noqa: E731 # read again each time
+
+    def study(name: str) -> Study:
+        """Lay out a stage, from what is stored now."""
+        return make_study(find_artifact(f"fedasmu-{name}"), "smoke", uploads=10)
+
     assert not study("x6").entries
     for _ in SEARCH:
         before = len(study("x5").entries)
