@@ -403,11 +403,7 @@ def claims(
     elif names and len(names) == len(found) == 1:
         [one] = found
         typer.echo(f"{one.sentence()}\n{one.claim.source}; {one.claim.endpoint}")
-        where, line = one.claim.code
-        typer.echo(
-            f"null: {one.claim.null}; shown by {', '.join(one.artifacts) or 'no figure'}; {len(one.runs)} records"
-        )
-        typer.echo(f"judged by {where} (line {line})\n")
+        typer.echo(f"null: {one.claim.null}\nrests on {one.rests_on()}\n")
         typer.echo(Table(details(found).drop(columns="claim")).to_text())
     else:
         columns = ["claim", "label", "measured", "claimed", "seeds", "budget", "reason"]

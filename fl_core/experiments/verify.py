@@ -220,7 +220,7 @@ def in_words(results: Iterable[Result]) -> str:
     rounded = sum(not is_exact(result.provenance) for result in results)
     verified = sum(found[each] for each in (OWN, REPLAYED, SAMPLED))
     words = [f"{verified} of {found.total()} runs verified by this code"]
-    words += [f"{found[EARLIER]} only by an earlier state of it"] * bool(found[EARLIER])
+    words += [f"{found[EARLIER]} UNVERIFIED since it has changed"] * bool(found[EARLIER])
     words += [f"{found[UNVERIFIED]} UNVERIFIED"] * bool(found[UNVERIFIED])
     return ", ".join(words + [f"{rounded} computed up to rounding, by the batched executor"] * bool(rounded))
 

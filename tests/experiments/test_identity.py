@@ -337,7 +337,7 @@ def test_how_many_records_are_verified_is_said_in_words_and_as_a_table(finished,
     own = replace(own, provenance={**own.provenance, **hour})
     records = [own, made_before(finished), made_before(finished, "abc-dirty"), made_before(finished, "other")]
     enter(tmp_path, [replay(records[1], 0.5), replace(replay(records[3], 0.5), current="of yesterday")])
-    said = "2 of 4 runs verified by this code, 1 only by an earlier state of it, 1 UNVERIFIED"
+    said = "2 of 4 runs verified by this code, 1 UNVERIFIED since it has changed, 1 UNVERIFIED"
     assert in_words(records) == said
     assert in_words(records[:2]) == "2 of 2 runs verified by this code"
     store = Store(tmp_path, tmp_path)

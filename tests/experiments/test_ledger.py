@@ -133,6 +133,20 @@ def test_one_claim_is_shown_with_all_parts():
     assert (refusal.exit_code, "did you mean 'SDFEEL'" in refusal.stderr) == (2, True)
 
 
+def test_a_claim_on_its_own_says_that_its_records_are_of_other_code(monkeypatch: pytest.MonkeyPatch):
+    assert "UNVERIFIED" not in command("sdfeel-c02")
+    try:
+        with monkeypatch.context() as edited:
+            edited.setattr("fl_core.experiments.verify.code_digest", lambda spec: "edited since")
+            edited.setattr(ledger, "_source", lambda: "edited since")  # as that digest would be
+            ledger._of_paper.cache_clear()
+            [found] = ledger.judged(["SDFEEL-C02"])
+            doubts = f"{len(found.runs)} records, {len(found.runs)} UNVERIFIED: made by other code; "
+            assert doubts in command("sdfeel-c02")
+    finally:
+        ledger._of_paper.cache_clear()
+
+
 def test_undecided_ones_say_what_they_need():
     rows = pd.read_csv(io.StringIO(command("--paper", "sdfeel", "--undecided", "--csv")), keep_default_na=False)
     assert set(rows["label"]) <= {"undecided", "smaller than printed, sign open"}
