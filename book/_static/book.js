@@ -1,3 +1,15 @@
+// Equations near the eye are typeset at once, the others a few at a time; MathJax.startup.promise is for all of them.
+window.MathJax = Object.assign(window.MathJax || {}, { startup: { async pageReady() {
+  const all = [...document.querySelectorAll(".math, .mathjax_process, .tex2jax_process, .output_area")]
+    .filter(one => !one.parentElement.closest(".math, .mathjax_process, .tex2jax_process, .output_area"));
+  const far = all.map(one => Math.abs(one.getBoundingClientRect().top - innerHeight / 2) > 1.5 * innerHeight);
+  await MathJax.typesetPromise(all.filter((_, place) => !far[place]));
+  for (const left = all.filter((_, place) => far[place]); left.length;) {
+    await new Promise(next => setTimeout(next));
+    await MathJax.typesetPromise(left.splice(0, 20));
+  }
+} } });
+
 // A page with folded code has one switch for all of it; whoever is led to something folded sees it unfolded.
 document.addEventListener("DOMContentLoaded", () => {
   const folded = [...document.querySelectorAll("article details.hide")];
@@ -26,6 +38,8 @@ document.addEventListener("DOMContentLoaded", () => {
   explain();
   for (const arrow of document.querySelectorAll(".bd-sidebar-primary summary:not([aria-label])"))
     arrow.setAttribute("aria-label", "Pages of " + arrow.closest("li").querySelector("a").textContent.trim());
+  const contents = document.querySelector("#pst-secondary-sidebar");
+  if (contents) Object.assign(contents, { tabIndex: 0, role: "region", ariaLabel: "On this page" });
   const brand = document.querySelector(".sidebar-primary-items__start > .sidebar-primary-item");
   if (brand) { brand.setAttribute("role", "region"); brand.setAttribute("aria-label", "This book"); }
 });

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import ceil
 from typing import Any
 
@@ -263,7 +263,7 @@ def _compute_here(specs: list[RunSpec], task: Callable[[str], None]) -> Outcomes
 
 
 def _compute_in_processes(jobs: int, specs: list[RunSpec], task: Callable[[str], None]) -> Outcomes:
-    with pool(jobs, _begin_worker) as workers:
+    with pool(jobs, begin_worker) as workers:
         yield from _compute_in(workers, specs, task)
 
 
@@ -279,12 +279,7 @@ def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], None
             yield futures[future], error
 
 
-def _begin_worker() -> None:
-    """Set up a worker process."""
-    begin_worker()
-    _keep_freed_memory()
-
-
+@cache
 def _keep_freed_memory() -> None:
     """Have glibc keep what is freed for the next tensor.
 
@@ -300,6 +295,7 @@ def _keep_freed_memory() -> None:
 def _work(specification: str, store: Store, published: bool, parts: bytes, executor: str) -> None:
     """Run one specification, with somebody's own packed parts, and store the result (in a worker process)."""
     with ONE_RUN:
+        _keep_freed_memory()
         unpack(parts)
         store.save(run(RunSpec.from_json(specification), executor=executor), published=published)
     gc.collect()  # a simulation and its data refer to each other: hundreds of megabytes that would wait for chance

@@ -473,7 +473,14 @@ class WallSimulation(Simulation):
             return
         handle, _, future = self.flights[task]
         try:
-            message = future.result()
+            message = future.result(LOOK_SECONDS)
+        except TimeoutError:  # slow to come, or gone with its worker, as the next look will see
+            self.kernel.post(partial(self._arrived, task))
+            return
+        except Exception as error:
+            self._lost(task, f"rejected: {error}")
+            return
+        try:
             found = decode(message)
             upload = None if "failed" in found else self._upload(handle, found["upload"])
             size, counters = float(found.get("size", 0)), found.get("counters", {})

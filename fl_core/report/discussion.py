@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 from IPython.display import Markdown
 
 from fl_core.experiments.artifacts import Artifact, artifacts, find_artifact, make_study, no_runs
@@ -19,7 +20,7 @@ from fl_core.experiments.store import Store, default_store
 from fl_core.experiments.study import Study, load_study
 from fl_core.experiments.verify import published_records
 from fl_core.experiments.worker import still_needed
-from fl_core.report.tables import anchor
+from fl_core.report.tables import Table, anchor
 from fl_core.report.verdicts import UNITS, measured
 
 
@@ -103,44 +104,48 @@ def portion(effect: Effect, shown: float) -> float:
 
 
 def _why(paper: str, diagnoses: Iterable[Diagnosis], store: Store) -> str:
-    lines = []
+    lines, rows = [], []
     for each in diagnoses:
         about = ", ".join(_link(f"{paper}-{number}") for number in each.about.split())
-        lines.append(f"- {about}: perhaps {each.reason}. {borne_out(each, store)}")
+        said, compared = borne_out(each, store)
+        lines.append(f"- {about}: perhaps {each.reason}. {said}")
+        rows += [{"claims": each.about, **row} for row in compared]
     lead = (
         "**Why?** Suspicions, each with what runs that test it say (every comparison alone, by its own planned look):"
     )
-    return "\n".join([lead, "", *lines]) if lines else ""
+    fold = f"All {len(rows)} comparisons" if rows else ""
+    names = {"of": "comparison", "is": "effect [interval]", "should": "has to be", "seeds": "of"}
+    table = Table(pd.DataFrame(rows), names, wrap={"claims": 6, "of": 12}, fold=fold).to_html() if rows else ""
+    return "\n".join([lead, "", *lines, "", table]) if lines else ""
 
 
-def borne_out(diagnosis: Diagnosis, store: Store) -> str:
-    """Return in words whether the stored runs bear a diagnosis out."""
+def borne_out(diagnosis: Diagnosis, store: Store) -> tuple[str, list[dict[str, str]]]:
+    """Return in words whether the stored runs bear a diagnosis out, and every comparison."""
     if not diagnosis.artifact:
-        return "**Not tested**: no runs are laid out for it."
+        return "**Not tested**: no runs are laid out for it.", []
     artifact = find_artifact(diagnosis.artifact)
     seeds = range(max(LOOKS)) if diagnosis.budget == REDUCED else None
     study = load_study(make_study([artifact], diagnosis.budget, DATASET, seeds), store)
     parts = [each for each in diagnosis.test(study) if each.seeds]
     profile = f" --profile {diagnosis.budget}" * (diagnosis.budget != REDUCED)
     if not parts:
-        return f"**Not tested**: its runs are not stored (`fl-core work {artifact.id}{profile}`)."
+        return f"**Not tested**: its runs are not stored (`fl-core work {artifact.id}{profile}`).", []
     ways = Counter("holds" if e.direction == "holds" else "open" if e.direction == "open" else "not" for e in parts)
     word = "Borne out" if ways["holds"] == len(parts) else "Refuted" if ways["not"] == len(parts) else "Mixed"
     word = "Open" if ways["open"] == len(parts) else word
     counts = (
         f"of {len(parts)} comparisons {ways['holds']} bear it out, {ways['not']} refute it, {ways['open']} are open"
     )
-    said = f"**{word}**" + f": {counts}" * (len(parts) > 1)
-    told = "; ".join(f"{each.name} {_in_words(each)}" for each in parts)
-    return f"{said} (`{artifact.id}`: {told})."
+    rows = [_row(each) for each in parts]
+    told = counts if len(parts) > 1 else "{of}: {is}, has to be {should}, {seeds}".format(**rows[0])
+    return f"**{word}**: {told} (`{artifact.id}`).", rows
 
 
-def _in_words(effect: Effect) -> str:
+def _row(effect: Effect) -> dict[str, str]:
     value, interval, claimed = effect.words()
-    unit = UNITS.get(effect.scale.unit, "")
     count = effect.look or len(effect.seeds)
-    spread = f" {interval}" if interval != "–" else ""
-    return f"{value}{unit}{spread}, has to be {claimed}, {count} seed{'s' * (count != 1)}"
+    found = f"{value}{UNITS.get(effect.scale.unit, '')}" + f" {interval}" * (interval != "–")
+    return {"of": effect.name, "is": found, "should": claimed, "seeds": f"{count} seed{'s' * (count != 1)}"}
 
 
 # What would change it

@@ -21,8 +21,8 @@ class Table:
     """A table that a notebook shows as HTML and that prints as Markdown; NaN and None become a dash.
 
     `names` are headings by column, `digits` the decimals of floating-point numbers, `wrap` the columns that may break
-    over lines and their least width in em; the table is folded away under the line `fold`, and rows can be linked to
-    by their `anchors`.
+    over lines and their least width in em; further lines of a text are small. The table is folded away under the line
+    `fold`, and rows can be linked to by their `anchors`.
     """
 
     def __init__(
@@ -41,12 +41,13 @@ class Table:
         """Return a Markdown table."""
         head = [self._heading(column) for column in self.frame.columns]
         lines = [_row(head), _row(["---"] * len(head))]
-        lines += [_row([cell.replace("|", "\\|") for cell in row]) for row in self._cells()]
+        lines += [_row([cell.replace("|", "\\|").replace("\n", "; ") for cell in row]) for row in self._cells()]
         return "\n".join(lines)
 
     def to_text(self) -> str:
         """Return the table for a terminal, columns aligned."""
-        lines = [[self._heading(column) for column in self.frame.columns], *self._cells()]
+        cells = [[cell.replace("\n", "; ") for cell in row] for row in self._cells()]
+        lines = [[self._heading(column) for column in self.frame.columns], *cells]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
@@ -57,7 +58,7 @@ class Table:
         body = []
         for number, row in enumerate(self._cells()):
             pairs = zip(columns, row, strict=True)
-            cells = [f"<td{self._style(column)}>{escape(cell)}</td>" for column, cell in pairs]
+            cells = [f"<td{self._style(column)}>{_lines(cell)}</td>" for column, cell in pairs]
             name = f' id="{escape(self.anchors[number])}"' if self.anchors else ""
             body.append(f"<tr{name}>{''.join(cells)}</tr>")
         kind = "table-box long" if len(body) > LONG else "table-box"
@@ -111,11 +112,16 @@ def claims_table(judgements: Iterable[Judgement]) -> Table:
     judged = list(judgements)
     frame = in_words(judged)
     papers = {judgement.claim.paper for judgement in judged}
-    names = {"statement": "the paper says", "measured": "effect [interval]", "part": "at"}
+    names = {"statement": "the paper says", "measured": "effect [interval]"}
     frame["rests on"] = [judgement.rests_on() for judgement in judged]
-    wrap = {"statement": 12.0, "label": 6.0, "measured": 7.0, "part": 7.0, "reason": 9.0, "endpoint": 14.0}
-    wrap["rests on"] = 14.0
-    columns = ["claim", "kind", "statement", "label", "measured", "claimed", "part", "reason", "endpoint", "rests on"]
+    below = {"claim": "kind", "statement": "endpoint", "label": "reason", "measured": "claimed"}
+    frame["claimed"] = [
+        f"{claimed}; {at}".strip("–; ") for claimed, at in zip(frame["claimed"], frame["part"], strict=True)
+    ]
+    for column, small in below.items():
+        frame[column] = [f"{a}\n{b}".strip() for a, b in zip(frame[column], frame[small], strict=True)]
+    wrap = {"statement": 14.0, "label": 8.0, "measured": 10.0, "rests on": 9.0}
+    columns = [*below, "rests on"]
     if len(papers) == 1:
         names["claim"] = papers.pop()
         frame["claim"] = [name.partition("-")[2] for name in frame["claim"]]
@@ -161,6 +167,11 @@ def verdicts_in_words(judgements: Iterable[Judgement]) -> str:
     reduced = sum(j.group == REDUCED for j in measured)
     budget = f" {reduced} of the {len(measured)} about runs were judged at a reduced budget." if reduced else ""
     return f"Of {len(judged)} claims judged{where}: {'; '.join(groups)}.{budget}"
+
+
+def _lines(cell: str) -> str:
+    first, _, below = escape(cell).partition("\n")
+    return f"{first}<br><small>{below}</small>" if below else first
 
 
 def _row(cells: list[str]) -> str:

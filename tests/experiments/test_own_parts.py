@@ -403,6 +403,7 @@ def test_the_code_of_the_chapters_passes_the_strictest_type_check(path: Path, tm
     cells = json.loads(path.read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     (tmp_path / "mine.py").write_text("\n\n".join(code))
-    words = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(tmp_path / "mine.py")]
+    strict = ["--strict", "--follow-imports=silent", "--untyped-calls-exclude=distributed"]
+    words = [sys.executable, "-m", "mypy", *strict, str(tmp_path / "mine.py")]
     done = subprocess.run(words, cwd=CHAPTERS.parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -53,8 +53,8 @@ def test_a_share_is_one_of_the_printed_gain_or_saving():
 )
 def test_a_diagnosis_is_borne_out_only_by_runs_of_its_own(parts: list[Effect], word: str):
     diagnosis = Diagnosis("C01", "it rains", "sdfeel-x8", lambda study: parts)
-    assert borne_out(diagnosis, default_store()).startswith(f"**{word}**")
-    assert borne_out(Diagnosis("C01", "it rains"), default_store()).startswith("**Not tested**")
+    assert borne_out(diagnosis, default_store())[0].startswith(f"**{word}**")
+    assert borne_out(Diagnosis("C01", "it rains"), default_store())[0].startswith("**Not tested**")
 
 
 @pytest.mark.parametrize("paper", papers())
@@ -63,7 +63,7 @@ def test_diagnoses_are_about_claims_of_the_paper(paper: str):
     diagnoses = import_module(f"fl_papers.{paper.lower()}.diagnoses").DIAGNOSES
     assert {f"{paper}-{number}" for each in diagnoses for number in each.about.split()} <= known
     # the runs that say something about it can be laid out and read
-    assert all(borne_out(each, default_store()).startswith("**") for each in diagnoses)
+    assert all(borne_out(each, default_store())[0].startswith("**") for each in diagnoses)
 
 
 def test_cost_is_that_of_the_published_records():
