@@ -474,18 +474,14 @@ class WallSimulation(Simulation):
         handle, _, future = self.flights[task]
         try:
             message = future.result(LOOK_SECONDS)
-        except TimeoutError:  # slow to come, or gone with its worker, as the next look will see
-            self.kernel.post(partial(self._arrived, task))
-            return
-        except Exception as error:
-            self._lost(task, f"rejected: {error}")
-            return
-        try:
             found = decode(message)
             upload = None if "failed" in found else self._upload(handle, found["upload"])
             size, counters = float(found.get("size", 0)), found.get("counters", {})
             if not 0 <= size < inf or not all(map(isfinite, counters.values())) or counters.keys() - COUNTED.keys():
                 raise ValueError(f"damaged message: it counts {size} and {counters}")
+        except TimeoutError:  # slow to come, or gone with its worker, as the next look will see
+            self.kernel.post(partial(self._arrived, task))
+            return
         except Exception as error:
             self._lost(task, f"rejected: {error}")
             return
