@@ -38,8 +38,6 @@ document.addEventListener("DOMContentLoaded", () => {
   explain();
   for (const arrow of document.querySelectorAll(".bd-sidebar-primary summary:not([aria-label])"))
     arrow.setAttribute("aria-label", "Pages of " + arrow.closest("li").querySelector("a").textContent.trim());
-  const contents = document.querySelector("#pst-secondary-sidebar");
-  if (contents) Object.assign(contents, { tabIndex: 0, role: "region", ariaLabel: "On this page" });
   const brand = document.querySelector(".sidebar-primary-items__start > .sidebar-primary-item");
   if (brand) { brand.setAttribute("role", "region"); brand.setAttribute("aria-label", "This book"); }
 });

@@ -133,9 +133,8 @@ def borne_out(diagnosis: Diagnosis, store: Store) -> tuple[str, list[dict[str, s
     ways = Counter("holds" if e.direction == "holds" else "open" if e.direction == "open" else "not" for e in parts)
     word = "Borne out" if ways["holds"] == len(parts) else "Refuted" if ways["not"] == len(parts) else "Mixed"
     word = "Open" if ways["open"] == len(parts) else word
-    counts = (
-        f"of {len(parts)} comparisons {ways['holds']} bear it out, {ways['not']} refute it, {ways['open']} are open"
-    )
+    counts = f"{ways['holds']} bear it out, {ways['not']} refute it, {ways['open']} are open"
+    counts = f"{counts} of {len(parts)} comparisons" if word == "Mixed" else f"all {len(parts)} comparisons"
     rows = [_row(each) for each in parts]
     told = counts if len(parts) > 1 else "{of}: {is}, has to be {should}, {seeds}".format(**rows[0])
     return f"**{word}**: {told} (`{artifact.id}`).", rows

@@ -13,8 +13,8 @@ from fl_core.datasets import described
 from fl_core.experiments.claims import REDUCED, Judgement, Label, details, ledger
 
 NOWRAP = ' style="white-space:nowrap"'
-LONG = 9
-"""Rows above which a table scrolls in a box of its own."""
+LONG, WIDE = 9, 9
+"""Rows above which a table scrolls in a box of its own, and columns above which its letters are smaller."""
 
 
 class Table:
@@ -61,7 +61,7 @@ class Table:
             cells = [f"<td{self._style(column)}>{_lines(cell)}</td>" for column, cell in pairs]
             name = f' id="{escape(self.anchors[number])}"' if self.anchors else ""
             body.append(f"<tr{name}>{''.join(cells)}</tr>")
-        kind = "table-box long" if len(body) > LONG else "table-box"
+        kind = "table-box" + " long" * (len(body) > LONG) + " wide" * (len(columns) > WIDE)
         table = (
             f'<div class="{kind}" style="overflow-x:auto" tabindex="0"><table class="table">'
             f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"

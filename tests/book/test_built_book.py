@@ -59,10 +59,11 @@ axe.run({ resultTypes: ['violations'], runOnly: tags }).then(found => done(found
   fault => [fault.id, fault.nodes.length, fault.nodes[0].html.slice(0, 150)])));
 """
 SETTLE = """
-const done = arguments[0];
+const still = () => Promise.allSettled(document.getAnimations().map(one => one.finished));
+const done = () => setTimeout(() => still().then(() => arguments[0]()), 100);
 const wait = () => (window.MathJax && MathJax.startup && MathJax.startup.promise)
-  ? MathJax.startup.promise.then(() => setTimeout(done, 100))
-  : (document.querySelector('script[src*=mathjax]') ? setTimeout(wait, 50) : setTimeout(done, 100));
+  ? MathJax.startup.promise.then(done)
+  : (document.querySelector('script[src*=mathjax]') ? setTimeout(wait, 50) : done());
 wait();
 """
 
