@@ -12,7 +12,7 @@ PYTHON ?=
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book laptop test thorough format bench clean
+.PHONY: help setup lab book laptop test thorough format bench clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -20,6 +20,9 @@ help: ## list the targets
 
 setup: $(STAMP) ## create .venv and install, unless that is done
 	@:
+
+lab: $(STAMP) ## open the chapters in JupyterLab
+	@$(BIN)/jupyter lab notebooks/0_start/start_here.ipynb
 
 book: $(STAMP) ## regenerate every notebook at profile smoke and build the HTML book
 	@$(BIN)/fl-core book --profile smoke
