@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -29,6 +29,8 @@ from fl_core.cli.app import (
 from fl_core.errors import FlCoreError, RunError, SpecError, unknown
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fl_core.experiments.artifacts import Artifact
     from fl_core.experiments.run import Result
     from fl_core.experiments.store import Store
@@ -49,6 +51,10 @@ Heavy = Annotated[
         "--heavy", help="Only runs at the paper's budget that take a core over two hours, on all data that is here."
     ),
 ]
+
+TableForm = Literal["latex", "parquet"]
+TABLES: dict[TableForm, tuple[str, str]] = {"latex": ("tex", "Jinja2"), "parquet": ("parquet", "pyarrow")}
+"""Endings, and the packages that pandas takes to write them."""
 
 PLAN = """\b
 Examples:
@@ -436,6 +442,7 @@ def regenerate(
     ] = None,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
+    table: Annotated[TableForm | None, Option("--table", help="Write the numbers in this form, too.")] = None,
 ) -> None:
     """Make one figure or one chapter of the book again.
 
@@ -454,14 +461,14 @@ def regenerate(
         chosen = values if profile is None else {"PROFILE": profile, **values}
         bookbuild.regenerate(target, chosen, output, echo=typer.echo)
     elif target in artifacts():
-        _make_artifact(target, profile, values, output, jobs, scheduler)
+        _make_artifact(target, profile, values, output, jobs, scheduler, table)
     else:
         raise unknown("artifact or notebook", target, [*artifacts(), *committed().values()])
 
 
 def _make_artifact(
     name: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None,
-    scheduler: str | None,
+    scheduler: str | None, table: TableForm | None,
 ) -> None:  # fmt: skip
     """Run what is missing of the artifact's grid, then write its figure, its table and its caption.
 
@@ -504,8 +511,9 @@ def _make_artifact(
         computed = [result for key, result in study.results.items() if key not in before]
         typer.echo(f"from the store: {_commits(before.values())}; computed now: {_commits(computed)}")
         caption += f"\nRests on {_commits(study.results.values())}."
-    contents = {"csv": artifact.reduce(study).to_csv(index=False).encode(), "txt": f"{caption}\n".encode()}
-    contents |= files_of(shown, name)
+    numbers = artifact.reduce(study)
+    contents = {"csv": numbers.to_csv(index=False).encode(), "txt": f"{caption}\n".encode()}
+    contents |= files_of(shown, name) | ({TABLES[table][0]: _written(numbers, table)} if table else {})
     folder.mkdir(parents=True, exist_ok=True)
     stem = file_name(name, {key: value for key, value in values.items() if key.lower() != "profile"})
     paths = [folder / f"{stem}.{suffix}" for suffix in reversed(contents)]
@@ -518,6 +526,16 @@ def _make_artifact(
         for found in judge(artifact.claims, study) if alone else judged(sorted(artifact.claims)):
             typer.echo(found.sentence())
     typer.echo("written: " + ", ".join(map(str, paths)))
+
+
+def _written(numbers: pd.DataFrame, form: TableForm) -> bytes:
+    """Return a table in a form for which pandas takes another package."""
+    try:
+        if form == "latex":
+            return numbers.to_latex(index=False, float_format="%.4g", escape=True).encode()
+        return numbers.to_parquet(index=False)
+    except ImportError:
+        raise SpecError(f"a table as {form} takes another package: pip install {TABLES[form][1]}") from None
 
 
 def _commits(results: Collection[Result]) -> str:

@@ -250,6 +250,14 @@ def test_one_command_makes_one_figure(results: Path):
     assert "5 of 5 runs verified by this code" in again
     assert {path.name: path.read_bytes() for path in Path("figures").iterdir()} == before
     assert {path: path.stat().st_mtime_ns for path in results.iterdir()} == stored  # nothing was run again
+    call("regenerate", "fedasync-fig5", "-o", "figures", "--jobs", "1", "--table", "latex")
+    rows = Path("figures/fedasync-fig5.csv").read_text().strip().splitlines()[1:]
+    assert Path("figures/fedasync-fig5.tex").read_text().count("\\\\\n") == len(rows) + 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pyarrow", None)
+        patch.setitem(sys.modules, "fastparquet", None)
+        refused = CliRunner().invoke(app, ["regenerate", "fedasync-fig5", "-o", "figures", "--table", "parquet"])
+    assert "a table as parquet takes another package: pip install pyarrow" in refused.output
 
 
 @pytest.mark.usefixtures("small_study")
