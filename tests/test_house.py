@@ -32,15 +32,15 @@ ROOMS = {
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3720, 22, 3600, 22),
     "experiments": (5986, 26, 2400, 12),
-    "report bookbuild cli": (5542, 30, 4000, 26),
+    "report bookbuild cli": (5558, 30, 4000, 26),
     "benchmarks": (1457, 6, 1200, 6),
-    "fl_core": (29842, 157, 21500, 135),
+    "fl_core": (29896, 158, 21500, 135),
     "fl_papers": (14077, 48, 11000, 35),
-    "tests": (30234, 1000, 20000, 1000),
+    "tests": (30264, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7048, 6500)
+CORE_LINES = (7049, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

@@ -13,6 +13,9 @@ from fl_core.models.registry import (
     options,
     register_model,
 )
+from fl_core.onednn import avoid_overrun
+
+avoid_overrun()
 
 __all__ = [
     "INITIALISATIONS", "MODELS", "Dropout", "FlatModel", "LeNet5", "Size", "build_network", "canonical", "initialise",

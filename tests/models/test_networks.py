@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from small_networks import SHAPES
 
+from fl_core import onednn
 from fl_core.errors import SpecError
 from fl_core.models import (
     MODELS,
@@ -276,3 +277,19 @@ def test_masks_of_their_own_make_a_network_train_the_units_that_are_left(model, 
     following = [layer for layer in flat.network if isinstance(layer, torch.nn.Linear)]
     columns = next(layer for layer in following if layer.in_features == last.shape[0] and layer is not following[0])
     assert float(columns.weight.grad[:, 1:].abs().sum()) == 0
+
+
+@pytest.mark.parametrize("channels", [1, 4, 6])
+def test_the_gradients_of_a_strided_shortcut_of_few_channels_are_right(channels):
+    """They are not, and memory is overwritten, where oneDNN's kernel for AVX2 has a stride."""
+    generator = stream(3)
+    image = torch.randn(8, channels, 32, 32, generator=generator).contiguous(memory_format=torch.channels_last)
+    weight = torch.randn(2 * channels, channels, 1, 1, generator=generator)
+    back = torch.randn(8, 2 * channels, 16, 16, generator=generator)
+    found = []
+    for convolve, kind in ((onednn.conv2d, torch.float32), (F.conv2d, torch.float64)):
+        given = [each.to(kind).requires_grad_() for each in (image, weight)]
+        convolve(*given, stride=2).backward(back.to(kind))
+        found.append([each.grad.double() for each in given])
+    for ours, exact in zip(*found, strict=True):
+        torch.testing.assert_close(ours, exact, rtol=1e-4, atol=1e-4)
