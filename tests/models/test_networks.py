@@ -288,7 +288,7 @@ def test_the_gradients_of_a_strided_shortcut_of_few_channels_are_right(channels)
     back = torch.randn(8, 2 * channels, 16, 16, generator=generator)
     found = []
     for convolve, kind in ((onednn.conv2d, torch.float32), (F.conv2d, torch.float64)):
-        given = [each.to(kind).requires_grad_() for each in (image, weight)]
+        given = [each.to(kind, copy=True).requires_grad_() for each in (image, weight)]
         convolve(*given, stride=2).backward(back.to(kind))
         found.append([each.grad.double() for each in given])
     for ours, exact in zip(*found, strict=True):
