@@ -23,13 +23,13 @@ def conv2d(
     groups: int = 1,
 ) -> torch.Tensor:  # fmt: skip
     """Convolve as :func:`torch.nn.functional.conv2d` does."""
-    down, right = (stride, stride) if isinstance(stride, int) else stride
+    down, right = (stride, stride) if isinstance(stride, int) else [*stride, *stride][:2]  # one number is for both
     if weight.shape[2:] == (1, 1) and weight.shape[1] < BLOCK and down * right > 1 and padding in (0, (0, 0)):
         input, stride = input[..., ::down, ::right], 1
     return _conv2d(input, weight, bias, stride, padding, dilation, groups)
 
 
 def avoid_overrun() -> None:
-    """Have networks use :func:`conv2d` where the processor needs it."""
+    """Have all networks of the process, users' too, convolve by :func:`conv2d` where the processor needs it."""
     if torch.backends.cpu.get_cpu_capability() == "AVX2":
-        F.conv2d = conv2d  # type: ignore[assignment]
+        F.conv2d = conv2d  # type: ignore[assignment]  # its stub has overloads: padding is numbers or a word

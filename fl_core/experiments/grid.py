@@ -268,7 +268,7 @@ def _compute_in_processes(jobs: int, specs: list[RunSpec], task: Callable[[str],
 
 
 def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], None]) -> Outcomes:
-    futures: dict[Future[None], RunSpec] = {pool.submit(task, spec.to_json()): spec for spec in specs}
+    futures: dict[Future[None], RunSpec] = {pool.submit(_in_worker, task, spec.to_json()): spec for spec in specs}
     for future in as_completed(futures):
         try:
             yield futures[future], future.result()
@@ -277,6 +277,11 @@ def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], None
             raise RunError(f"a worker process ended ({why}); call again to continue") from None
         except Exception as error:
             yield futures[future], error
+
+
+def _in_worker(task: Callable[[str], None], specification: str) -> None:
+    _keep_freed_memory()
+    task(specification)
 
 
 @cache
@@ -295,7 +300,6 @@ def _keep_freed_memory() -> None:
 def _work(specification: str, store: Store, published: bool, parts: bytes, executor: str) -> None:
     """Run one specification, with somebody's own packed parts, and store the result (in a worker process)."""
     with ONE_RUN:
-        _keep_freed_memory()
         unpack(parts)
         store.save(run(RunSpec.from_json(specification), executor=executor), published=published)
     gc.collect()  # a simulation and its data refer to each other: hundreds of megabytes that would wait for chance

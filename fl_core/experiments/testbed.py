@@ -479,10 +479,10 @@ class WallSimulation(Simulation):
             size, counters = float(found.get("size", 0)), found.get("counters", {})
             if not 0 <= size < inf or not all(map(isfinite, counters.values())) or counters.keys() - COUNTED.keys():
                 raise ValueError(f"damaged message: it counts {size} and {counters}")
-        except TimeoutError:  # slow to come, or gone with its worker, as the next look will see
-            self.kernel.post(partial(self._arrived, task))
-            return
         except Exception as error:
+            if isinstance(error, TimeoutError) and future.status != "error":
+                self.kernel.post(partial(self._arrived, task))  # slow to come, or gone with its worker: see _look
+                return
             self._lost(task, f"rejected: {error}")
             return
         if "failed" in found:

@@ -113,9 +113,8 @@ def _why(paper: str, diagnoses: Iterable[Diagnosis], store: Store) -> str:
     lead = (
         "**Why?** Suspicions, each with what runs that test it say (every comparison alone, by its own planned look):"
     )
-    fold = f"All {len(rows)} comparisons" if rows else ""
-    names = {"of": "comparison", "is": "effect [interval]", "should": "has to be", "seeds": "of"}
-    table = Table(pd.DataFrame(rows), names, wrap={"claims": 6, "of": 12}, fold=fold).to_html() if rows else ""
+    wrap, fold = {"claims": 6, "comparison": 12}, f"All {len(rows)} comparisons"
+    table = Table(pd.DataFrame(rows), wrap=wrap, fold=fold).to_html() if rows else ""
     return "\n".join([lead, "", *lines, "", table]) if lines else ""
 
 
@@ -136,7 +135,7 @@ def borne_out(diagnosis: Diagnosis, store: Store) -> tuple[str, list[dict[str, s
     counts = f"{ways['holds']} bear it out, {ways['not']} refute it, {ways['open']} are open"
     counts = f"{counts} of {len(parts)} comparisons" if word == "Mixed" else f"all {len(parts)} comparisons"
     rows = [_row(each) for each in parts]
-    told = counts if len(parts) > 1 else "{of}: {is}, has to be {should}, {seeds}".format(**rows[0])
+    told = counts if len(parts) > 1 else "{}: {}, has to be {}, {}".format(*rows[0].values())
     return f"**{word}**: {told} (`{artifact.id}`).", rows
 
 
@@ -144,7 +143,8 @@ def _row(effect: Effect) -> dict[str, str]:
     value, interval, claimed = effect.words()
     count = effect.look or len(effect.seeds)
     found = f"{value}{UNITS.get(effect.scale.unit, '')}" + f" {interval}" * (interval != "–")
-    return {"of": effect.name, "is": found, "should": claimed, "seeds": f"{count} seed{'s' * (count != 1)}"}
+    seeds = f"{count} seed{'s' * (count != 1)}"
+    return {"comparison": effect.name, "effect [interval]": found, "has to be": claimed, "rests on": seeds}
 
 
 # What would change it
