@@ -110,6 +110,8 @@ def replay(stored: Result, part: float = 1.0) -> Replay:
         model = hashlib.sha256(history.model.numpy().tobytes()).hexdigest()
         if stored.provenance.get("model_sha256", model) != model:
             found = f"the final model: SHA-256 {stored.provenance['model_sha256']} stored, {model} now"
+    if found and (made := stored.provenance.get("instructions", "others than are known")) != instructions():
+        found += f"; made with instructions {made}, replayed with {instructions()}, which round otherwise"
     recorded, current = made_by(stored.provenance), made_by(stored.provenance, code_digest(spec))
     return Replay(spec.hash, spec.algorithm.name, recorded, current, reached, found)
 

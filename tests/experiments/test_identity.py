@@ -8,6 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -19,12 +20,15 @@ import torch
 import fl_core
 from fl_core import Algorithm, RunSpec, register
 from fl_core.algorithms import ALGORITHMS
+from fl_core.datasets import data_folder
 from fl_core.errors import DataError, RunError
 from fl_core.experiments import verify
-from fl_core.experiments.identity import code_digest, essence, is_stale, own_parts
+from fl_core.experiments.identity import code_digest, essence, instructions, is_stale, own_parts
 from fl_core.experiments.run import Result, run
 from fl_core.experiments.store import Store, pack
 from fl_core.experiments.verify import STANDINGS, Verified, difference, enter, in_words, made_by, replay, sample
+from fl_core.runtime import History
+from fl_core.runtime.simulation import StopRun
 
 PACKAGE = Path(fl_core.__path__[0])
 SHORT = {"model": "linear", "budget": {"updates": 6}, "evaluation": {"every_updates": 2, "test_samples": 200}}
@@ -349,6 +353,46 @@ def test_how_many_records_are_verified_is_said_in_words_and_as_a_table(finished,
     cost = {"uncommitted code": 1, "core-hours": 2.0, "MJ, estimated": 0.07}
     assert mine == {"paper": "mine", "data": "all", "records": 4, **counts, **cost}
     assert everything == {**mine, "paper": "all", "data": "real"}
+
+
+@pytest.mark.thorough
+def test_the_beginnings_of_published_records_are_those_of_this_code():
+    """A sample of all algorithms: bit for bit where the instruction set is the record's, else but for roundings."""
+    records = Store(data_folder() / "results", data_folder() / "results")
+    chosen = sample([result for result in records if result.provenance["data"] == "real"], 24)
+    assert len({result.spec.algorithm.name for result in chosen}) >= 10
+    for result in chosen:
+        here = result.provenance.get("instructions") == instructions()
+        if here:
+            assert replay(result, 2 / result.provenance["wall_seconds"]).same, result.spec.hash
+        before, after = result.history, beginning(result)
+        for table in ("evaluations", "updates"):
+            for column in getattr(before, table).keys() & getattr(after, table).keys():
+                pairs = zip(getattr(before, table)[column][:2], getattr(after, table)[column][:2], strict=False)
+                for was, now in pairs:
+                    rounded = column.startswith(("loss", "train", "test", "norm")) and not here
+                    assert now == pytest.approx(was, rel=0.05 if rounded else 1e-9, abs=1e-9, nan_ok=True), column
+
+
+def beginning(stored: Result) -> History:
+    """Return the run again as far as its second evaluation."""
+    simulation = stored.spec.simulation()
+
+    def stop(used: float) -> None:
+        if len(simulation.history.evaluations["version"]) > 1:
+            raise StopRun
+
+    return simulation.run("sequential", progress=stop)
+
+
+def test_a_replay_of_other_instructions_says_so(finished):
+    elsewhere = {**finished.provenance, "instructions": "z80"}
+    forged = replace(finished, history=deepcopy(finished.history), provenance=elsewhere)
+    assert replay(forged).same
+    forged.history.evaluations["test_loss"][1] += 1.0
+    assert replay(forged).difference.endswith(
+        f"; made with instructions z80, replayed with {instructions()}, which round otherwise"
+    )
 
 
 def test_a_replay_of_next_to_nothing_compares_what_the_algorithm_did(finished):
