@@ -1,9 +1,9 @@
 """A way around a kernel of oneDNN that writes past its workspace and corrupts memory.
 
-With AVX2 and without AVX-512 the gradients of a strided convolution of 1 x 1 pixels are wrong, or end the process, if
-it has fewer input channels than the 8 of a block and images are laid out channels last
-(https://github.com/uxlfoundation/oneDNN/issues/6035). The same convolution, of only those pixels that it looks at and
-without a stride, takes another kernel. Nothing changes elsewhere.
+The gradients of a strided convolution of 1 x 1 pixels are wrong, or end the process, if it has fewer input channels
+than a block and images are laid out channels last (https://github.com/uxlfoundation/oneDNN/issues/6035: seen with AVX2;
+the kernel for AVX-512 has the same line). The same convolution, of only those pixels that it looks at and without a
+stride, takes another kernel. Nothing changes elsewhere.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-BLOCK = 8
-"""Channels in a block of the kernels for AVX2."""
+BLOCK = {"AVX2": 8, "AVX512": 16}.get(torch.backends.cpu.get_cpu_capability(), 0)
+"""Channels in a block of this processor's kernels; 0: they have no such fault."""
 _conv2d = torch.conv2d
 
 
@@ -31,5 +31,5 @@ def conv2d(
 
 def avoid_overrun() -> None:
     """Have all networks of the process, users' too, convolve by :func:`conv2d` where the processor needs it."""
-    if torch.backends.cpu.get_cpu_capability() == "AVX2":
+    if BLOCK:
         F.conv2d = conv2d  # type: ignore[assignment]  # its stub has overloads: padding is numbers or a word
