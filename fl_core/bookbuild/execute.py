@@ -18,6 +18,12 @@ from fl_core.experiments.grid import JOBS
 from fl_core.processes import pool
 from fl_core.runtime.executors import usable_cores
 
+VECTORS = [
+    f"--InlineBackend.{option}"
+    for option in ("figure_formats=svg", "rc=svg.fonttype=none", "rc=svg.hashsalt=fl_core")
+]
+"""Figures as vectors, whose words stay words."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -68,7 +74,7 @@ def run_notebook(job: Job, cwd: Path, processes: int | None = None) -> float:
                 request_save_on_cell_execute=False,
                 start_timeout=120,
                 shutdown_kernel="immediate",  # what it has to say is in the notebook by then
-                extra_arguments=["--log-level=CRITICAL"],  # no word about being stopped
+                extra_arguments=["--log-level=CRITICAL", *VECTORS],  # no word about being stopped
             )
         partial.replace(job.target)
     except papermill.exceptions.PapermillExecutionError as error:

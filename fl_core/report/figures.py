@@ -29,7 +29,8 @@ def draw(artifact: Artifact, study: Study) -> tuple[Figure | Table, str]:
     if frame.empty:
         raise RunError(f"{artifact.id} cannot be drawn: none of its runs at profile {study.profile} is stored")
     if isinstance(view, Columns):
-        return Table(frame, view.names, view.digits, view.wrap), caption
+        title = f"{artifact.reference}, {artifact.title}"
+        return Table(frame, view.names, view.digits, view.wrap, caption=title), caption
     return (plot_curves(frame, view) if isinstance(view, Curves) else view(frame)), caption
 
 

@@ -101,7 +101,7 @@ class Replication:
         found = self.published[self.first]
         profile, seeds = (found.profile, found.seeds) if found else (self.profile, self.seeds)
         table = artifact.paper_setting(profile, self.dataset, seeds, **self.overrides)
-        return Table(table, wrap=dict.fromkeys(table.columns[1:], 9))
+        return Table(table, wrap=dict.fromkeys(table.columns[1:], 9), caption="The setting of the paper, and ours")
 
     def origin(self, study: Study) -> str:
         """Return what a study rests on, in words."""
