@@ -38,7 +38,7 @@ def number(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any
             told.append(said)
             count = f'<span class="caption-number">Table {chapter}{len(told)} </span>'
             said = said if "caption-text" in said else f'<span class="caption-text">{said}</span>'
-            return f"{found['table']}<caption>{count}{said}</caption>"
+            return f'{found["table"]}<caption><span class="told">{count}{said}</span></caption>'
         return found[0]
 
     context["body"] = PARTS.sub(part, context["body"])

@@ -35,6 +35,8 @@ from fl_core.report.style import vectors
 from fl_core.report.tables import caption
 
 CHECKED = "Checked when this page was made: show code and result"
+PHOTOGRAPHS = 50_000
+"""Characters of pixels in a picture that is kept as a file, being no drawing."""
 SHOWN = ("torch", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
 
 
@@ -130,7 +132,7 @@ def _fold(cell: Any) -> None:
 def _figures(cell: Any, page: str) -> list[Any]:
     """Give each picture of a cell a cell of its own, since all that a cell shows becomes figures of one name.
 
-    A picture becomes part of the page. Where the cell has no caption, what is said below a picture is its caption.
+    A drawing becomes part of the page. Where the cell has no caption, what is said below a picture is its caption.
     """
     parts: list[list[Any]] = []
     for out in cell.get("outputs", []):
@@ -138,7 +140,10 @@ def _figures(cell: Any, page: str) -> list[Any]:
             parts.append([])
         parts[-1].append(out)
     made: list[Any] = []
-    parts = parts if any(_picture(part[0]) for part in parts) else []
+    if not any(_picture(part[0]) for part in parts):
+        if not any("text/html" in out.get("data", {}) for out in cell.get("outputs", [])):
+            cell.metadata.get("mystnb", {}).pop("figure", None)  # there was nothing to draw
+        return [cell]
     while parts:
         outputs, part = parts.pop(0), tool("nbformat").from_dict(cell)
         look = part.metadata.setdefault("mystnb", {})
@@ -151,12 +156,13 @@ def _figures(cell: Any, page: str) -> list[Any]:
             said = parts[0].pop(0).data["text/markdown"]
             look["figure"] = {"caption": said, "name": f"fig:{page}-{part.id}".replace("/", "-")}
             parts = parts if parts[0] else parts[1:]
-        if "image/svg+xml" in outputs[0].get("data", {}):
+        svg = outputs[0].get("data", {}).get("image/svg+xml", "")
+        if svg and sum(map(len, re.findall('"data:image[^"]*', svg))) < PHOTOGRAPHS:
             said = look.get("image", {}).get("alt") or look.get("figure", {}).get("caption", page)
-            outputs[0].data = {"text/html": vectors(outputs[0].data["image/svg+xml"], said)}
+            outputs[0].data = {"text/html": vectors(svg, said)}
         part.outputs = outputs
         made.append(part)
-    return made or [cell]
+    return made
 
 
 def _caption_tables(cell: Any) -> None:

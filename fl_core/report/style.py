@@ -20,6 +20,8 @@ BLACK, BLUE, VERMILION, GREEN = "#222222", "#0072B2", "#D55E00", "#009E73"
 PURPLE, ORANGE, SKY, GREY = "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F"
 INK = "#000000", BLACK, "#262626", "#333333", "#444444", "#4c4c4c", "#555555", "#666666"
 """What has the colour of a page's text; words on a light ground of their own are of another black."""
+PALE = "#ececec", "#f6f6f6", "#e3f0f8"
+"""Grounds of bars and boxes that are hardly there, in light and in dark."""
 
 METHODS: dict[str, dict[str, Any]] = {
     "SGD": {"color": BLACK, "marker": ""},
@@ -122,8 +124,10 @@ def vectors(svg: str, said: str) -> str:
     """
     svg = re.sub(r'<metadata>.*?</metadata>|(?<=<g) id="[^"]*"', "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r" transform=\"rotate\(-0 [^\"]*\"|(?<='DejaVu Sans'), '.*?(?=, sans-serif)", "", svg)
+    svg = re.sub('(?<= [dxy]=")[^"]*', lambda at: re.sub(r"(\.\d\d)\d+", r"\1", at[0]), svg)
     ground = "var(--pst-color-background, #fff)"
     svg = re.sub(r"<(?!text)\w+ [^>]*", lambda tag: tag[0].replace("#ffffff", ground), svg)
+    svg = re.sub(rf"fill: ({'|'.join(PALE)})\b", "fill: currentColor; fill-opacity: 0.1", svg)
     svg = re.sub("|".join(INK), "currentColor", svg)
     width = float(re.findall(r'width="([\d.]+)pt"', svg)[0]) * RC["figure.dpi"] / 72
     label = f'class="themed" fill="currentColor" role="img" aria-label="{escape(said, quote=True)}"'
