@@ -124,7 +124,8 @@ def vectors(svg: str, said: str) -> str:
     """
     svg = re.sub(r'<metadata>.*?</metadata>|(?<=<g) id="[^"]*"', "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r" transform=\"rotate\(-0 [^\"]*\"|(?<='DejaVu Sans'), '.*?(?=, sans-serif)", "", svg)
-    svg = re.sub('(?<= [dxy]=")[^"]*', lambda at: re.sub(r"(\.\d\d)\d+", r"\1", at[0]), svg)
+    svg = re.sub('(?<= [xy]=")[^"]*', lambda at: re.sub(r"(\.\d\d)\d+", r"\1", at[0]), svg)
+    svg = re.sub(r'(?<= d=")[MLz\d\s.-]+(?=")', _shorter, svg)
     ground = "var(--pst-color-background, #fff)"
     svg = re.sub(r"<(?!text)\w+ [^>]*", lambda tag: tag[0].replace("#ffffff", ground), svg)
     svg = re.sub(rf"fill: ({'|'.join(PALE)})\b", "fill: currentColor; fill-opacity: 0.1", svg)
@@ -132,3 +133,16 @@ def vectors(svg: str, said: str) -> str:
     width = float(re.findall(r'width="([\d.]+)pt"', svg)[0]) * RC["figure.dpi"] / 72
     label = f'class="themed" fill="currentColor" role="img" aria-label="{escape(said, quote=True)}"'
     return svg.replace("<svg ", f'<svg {label} style="max-width:min(44rem,{width:.0f}px)" ', 1)
+
+
+def _shorter(path: re.Match[str]) -> str:
+    """Write lines as the steps between their points, in hundredths: a page has many of them."""
+    short, (x, y) = "", (0, 0)
+    for kind, *numbers in re.findall(r"([MLz])\s*([\d.-]*)\s*([\d.-]*)", path[0]):
+        if kind == "z":
+            short += "z"
+            continue
+        to_x, to_y = (round(100 * float(number)) for number in numbers)
+        short += f"M{to_x / 100:g} {to_y / 100:g}" if kind == "M" else f"l{(to_x - x) / 100:g} {(to_y - y) / 100:g}"
+        x, y = to_x, to_y
+    return short
