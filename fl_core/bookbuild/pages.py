@@ -35,6 +35,7 @@ from fl_core.report.style import vectors
 from fl_core.report.tables import caption
 
 CHECKED = "Checked when this page was made: show code and result"
+TITLE_ENDS = r"\. (?!\()"  # not after "et al."
 PHOTOGRAPHS = 50_000
 """Characters of pixels in a picture that is kept as a file, being no drawing."""
 SHOWN = ("torch", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
@@ -155,6 +156,7 @@ def _figures(cell: Any, page: str) -> list[Any]:
         elif "figure" not in look and parts and "text/markdown" in parts[0][0].get("data", {}):
             said = parts[0].pop(0).data["text/markdown"]
             look["figure"] = {"caption": said, "name": f"fig:{page}-{part.id}".replace("/", "-")}
+            look["code_prompt_show"] = f"Show: {re.split(TITLE_ENDS, said)[0]}"
             parts = parts if parts[0] else parts[1:]
         svg = outputs[0].get("data", {}).get("image/svg+xml", "")
         if svg and sum(map(len, re.findall('"data:image[^"]*', svg))) < PHOTOGRAPHS:

@@ -127,8 +127,9 @@ class Replication:
         return draw(artifact, make_study(artifact, self.profile))[0]
 
     def show(self, name: str, group: str | None = None, study: Study | None = None) -> Any:
-        """Return the figure or table of an artifact, and keep its caption for :meth:`caption`."""
-        made, self._captions[name] = draw(find_artifact(name), study or self.shown[group or self.first])
+        """Return the figure or table of an artifact, and keep for :meth:`caption` what is not in the table's own."""
+        made, said = draw(find_artifact(name), study or self.shown[group or self.first])
+        self._captions[name] = said.removeprefix(f"{made.caption}. ") if isinstance(made, Table) else said
         return made
 
     def caption(self, name: str, group: str | None = None) -> Markdown:

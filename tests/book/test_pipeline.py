@@ -313,6 +313,7 @@ def test_each_picture_of_a_cell_is_a_figure_with_what_is_said_below_it():
     cells = dressed([{"text/html": "<table>"}, {"image/svg+xml": DRAWN}, SAID, {"image/svg+xml": DRAWN}, SAID])
     captions = [cell.metadata.mystnb.get("figure", {}).get("caption") for cell in cells]
     assert captions == [None, SAID["text/markdown"], SAID["text/markdown"]]
+    assert cells[1].metadata.mystnb.code_prompt_show == f"Show: {SAID['text/markdown']}"
 
 
 def test_a_table_has_the_caption_in_the_metadata_of_its_cell():
