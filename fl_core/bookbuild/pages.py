@@ -36,8 +36,8 @@ from fl_core.report.tables import caption
 
 CHECKED = "Checked when this page was made: show code and result"
 TITLE_ENDS = r"\. (?!\()"  # not after "et al."
-PHOTOGRAPHS = 50_000
-"""Characters of pixels in a picture that is kept as a file, being no drawing."""
+MOST = 200_000
+"""Characters of a picture that is part of its page; a larger one is kept as a file, mostly a photograph."""
 SHOWN = ("torch", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
 
 
@@ -159,9 +159,9 @@ def _figures(cell: Any, page: str) -> list[Any]:
             look["code_prompt_show"] = f"Show: {re.split(TITLE_ENDS, said)[0]}"
             parts = parts if parts[0] else parts[1:]
         svg = outputs[0].get("data", {}).get("image/svg+xml", "")
-        if svg and sum(map(len, re.findall('"data:image[^"]*', svg))) < PHOTOGRAPHS:
-            said = look.get("image", {}).get("alt") or look.get("figure", {}).get("caption", page)
-            outputs[0].data = {"text/html": vectors(svg, said)}
+        said = look.get("image", {}).get("alt") or look.get("figure", {}).get("caption", page)
+        if svg and len(drawn := vectors(svg, said)) <= MOST:
+            outputs[0].data = {"text/html": drawn}
         part.outputs = outputs
         made.append(part)
     return made

@@ -111,7 +111,7 @@ def draw_learned(history: History, panels: Mapping[str, str], x: str = "version"
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
         for axis, (column, symbol) in zip(axes.flat, panels.items(), strict=False):
-            axis.plot(table[x], table[column], ".", color=BLUE, markersize=4)
+            axis.plot(table[x], table[column], ".", color=BLUE, markersize=4, rasterized=True)  # thousands
             axis.set_title(symbol)
             axis.ticklabel_format(axis="y", useOffset=False)
         figure.supxlabel(x, fontsize=9)
