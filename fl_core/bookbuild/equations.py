@@ -71,7 +71,8 @@ def markdown(root: Path) -> str:
     for paper, rows in index(root).items():
         page = next(root.glob(f"notebooks/*/{paper}/readings.md"), None)
         title = re.search(r"^# (.*?)(?::|$)", page.read_text(encoding="utf-8"), re.MULTILINE) if page else None
-        text += [f"## {title[1] if title else 'What all papers compare with'}", ""]
+        name = title[1] if title else "What all papers compare with"
+        text += [f"## {name}", "", f"```{{table}} Equations of {name}" if title else "```{table} Other equations"]
         text += ["| number | what | function | derivation | test |", "| --- | --- | --- | --- | --- |"]
         for row in rows:
             place = [f"{ROLES[re.split('[:-]', row.place)[0]]}`{row.place}`"] if row.place else []
@@ -79,7 +80,7 @@ def markdown(root: Path) -> str:
             derivation = place + [f"`{cell}`" for cell in row.cells[:SHOWN]]
             columns = functions, derivation, [f"`{test}`" for test in row.tests[:SHOWN]]
             text.append(f"| {row.number} | {row.what} | {' | '.join('<br>'.join(column) for column in columns)} |")
-        text.append("")
+        text += ["```", ""]
     return "\n".join(text)
 
 

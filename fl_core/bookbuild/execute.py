@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fl_core.bookbuild.chapters import BookError, tool
+from fl_core.bookbuild.chapters import ROOT, BookError, tool
 from fl_core.experiments.grid import JOBS
 from fl_core.processes import pool
 from fl_core.runtime.executors import usable_cores
+
+QUIET_AND_VECTORS = ["--log-level=CRITICAL", "--InlineBackend.figure_formats=svg"]
+"""No word of a kernel about being stopped, and figures that the page can colour."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ def kernel_environment(processes: int | None = None) -> Iterator[None]:
     if processes is not None:
         os.environ.setdefault(JOBS, str(processes))
     os.environ.pop("MPLBACKEND", None)
+    os.environ["MATPLOTLIBRC"] = str(ROOT / "book" / "matplotlibrc")
     try:
         yield
     finally:
@@ -68,7 +72,7 @@ def run_notebook(job: Job, cwd: Path, processes: int | None = None) -> float:
                 request_save_on_cell_execute=False,
                 start_timeout=120,
                 shutdown_kernel="immediate",  # what it has to say is in the notebook by then
-                extra_arguments=["--log-level=CRITICAL"],  # no word about being stopped
+                extra_arguments=QUIET_AND_VECTORS,
             )
         partial.replace(job.target)
     except papermill.exceptions.PapermillExecutionError as error:

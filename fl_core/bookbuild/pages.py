@@ -31,8 +31,13 @@ from fl_core.experiments.experiment import PROFILES
 from fl_core.experiments.run import commit
 from fl_core.experiments.store import Store, default_store
 from fl_core.experiments.verify import STANDINGS, published_records
+from fl_core.report.style import vectors
+from fl_core.report.tables import caption
 
 CHECKED = "Checked when this page was made: show code and result"
+TITLE_ENDS = r"\. (?!\()"  # not after "et al."
+MOST = 200_000
+"""Characters of a picture that is part of its page; a larger one is kept as a file, mostly a photograph."""
 SHOWN = ("torch", "numpy", "scipy", "pandas", "matplotlib", "papermill", "jupyter-book")
 
 
@@ -47,9 +52,10 @@ def dress(nb: Any, name: str, parameters: Mapping[str, Parameter], given: Mappin
             cell.metadata["tags"] = ["injected-parameters", "remove-cell"]
         if cell.get("outputs"):  # a piece of nothing but blanks would be an empty block on the page
             cell.outputs = [out for out in joined(cell.outputs) if out.output_type != "stream" or out.text.strip()]
+            _caption_tables(cell)
         if folded and cell.cell_type == "code":
             _fold(cell)
-    nb.cells = [part for cell in nb.cells for part in _only_the_figure(cell)]
+    nb.cells = [part for cell in nb.cells for part in _figures(cell, chapter_name(name))]
     markdown_cell = tool("nbformat").v4.new_markdown_cell
     title = _title(nb, name)
     said, see, contents = nb.cells[title].source.partition("You will see\n")
@@ -86,8 +92,9 @@ def run_box(name: str, parameters: Mapping[str, Parameter], given: Mapping[str, 
     ]
     if parameters:
         made = ", ".join(f"`{k} = {v!r}`" for k, v in given.items())
-        lines += ["", "| parameter | default | meaning |", "| --- | --- | --- |"]
+        lines += ["", "```{table} Parameters", "| parameter | default | meaning |", "| --- | --- | --- |"]
         lines += [f"| `{p.name}` | `{_shown(p)}` | {_escape(p.help)} |" for p in parameters.values()]
+        lines += ["```"]
         lines += ["", f"This page was made with {made}." if made else "This page was made with the defaults."]
     return "\n".join([*lines, "````", ""])
 
@@ -123,20 +130,54 @@ def _fold(cell: Any) -> None:
         cell.metadata["mystnb"] = {"code_prompt_show": CHECKED, **cell.metadata.get("mystnb", {})}
 
 
-def _only_the_figure(cell: Any) -> list[Any]:
-    """Move what a figure's cell shows besides its picture, such as a line on its data, below the figure.
+def _figures(cell: Any, page: str) -> list[Any]:
+    """Give each picture of a cell a cell of its own, since all that a cell shows becomes figures of one name.
 
-    Otherwise each of its outputs would become a figure of the same name.
+    A drawing becomes part of the page. Where the cell has no caption, what is said below a picture is its caption.
     """
-    outputs = cell.get("outputs", [])
-    pictures = [out for out in outputs if any(kind.startswith("image/") for kind in out.get("data", {}))]
-    if not cell.metadata.get("mystnb", {}).get("figure") or len(pictures) != 1 or len(outputs) == 1:
+    parts: list[list[Any]] = []
+    for out in cell.get("outputs", []):
+        if not parts or _picture(out) or _picture(parts[-1][-1]):
+            parts.append([])
+        parts[-1].append(out)
+    made: list[Any] = []
+    if not any(_picture(part[0]) for part in parts):
+        if not any("text/html" in out.get("data", {}) for out in cell.get("outputs", [])):
+            cell.metadata.get("mystnb", {}).pop("figure", None)  # there was nothing to draw
         return [cell]
-    rest = tool("nbformat").from_dict(cell)
-    rest.id, rest.metadata = f"{cell.id}-rest", {"tags": ["remove-input"]}
-    rest.outputs = [out for out in outputs if out is not pictures[0]]
-    cell.outputs = pictures
-    return [cell, rest]
+    while parts:
+        outputs, part = parts.pop(0), tool("nbformat").from_dict(cell)
+        look = part.metadata.setdefault("mystnb", {})
+        if made:
+            hidden = ["hide-output"] * ("hide-cell" in cell.metadata.get("tags", []))
+            part.id, part.metadata["tags"] = f"{cell.id}-{len(made)}", ["remove-input", *hidden]
+        if not _picture(outputs[0]):
+            look.pop("figure", None)
+        elif "figure" not in look and parts and "text/markdown" in parts[0][0].get("data", {}):
+            said = parts[0].pop(0).data["text/markdown"]
+            look["figure"] = {"caption": said, "name": f"fig:{page}-{part.id}".replace("/", "-")}
+            look["code_prompt_show"] = f"Show: {re.split(TITLE_ENDS, said)[0]}"
+            parts = parts if parts[0] else parts[1:]
+        svg = outputs[0].get("data", {}).get("image/svg+xml", "")
+        said = look.get("image", {}).get("alt") or look.get("figure", {}).get("caption", page)
+        if svg and len(drawn := vectors(svg, said)) <= MOST:
+            outputs[0].data = {"text/html": drawn}
+        part.outputs = outputs
+        made.append(part)
+    return made
+
+
+def _caption_tables(cell: Any) -> None:
+    """Give the tables that a cell shows the captions in its metadata, one each."""
+    captions = iter(cell.metadata.get("mystnb", {}).pop("tables", ()))
+    for shown in (out.data for out in cell.outputs if "text/html" in out.get("data", {})):
+        shown["text/html"] = re.sub(
+            r"<table\b[^>]*>", lambda table: table[0] + caption(next(captions, "")), shown["text/html"]
+        )
+
+
+def _picture(output: Any) -> bool:
+    return any(kind.startswith("image/") for kind in output.get("data", {}))
 
 
 def _title(nb: Any, name: str) -> int:
@@ -284,10 +325,11 @@ def build_record(profile: str, seconds: Mapping[str, float]) -> str:
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores."
     python = f"Python {platform.python_version()}, {versions}."
     rows = [f"| {name} | {value:.1f} |" for name, value in {**seconds, "**all**": sum(seconds.values())}.items()]
+    table = ["```{table} Seconds that each notebook took", "| notebook | seconds |", "| --- | ---: |", *rows, "```"]
     made = f"Version {metadata.version('fl_core')}, commit `{commit()}`, {datetime.now(UTC):%Y-%m-%d}."
     store = f"Published results: SHA-256 `{store_digest(default_store())}`."
     head = [f"Profile **{profile}**: {PROFILES[profile]}.", "", made, store, "", machine, python, ""]
-    return "\n".join([*head, "| notebook | seconds |", "| --- | ---: |", *rows, ""])
+    return "\n".join([*head, *table, ""])
 
 
 def citation(root: Path) -> str:

@@ -29,7 +29,8 @@ def draw(artifact: Artifact, study: Study) -> tuple[Figure | Table, str]:
     if frame.empty:
         raise RunError(f"{artifact.id} cannot be drawn: none of its runs at profile {study.profile} is stored")
     if isinstance(view, Columns):
-        return Table(frame, view.names, view.digits, view.wrap), caption
+        title = f"{artifact.reference}, {artifact.title}"
+        return Table(frame, view.names, view.digits, view.wrap, caption=title), caption
     return (plot_curves(frame, view) if isinstance(view, Curves) else view(frame)), caption
 
 
@@ -110,7 +111,7 @@ def draw_learned(history: History, panels: Mapping[str, str], x: str = "version"
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
         for axis, (column, symbol) in zip(axes.flat, panels.items(), strict=False):
-            axis.plot(table[x], table[column], ".", color=BLUE, markersize=4)
+            axis.plot(table[x], table[column], ".", color=BLUE, markersize=4, rasterized=True)  # thousands
             axis.set_title(symbol)
             axis.ticklabel_format(axis="y", useOffset=False)
         figure.supxlabel(x, fontsize=9)

@@ -101,7 +101,7 @@ class Replication:
         found = self.published[self.first]
         profile, seeds = (found.profile, found.seeds) if found else (self.profile, self.seeds)
         table = artifact.paper_setting(profile, self.dataset, seeds, **self.overrides)
-        return Table(table, wrap=dict.fromkeys(table.columns[1:], 9))
+        return Table(table, wrap=dict.fromkeys(table.columns[1:], 9), caption="The setting of the paper, and ours")
 
     def origin(self, study: Study) -> str:
         """Return what a study rests on, in words."""
@@ -127,8 +127,9 @@ class Replication:
         return draw(artifact, make_study(artifact, self.profile))[0]
 
     def show(self, name: str, group: str | None = None, study: Study | None = None) -> Any:
-        """Return the figure or table of an artifact, and keep its caption for :meth:`caption`."""
-        made, self._captions[name] = draw(find_artifact(name), study or self.shown[group or self.first])
+        """Return the figure or table of an artifact, and keep for :meth:`caption` what is not in the table's own."""
+        made, said = draw(find_artifact(name), study or self.shown[group or self.first])
+        self._captions[name] = said.removeprefix(f"{made.caption}. ") if isinstance(made, Table) else said
         return made
 
     def caption(self, name: str, group: str | None = None) -> Markdown:

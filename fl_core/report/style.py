@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
@@ -17,6 +18,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 # Okabe and Ito's palette: told apart with every kind of colour vision, and dark enough on white.
 BLACK, BLUE, VERMILION, GREEN = "#222222", "#0072B2", "#D55E00", "#009E73"
 PURPLE, ORANGE, SKY, GREY = "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F"
+INK = "#000000", BLACK, "#262626", "#333333", "#444444", "#4c4c4c", "#555555", "#666666"
+"""What has the colour of a page's text; words on a light ground of their own are of another black."""
+PALE = "#ececec", "#f6f6f6", "#e3f0f8"
+"""Grounds of bars and boxes that are hardly there, in light and in dark."""
 
 METHODS: dict[str, dict[str, Any]] = {
     "SGD": {"color": BLACK, "marker": ""},
@@ -104,17 +109,40 @@ def line_of(method: str, position: int = 0, shown: Sequence[str] = ()) -> dict[s
 
 
 def themed(figure: Figure, said: str) -> HTML:
-    """Return a figure as vectors that take the page's colours: what is black or grey in it has that of the text.
-
-    `said` is read out in its place.
-    """
+    """Return a figure as vectors that take the page's colours; `said` is read out in its place."""
     drawn = io.StringIO()
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fl_core"}):
-        figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(drawn, format="svg", transparent=True)
     plt.close(figure)
-    svg = drawn.getvalue()[drawn.getvalue().index("<svg") :]
-    svg = svg.replace("#ffffff", "var(--pst-color-background, #fff)")  # what is open stays open
-    for grey in ("#000000", BLACK, "#262626", "#333333", "#555555"):
-        svg = svg.replace(grey, "currentColor")
+    return HTML(vectors(drawn.getvalue(), said))
+
+
+def vectors(svg: str, said: str) -> str:
+    """Return an SVG for a page: what is black or grey in it has the colour of the text, what is white of the ground.
+
+    Words that are white stand on something dark, and stay white.
+    """
+    svg = re.sub(r'<metadata>.*?</metadata>|(?<=<g) id="[^"]*"', "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r" transform=\"rotate\(-0 [^\"]*\"|(?<='DejaVu Sans'), '.*?(?=, sans-serif)", "", svg)
+    svg = re.sub('(?<= [xy]=")[^"]*', lambda at: re.sub(r"(\.\d\d)\d+", r"\1", at[0]), svg)
+    svg = re.sub(r'(?<= d=")[MLz\d\s.-]+(?=")', _shorter, svg)
+    ground = "var(--pst-color-background, #fff)"
+    svg = re.sub(r"<(?!text)\w+ [^>]*", lambda tag: tag[0].replace("#ffffff", ground), svg)
+    svg = re.sub(rf"fill: ({'|'.join(PALE)})\b", "fill: currentColor; fill-opacity: 0.1", svg)
+    svg = re.sub("|".join(INK), "currentColor", svg)
+    width = float(re.findall(r'width="([\d.]+)pt"', svg)[0]) * RC["figure.dpi"] / 72
     label = f'class="themed" fill="currentColor" role="img" aria-label="{escape(said, quote=True)}"'
-    return HTML(svg.replace("<svg ", f"<svg {label} ", 1))
+    return svg.replace("<svg ", f'<svg {label} style="max-width:min(44rem,{width:.0f}px)" ', 1)
+
+
+def _shorter(path: re.Match[str]) -> str:
+    """Write lines as the steps between their points, in hundredths: a page has many of them."""
+    short, (x, y) = "", (0, 0)
+    for kind, *numbers in re.findall(r"([MLz])\s*([\d.-]*)\s*([\d.-]*)", path[0]):
+        if kind == "z":
+            short += "z"
+            continue
+        to_x, to_y = (round(100 * float(number)) for number in numbers)
+        short += f"M{to_x / 100:g} {to_y / 100:g}" if kind == "M" else f"l{(to_x - x) / 100:g} {(to_y - y) / 100:g}"
+        x, y = to_x, to_y
+    return short

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, get_args
@@ -22,7 +23,7 @@ class Table:
 
     `names` are headings by column, `digits` the decimals of floating-point numbers, `wrap` the columns that may break
     over lines and their least width in em; further lines of a text are small. The table is folded away under the line
-    `fold`, and rows can be linked to by their `anchors`.
+    `fold`, and rows can be linked to by their `anchors`. A page numbers it and shows its `caption`.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class Table:
         wrap: Mapping[str, float] | None = None,
         fold: str = "",
         anchors: Sequence[str] = (),
+        caption: str = "",
     ) -> None:
         self.frame, self.digits, self.fold, self.anchors = frame, digits, fold, list(anchors)
+        self.caption = caption
         self.names, self.wrap = dict(names or {}), dict(wrap or {})
 
     def to_markdown(self) -> str:
@@ -64,7 +67,7 @@ class Table:
         kind = "table-box" + " long" * (len(body) > LONG) + " wide" * (len(columns) > WIDE)
         table = (
             f'<div class="{kind}" style="overflow-x:auto" tabindex="0"><table class="table">'
-            f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+            f"{caption(self.caption)}<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
         )
         return f"<details><summary>{escape(self.fold)}</summary>{table}</details>" if self.fold else table
 
@@ -93,6 +96,12 @@ class Table:
 
     def __repr__(self) -> str:
         return self.to_markdown()
+
+
+def caption(text: str) -> str:
+    """Return a caption in HTML, what is between backticks as code; nothing for no text."""
+    said = re.sub("`(.*?)`", r"<code>\1</code>", escape(text))
+    return f"<caption>{said}</caption>" if text else ""
 
 
 def with_spread(frame: pd.DataFrame, columns: Iterable[str], digits: int = 3) -> pd.DataFrame:
@@ -126,7 +135,8 @@ def claims_table(judgements: Iterable[Judgement]) -> Table:
         names["claim"] = papers.pop()
         frame["claim"] = [name.partition("-")[2] for name in frame["claim"]]
     anchors = [anchor(judgement.claim.id) for judgement in judged]
-    return Table(frame[columns], names, wrap=wrap, anchors=anchors)
+    said = f"What became of {len(judged)} claims, and what that rests on"
+    return Table(frame[columns], names, wrap=wrap, anchors=anchors, caption=said)
 
 
 def anchor(name: str) -> str:

@@ -36,7 +36,7 @@ LOOKS: dict[Label, tuple[str, str, str]] = {
 }
 """Colour, sign and marker of each label: no label is told by its colour alone."""
 WORDS = {"run": "training", "system": "clock and bytes", "theory": "theory", "definition": "definitions"}
-STATEMENT = 88
+STATEMENT = 66
 """Characters of a statement beside its row."""
 EACH = 4
 """Headline claims of a paper in the forest."""
@@ -66,10 +66,9 @@ def forest(judgements: Sequence[Judgement], names: Mapping[str, str] | None = No
     panels = {unit: [j for j in judgements if _effect(j).scale.unit == unit] for unit in ("ratio", "points")}
     panels = {unit: rows for unit, rows in panels.items() if rows} or {"ratio": []}
     heights = [len(rows) + 0.8 for rows in panels.values()]
-    with style():
-        figure, axes = plt.subplots(
-            len(panels), 1, figsize=(7.2, 0.46 * sum(heights) + 1.3), height_ratios=heights, squeeze=False
-        )
+    size = 5.2, 0.29 * sum(heights) + 1.3  # letters that can be read at half the width of a page, and on a phone
+    with style(), plt.rc_context({"font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}):
+        figure, axes = plt.subplots(len(panels), 1, figsize=size, height_ratios=heights, squeeze=False)
         for axis, (unit, rows) in zip(axes[:, 0], panels.items(), strict=True):
             _panel(axis, unit, rows, names or {})
         shown = [label for label in LOOKS if any(j.label == label for j in judgements)]
@@ -80,7 +79,7 @@ def forest(judgements: Sequence[Judgement], names: Mapping[str, str] | None = No
             )
             for label in shown
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=3, handlelength=1.6)
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, handlelength=1.6)
     return figure
 
 
@@ -101,9 +100,8 @@ def _panel(axis: Axes, unit: str, rows: Sequence[Judgement], names: Mapping[str,
         axis.plot([low, high], [place, place], color=color, lw=2)
         axis.plot(turned[0], place, marker, color=color, markerfacecolor=_filling(judgement.label), markersize=7)
         said = textwrap.shorten(judgement.claim.statement, STATEMENT, placeholder=" …")
-        axis.text(
-            0.005, place - 0.33, said, transform=axis.get_yaxis_transform(), fontsize=8, color="#555555", va="center"
-        )
+        across = axis.get_yaxis_transform()
+        axis.text(0.005, place - 0.33, said, transform=across, fontsize=7.5, color="#555555", va="center")
         if printed is not None:
             axis.plot(_turn(effect, unit, printed), place, "x", color="#555555", markersize=7, markeredgewidth=1.8)
         paper, _, number = judgement.claim.id.partition("-")

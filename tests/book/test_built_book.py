@@ -119,9 +119,22 @@ def test_pictures_are_there_and_described(html: Path):
             for i in article.find_all("img")
             if not (i.get("alt") or "").strip()
         ]
+        drawn = article.select("img, svg.themed")
+        faults += [f"{name}: a picture is in no figure" for each in drawn if not each.find_parent("figure")]
         figures = article.find_all("figure")
         faults += [f"{name}: empty {f.get('id')}" for f in figures if not f.find(["img", "svg", "canvas", "table"])]
         faults += [f"{name}: {p.get_text()}" for p in article.select(".problematic, .system-message")]
+    assert faults == []
+
+
+def test_tables_are_numbered_and_captioned(html: Path):
+    faults = []
+    chosen = (name for name in pages(html) if re.match("(notebooks|book)/", name))
+    for name in (name for name in chosen if not re.search("/(api|slides)/", name)):
+        soup = BeautifulSoup((html / name).read_text(encoding="utf-8"), "html.parser")
+        tables = (table for table in soup.select("article table") if not table.find_parent("figure"))
+        said = [table.caption.get_text() if table.caption else "" for table in tables]
+        faults += [(name, words) for n, words in enumerate(said, 1) if not re.match(rf"Table (\d+\.)?{n} \S", words)]
     assert faults == []
 
 
@@ -231,6 +244,15 @@ def test_pages_in_a_browser_without_network(html: Path, browser: Any, request: p
             browser.save_screenshot(str(Path(shots, f"{name.replace('/', '_')}-{view}.png")))
     assert faults == []
     assert equations > 0
+
+
+def test_the_front_answers_in_its_first_screen(html: Path, browser: Any):
+    """A sentence on each paper, beside the figure."""
+    browser.get((html / "notebooks/0_start/welcome.html").as_uri())
+    parts = "[...document.querySelectorAll('.tag_front li, .tag_front svg')]"
+    found = browser.execute_script(f"return {parts}.map(part => part.getBoundingClientRect().bottom)")
+    assert len(found) == 6
+    assert max(found) <= 900
 
 
 def test_search_works_from_disk(html: Path, browser: Any):

@@ -193,7 +193,8 @@ def test_figures_survive_a_foreign_backend(checkout: Path, monkeypatch: pytest.M
     write(checkout / "notebooks/1_part/other.ipynb", code, parameters=None)
     made = regenerate("other", {}, root=checkout, echo=lambda line: None)
     cells = nbformat.read(made, 4).cells
-    assert any("image/png" in out.get("data", {}) for cell in cells for out in cell.get("outputs", []))
+    drawn = [out.get("data", {}).get("image/svg+xml", "") for cell in cells for out in cell.get("outputs", [])]
+    assert any("<text" in svg for svg in drawn)
     assert os.environ["MPLBACKEND"] == "agg"
 
 
@@ -285,19 +286,39 @@ def test_what_was_found_comes_before_box_and_contents():
     ]
 
 
-def test_what_a_figure_cell_says_moves_below_the_figure():
-    cell = new_code_cell("show()", metadata={"mystnb": {"figure": {"name": "fig:one"}}})
-    cell.outputs = [
-        new_output("display_data", {"image/png": "aGk=", "text/plain": "<Figure>"}),
-        new_output("display_data", {"text/markdown": "real data, seeds 0 and 1"}),
-    ]
+def dressed(outputs: list[dict[str, str]], mystnb: dict[str, object] | None = None) -> list[nbformat.NotebookNode]:
+    cell = new_code_cell("show()", metadata={"mystnb": mystnb or {}})
+    cell.outputs = [new_output("display_data", data) for data in outputs]
     nb = new_notebook(cells=[new_markdown_cell("# Title"), cell])
     dress(nb, "notebooks/x.ipynb", {}, {})
-    figure, below = nb.cells[2:]
-    assert [list(out.data) for out in figure.outputs] == [["image/png", "text/plain"]]
-    assert [list(out.data) for out in below.outputs] == [["text/markdown"]]
-    assert below.metadata == {"tags": ["remove-input"]}
     nbformat.validate(nb)
+    return nb.cells[2:]
+
+
+DRAWN = '<svg width="72pt"><path fill="#ffffff"/><text style="fill: #ffffff">a</text><path stroke="#000000"/></svg>'
+SAID = {"text/markdown": "real data, seeds 0 and 1"}
+
+
+def test_what_a_figure_cell_says_moves_below_the_figure():
+    figure, below = dressed([{"image/svg+xml": DRAWN}, SAID], {"figure": {"name": "fig:one", "caption": "One."}})
+    assert below.outputs[0].data == SAID
+    assert (below.metadata.tags, "figure" in below.metadata.mystnb) == (["remove-input"], False)
+    shown = figure.outputs[0].data["text/html"]
+    assert 'aria-label="One."' in shown
+    assert shown.count("currentColor") == 2  # the words, and what is black
+    assert shown.count("#ffffff") == 1  # words on a dark ground
+
+
+def test_each_picture_of_a_cell_is_a_figure_with_what_is_said_below_it():
+    cells = dressed([{"text/html": "<table>"}, {"image/svg+xml": DRAWN}, SAID, {"image/svg+xml": DRAWN}, SAID])
+    captions = [cell.metadata.mystnb.get("figure", {}).get("caption") for cell in cells]
+    assert captions == [None, SAID["text/markdown"], SAID["text/markdown"]]
+    assert cells[1].metadata.mystnb.code_prompt_show == f"Show: {SAID['text/markdown']}"
+
+
+def test_a_table_has_the_caption_in_the_metadata_of_its_cell():
+    [cell] = dressed([{"text/html": "<table border=1><tr></tr></table>"}], {"tables": ["Of `x` & y"]})
+    assert "<table border=1><caption>Of <code>x</code> &amp; y</caption>" in cell.outputs[0].data["text/html"]
 
 
 def test_what_was_printed_in_several_goes_is_one_block_and_nothing_is_none():

@@ -342,9 +342,8 @@ def staleness(uploads: pd.DataFrame) -> Figure:
         above.set_title(f"(a) {methods[0]}; red: the bound τ = {bound}")
         for method in methods:
             own = uploads[uploads["method"] == method]
-            below.plot(
-                own["version"], own["weight"], ".", ms=3, alpha=0.5, color=line_of(method, 0, methods)["color"]
-            )
+            colour = line_of(method, 0, methods)["color"]
+            below.plot(own["version"], own["weight"], ".", ms=3, alpha=0.5, color=colour, rasterized=True)
         below.set(xlabel="version", ylabel="mixing weight α")
         below.set_title("(b) weights")
         _legend(figure, methods)

@@ -375,7 +375,7 @@ def _cells(axis: Axes, cells: pd.DataFrame, column: str) -> None:
     for (row, place), value in np.ndenumerate(values):
         if np.isfinite(value):
             mark = "*" if column == "rounds" and missed.to_numpy()[row, place] else ""
-            colour = "white" if value > middle else BLACK
+            colour = "white" if value > middle else "#111111"
             text = f"{value:.0f}" if column == "rounds" or value >= 10 else f"{value:.1f}"
             axis.text(place, row, text + mark, ha="center", va="center", fontsize=9, color=colour)
         else:

@@ -1,0 +1,23 @@
+"""Drawings of a page: small, in its colours, and still the same drawing."""
+
+from __future__ import annotations
+
+import re
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from fl_core.report.style import themed
+
+
+def test_a_drawing_keeps_its_points_as_steps_between_them():
+    x = np.linspace(0, 5, 400)
+    figure, axis = plt.subplots(figsize=(2, 1))
+    axis.fill_between(x, np.sin(x) - 1, np.sin(x) + 1)
+    svg = themed(figure, "A wave.").data
+    [path] = [path for path in re.findall(r' d="([^"]*)"', svg) if path.count("l") > 700]
+    steps = np.array([[float(n) for n in step.split()] for step in re.findall(r"l([^lMz]*)", path)])
+    assert np.abs(steps.sum(0)).max() < 0.02  # it closes
+    assert np.ptp(steps[:, 0].cumsum()) > 100
+    assert 'aria-label="A wave."' in svg
+    assert "currentColor" in svg
