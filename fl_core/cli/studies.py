@@ -401,7 +401,7 @@ def claims(
         [one] = found
         typer.echo(f"{one.sentence()}\n{one.claim.source}; {one.claim.endpoint}")
         typer.echo(f"null: {one.claim.null}\nrests on {one.rests_on()}\n")
-        typer.echo(Table(details(found).drop(columns="claim")).to_text())
+        typer.echo(Table(details(found).drop(columns="claim", errors="ignore")).to_text())
     else:
         columns = ["claim", "label", "measured", "claimed", "seeds", "budget", "reason"]
         typer.echo(Table(in_words(found)[columns]).to_text())

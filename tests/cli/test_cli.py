@@ -233,6 +233,11 @@ def test_lists_name_everything_with_meanings():
     assert "unknown list 'algorithm'; did you mean 'algorithms'?" in refused("list", "algorithm")
 
 
+def test_a_claim_without_any_run_is_undecided(results: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FL_CORE_DATA", str(results))
+    assert "FEDASYNC-C03 undecided (run): " in call("claims", "FEDASYNC-C03")
+
+
 def test_a_plan_counts_shared_runs_once():
     lines = call("plan", "fedasync-*", "--profile", "smoke").splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("fedasync-")}
