@@ -215,6 +215,7 @@ def test_an_installed_package_is_found_by_its_entry_point(tmp_path, monkeypatch)
     (folder / "entry_points.txt").write_text("[fl_core.plugins]\nparts = mine_installed\n")
     (tmp_path / "mine_installed.py").write_text(MINE)
     monkeypatch.syspath_prepend(tmp_path)
+    plugins.load_plugins.cache_clear()  # it has been called when specifications were imported
     plugins.load_plugins()
     assert RunSpec(**SPEC).algorithm.name == "halving"
     (tmp_path / "mine_installed.py").write_text("1 / 0")
