@@ -22,6 +22,10 @@ class RunError(FlCoreError):
     """A coroutine of a running simulation failed; names the process, the virtual time and the cause."""
 
 
+class CallbackError(RunError):
+    """A callback of the user's failed; names it and the version."""
+
+
 def nearest(name: str, choices: Iterable[str], cutoff: float = 0.5) -> str:
     """Return ``"; did you mean 'x'?"`` for the choice closest to `name`, or an empty string.
 

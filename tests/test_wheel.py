@@ -1,4 +1,4 @@
-"""The wheel alone, outside of the repository: its first use in an empty folder, and where it writes."""
+"""The wheel alone, outside of the repository, with what it asks for and nothing else: what a user does with it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import textwrap
 import threading
+import tomllib
 import zipfile
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.thorough
@@ -49,8 +54,25 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+def asked_for(project: Path, *extras: str) -> Iterator[Path]:
+    """Yield what is installed here of the packages that a project asks for, and of those that these ask for."""
+    given = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    lines = [*given["dependencies"], *(line for extra in extras for line in given["optional-dependencies"][extra])]
+    here, seen, todo = Path(sysconfig.get_path("purelib")), set(), list(map(Requirement, lines))
+    while todo:
+        wanted = todo.pop()
+        if wanted.name in seen:
+            continue
+        seen.add(wanted.name)
+        found = metadata.distribution(wanted.name)
+        for each in map(Requirement, found.requires or ()):
+            if each.marker is None or any(each.marker.evaluate({"extra": name}) for name in ("", *wanted.extras)):
+                todo.append(each)
+        yield from {here / file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}
+
+
 class Place:
-    """An environment with the wheel and the packages of this one, an empty folder, and a home."""
+    """An environment with the wheel and what it asks for, an empty folder, and a home."""
 
     def __init__(self, root: Path, wheel: Path) -> None:
         self.root, self.here, self.home = root, root / "here", root / "home"
@@ -58,7 +80,8 @@ class Place:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(root / "venv")], check=True)
         self.python = root / "venv" / "bin" / "python"
         [self.packages] = (root / "venv").glob("lib/python*/site-packages")
-        (self.packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        for path in asked_for(ROOT / "pyproject.toml", "cluster"):
+            (self.packages / path.name).symlink_to(path)
         pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install", "-q", "--no-deps", "--no-index"]
         subprocess.run([*pip, str(wheel)], check=True)
         self.before = self.files()
@@ -74,6 +97,12 @@ class Place:
 
     def command(self, *words: str, code: int = 0) -> str:
         return self.call(str(self.python.parent / "fl-core"), *words, code=code)
+
+    def stock(self) -> None:
+        """Have Fashion-MNIST there, as after the first use."""
+        shutil.copytree(
+            ROOT / "data/fashion-mnist", self.home / ".local/share/fl-core/fashion-mnist", dirs_exist_ok=True
+        )
 
     def files(self) -> set[Path]:
         """Return what is in the environment, without what Python compiles."""
@@ -121,3 +150,68 @@ def test_commands_work_there_write_to_the_user_and_say_nothing_of_git(place: Pla
     assert "REAL data" in said
     assert place.files() == place.before
     assert list(place.here.iterdir()) == []
+
+
+SHORT = {
+    "bring_your_own": {"SAMPLES": 300, "SECONDS": 60.0},
+    "cluster": {"UPDATES": 10},
+    "your_own": {"SECONDS": 150.0},
+}
+"""Parameters with which a chapter takes seconds."""
+
+
+@pytest.mark.parametrize("chapter", SHORT)
+def test_the_chapters_on_what_is_yours_run_as_scripts(chapter: str, place: Place):
+    """Own algorithm, data, model and world in two processes, compared; files and data sets; cluster and testbed."""
+    place.stock()
+    cells = json.loads((ROOT / f"notebooks/5_your_own/{chapter}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    for name, value in SHORT[chapter].items():
+        code, count = re.subn(rf"^{name} = [\d.]+", f"{name} = {value}", code, flags=re.MULTILINE)
+        assert count == 1
+    script = place.here / f"{chapter}.py"
+    script.write_text(f"if __name__ == '__main__':\n{textwrap.indent(code, '    ')}\n", encoding="utf-8")
+    place.call(str(place.python), script.name, MPLBACKEND="agg")
+    script.unlink()
+
+
+def test_what_the_command_line_makes_is_made_there(place: Place):
+    place.stock()
+    place.command(
+        "run", "-a", "fedbuff", "-s", "budget.updates=2", "-s", "model=linear", "--save-model", "a.safetensors"
+    )
+    (place.here / "a.yaml").write_text("algorithm: {name: fedbuff, buffer: 2}\ntraining: {lr: 1e-2}\n")
+    spec = json.loads(place.command("run", "a.yaml", "--seed", "7", "--print-spec"))
+    assert (spec["seed"], spec["training"]["lr"]) == (7, 0.01)
+    assert "no cuda:9 here" in place.command("run", "a.yaml", "--device", "cuda:9", code=2)
+    words = {"_FL_CORE_COMPLETE": "complete_bash", "COMP_WORDS": "fl-core reg", "COMP_CWORD": "1"}
+    assert place.call(str(place.python.parent / "fl-core"), **words).strip() == "regenerate"
+    place.command("regenerate", "fedasync-tab2", "--table", "latex", "--output", "tables")
+    assert {".tex", ".csv", ".html", ".md"} <= {path.suffix for path in (place.here / "tables").iterdir()}
+    assert "pip install pyarrow" in place.command("regenerate", "fedasync-tab2", "--table", "parquet", code=2)
+    for words in ("list", "plan fedasync-fig2 --profile smoke", "claims", "data", "verify --sample 1", "doctor"):
+        assert "{" in place.command(*words.split(), "--json")
+    assert "undecided" in place.command("claims", "FEDASYNC-C03")
+    assert "9 runs are missing" in place.command("work", "fedasync-fig2", "--profile", "smoke", "--minutes", "0.001")
+    assert "the book is built from a checkout" in place.command("book", code=2)
+    loaded = "import fl_core; print(fl_core.load_model('a.safetensors'))"
+    assert "Linear" in place.call(str(place.python), "-c", loaded)
+
+
+def test_parts_of_a_script_and_of_an_installed_package_have_names_there(place: Place, tmp_path: Path):
+    place.stock()
+    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    mine, run = example.partition("result = ")[0], ["run", "-a", "halving", "-s", "budget.updates=2"]
+    (place.here / "mine.py").write_text(mine)
+    place.command(*run, "-s", "model=linear", "--import", "mine.py")
+    assert "unknown algorithm 'halving'" in place.command(*run, code=2)
+    (tmp_path / "my_parts.py").write_text(mine)
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "my-parts"\nversion = "1"\n[tool.setuptools]\npy-modules = ["my_parts"]\n'
+        '[project.entry-points."fl_core.plugins"]\nmine = "my_parts"\n'
+    )
+    pip = [sys.executable, "-m", "pip", "--python", str(place.python), "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--no-build-isolation", str(tmp_path)], check=True)
+    place.command(*run, "-s", "model=linear")
+    check = "import fl_core, my_parts; print(len(fl_core.check_algorithm(my_parts.Halving())), 'promises kept')"
+    assert "21 promises kept" in place.call(str(place.python), "-c", check)

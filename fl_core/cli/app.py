@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import sys
 import warnings
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from fl_core import __version__
-from fl_core.errors import FlCoreError
+from fl_core.errors import FlCoreError, SpecError
 
 KEPT = {
     "run": "nothing was written",
@@ -43,7 +44,33 @@ Scheduler = Annotated[
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Processes at a time; by default one per core.")]
 Force = Annotated[bool, Option("--force", help="Let --out replace a file.")]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
+Device = Annotated[
+    str | None,
+    Option(
+        help="cpu: exact; cuda, or cuda:1 for the second accelerator: what trains at a time together, up to rounding."
+    ),
+]
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""Environment variable: the accelerators that CUDA shows to this process and those it starts, separated by commas."""
 Paper = Annotated[str | None, Option(help="Only figures or claims of a paper, for example FEDASYNC.")]
+
+
+def choose_device(device: str) -> str:
+    """Let PyTorch see no accelerator but this one from now on, and return its kind: ``"cpu"`` or ``"cuda"``."""
+    found = re.fullmatch(r"cpu|cuda(?::(\d{1,3}))?", device)
+    if found is None:
+        raise SpecError(f"device = {device!r} is not valid: write cpu, cuda, or cuda:1 for the second accelerator")
+    if device == "cpu":
+        os.environ[VISIBLE] = ""
+        return device
+    import torch
+
+    if found[1]:
+        number, shown = int(found[1]), os.environ.get(VISIBLE)
+        os.environ[VISIBLE] = f"{number}" if shown is None else "".join(shown.split(",")[number : number + 1])
+    if not torch.cuda.is_available():
+        raise SpecError(f"there is no {device} here that PyTorch can use; --device cpu computes the same runs")
+    return "cuda"
 
 
 def as_text(value: Any) -> str:

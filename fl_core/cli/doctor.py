@@ -118,13 +118,14 @@ def packages(extra: str) -> Check:
     except metadata.PackageNotFoundError:
         return Check(name, "fl-core itself is not installed", install, necessary=not extra)
     extras = [(re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", line), line) for line in asked]
-    pins = _pins(line for found, line in extras if (found[1] if found else "") == extra)
-    installed = _installed()
-    if missing := [f"{package} {version}" for package, version in pins.items() if package not in installed]:
+    lines = [line for found, line in extras if (found[1] if found else "") == extra]
+    pins, installed = _pins(lines), _installed()
+    names = {_normal(re.split(r"[^\w.-]", line.strip())[0]): line.partition(";")[0].strip() for line in lines}
+    if missing := [line.replace("==", " ") for name, line in names.items() if name not in installed]:
         return Check(name, f"not installed: {', '.join(missing)}; for {EXTRAS[extra]}", install, necessary=not extra)
     if other := _other(pins, installed):
         return Check(name, f"other versions than pinned: {other}", install)
-    return Check(name, f"{len(pins)} as pinned, for {EXTRAS[extra]}")
+    return Check(name, f"{len(names)} installed, for {EXTRAS[extra]}")
 
 
 def constraints(path: Path = ROOT / "constraints.txt") -> Check:

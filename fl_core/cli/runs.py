@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from fl_core.cli.app import Force, Json, Scheduler, app
+from fl_core.cli.app import Device, Force, Json, Scheduler, app, choose_device
 from fl_core.errors import FlCoreError, SpecError, nearest, unknown
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def run(
         str | None, Option(help="threads, sequential, batched (on an accelerator; equal up to rounding) or debug.")
     ] = None,
     threads: Annotated[int | None, Option(help="Worker threads; by default one per core.")] = None,
+    device: Device = None,
     scheduler: Scheduler = None,
     pace: Annotated[
         float | None,
@@ -98,13 +99,17 @@ def run(
         return
     if scheduler is None and pace is not None:
         raise SpecError("a --pace is for a testbed: name its --scheduler")
-    given = {"--executor": executor, "--threads": threads, "--checkpoint-every": checkpoint_every, "--resume": resume}
+    given = {"--executor": executor, "--threads": threads, "--device": device}
+    given |= {"--checkpoint-every": checkpoint_every, "--resume": resume}
     if scheduler is not None and (odd := [name for name, value in given.items() if value not in (None, False)]):
         raise SpecError(f"{odd[0]} is for a simulation, not for a testbed with a --scheduler")
     store = store and scheduler is None
+    kind = None if device is None else choose_device(device)
     executor, checkpoints = executor or default_executor(), None
     if executor not in EXECUTORS:
         raise unknown("executor", executor, EXECUTORS)
+    if kind == "cuda" and executor != "batched":
+        raise SpecError(f"executor {executor!r} computes on the processor; --device {device} takes batched, or none")
     if checkpoint_every is not None or resume:
         checkpoints = _checkpoints(
             chosen, "60s" if checkpoint_every is None else checkpoint_every, resume, trace, executor
@@ -215,7 +220,8 @@ def _checkpoints(spec: RunSpec, every: str, resume: bool, trace: bool, executor:
             "or delete that folder to begin again"
         )
     if resume:
-        typer.echo(f"resuming from {place.folder}" if found else "there is no checkpoint of this run: it begins anew")
+        anew = "there is no checkpoint of this run: it begins anew"
+        typer.echo(f"resuming from {place.folder}" if found else anew, err=True)
     return place
 
 

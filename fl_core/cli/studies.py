@@ -16,6 +16,7 @@ from fl_core import CHECKOUT
 from fl_core.cli.app import (
     Artifacts,
     Dataset,
+    Device,
     Jobs,
     Json,
     OpenProfile,
@@ -25,6 +26,7 @@ from fl_core.cli.app import (
     Seeds,
     app,
     as_text,
+    choose_device,
 )
 from fl_core.errors import FlCoreError, RunError, SpecError, unknown
 
@@ -180,9 +182,7 @@ def work(
     undecided: Undecided = False,
     only: Only = None,
     heavy: Heavy = False,
-    device: Annotated[
-        str, Option(help="cpu: exact; cuda: what a run trains at a time together, on an accelerator, up to rounding.")
-    ] = "cpu",
+    device: Device = None,
 ) -> None:
     """Compute what figures lack, beside other workers.
 
@@ -197,10 +197,7 @@ def work(
         raise SpecError(f"jobs = {jobs} must be between 1 and 1024")
     if minutes is not None and not 0 < minutes < 1e6:
         raise SpecError(f"minutes = {minutes:g} must be positive")
-    if device not in worker.EXECUTORS:
-        raise unknown("device", device, worker.EXECUTORS)
-    if device == "cuda" and not _cuda_is_here():
-        raise SpecError("there is no accelerator here that PyTorch can use; --device cpu computes the same runs")
+    executor = worker.EXECUTORS[choose_device(device or "cpu")]
     store = default_store()
     check_writable(store.published if publish else store.cache)
     chosen, numbers = _chosen(artifacts, paper), read_seeds(seeds)
@@ -211,7 +208,7 @@ def work(
     typer.echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"))
     if not specs:
         return
-    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish, worker.EXECUTORS[device])
+    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish, executor)
     answers = [_worker(*given)] if jobs == 1 else apart(jobs, _worker, given)
     tallies = [tally for tally in answers if tally is not None]
     done, failed = sum(tally.done for tally in tallies), [line for tally in tallies for line in tally.failed]
@@ -222,12 +219,6 @@ def work(
         raise RunError(f"{len(failed)} runs failed: {'; '.join(failed)}")
     if len(tallies) < jobs:
         raise RunError(f"{jobs - len(tallies)} of {jobs} workers were killed; what they began goes on with the next")
-
-
-def _cuda_is_here() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool, executor: str) -> Tally:
@@ -410,7 +401,7 @@ def claims(
         [one] = found
         typer.echo(f"{one.sentence()}\n{one.claim.source}; {one.claim.endpoint}")
         typer.echo(f"null: {one.claim.null}\nrests on {one.rests_on()}\n")
-        typer.echo(Table(details(found).drop(columns="claim")).to_text())
+        typer.echo(Table(details(found).drop(columns="claim", errors="ignore")).to_text())
     else:
         columns = ["claim", "label", "measured", "claimed", "seeds", "budget", "reason"]
         typer.echo(Table(in_words(found)[columns]).to_text())

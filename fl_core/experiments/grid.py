@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import re
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+import uuid
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, as_completed, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from fl_core.datasets import sizes
-from fl_core.errors import RunError, SpecError
+from fl_core.errors import CallbackError, RunError, SpecError
 from fl_core.experiments.parts import pack, unpack
-from fl_core.experiments.run import Result, run
+from fl_core.experiments.run import Callback, Result, run, tell
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, check_writable, default_store
 from fl_core.processes import begin_worker, pool
@@ -39,6 +44,9 @@ ONE_RUN = threading.Lock()
 
 CONNECT_SECONDS = 10
 """So long a Dask scheduler has to answer."""
+
+TOLD_SECONDS = 0.25
+"""Between two looks at what worker processes have told for callbacks."""
 
 FEWEST = 3
 """Stored runs of an algorithm that an estimate rests on; with fewer it rests on all runs of the model."""
@@ -135,6 +143,8 @@ def execute(
     published: bool = False,
     pool: Executor | None = None,
     executor: str = "sequential",
+    on_evaluation: Callback | None = None,
+    on_commit: Callback | None = None,
 ) -> dict[str, Result]:
     """Return the results of `specs` by hash, running those that the store lacks, or with `recompute` all.
 
@@ -144,6 +154,10 @@ def execute(
     whose workers see the folders of the store, such as :func:`dask_pool`. Parts of one's own, of a notebook too, are
     sent to them. A run computes its local jobs in `executor`. If runs fail, a RunError names them after all others
     have been finished and stored.
+
+    `on_evaluation` and `on_commit` are those of :func:`fl_core.experiments.run.run`, and ``run`` in each row is the
+    hash of its run. They are called in this process, wherever the runs are, and for none that is stored already; one
+    that fails ends the grid.
     """
     store = store or default_store()
     jobs = _processes(jobs)
@@ -157,12 +171,14 @@ def execute(
     failed: list[str] = []
     alone = pool is None and min(jobs, len(missing)) == 1
     task = partial(_work, store=store, published=published, parts=b"" if alone else pack(), executor=executor)
-    if pool is not None:
-        outcomes = _compute_in(pool, missing, task)
-    elif alone:
-        outcomes = _compute_here(missing, task)
+    given = {"on_evaluation": on_evaluation, "on_commit": on_commit}
+    callbacks = {name: each for name, each in given.items() if each is not None}
+    if alone:
+        outcomes = _compute_here(missing, partial(task, callbacks=partial(_with_run, callbacks)))
+    elif callbacks:
+        outcomes = _compute_and_tell(jobs, pool, missing, task, callbacks, store.cache)
     else:
-        outcomes = _compute_in_processes(min(jobs, len(missing)), missing, task)
+        outcomes = _compute_elsewhere(jobs, pool, missing, task)
     with tqdm(total=len(missing), desc="runs", unit="run", disable=None if progress else True) as bar:
         for spec, failure in outcomes:
             found = store.get(spec) if failure is None else None
@@ -258,18 +274,86 @@ def _compute_here(specs: list[RunSpec], task: Callable[[str], None]) -> Outcomes
         try:
             task(spec.to_json())
             yield spec, None
+        except CallbackError:
+            raise
         except Exception as error:
             yield spec, error
 
 
-def _compute_in_processes(jobs: int, specs: list[RunSpec], task: Callable[[str], None]) -> Outcomes:
-    with pool(jobs, begin_worker) as workers:
-        yield from _compute_in(workers, specs, task)
+def _compute_elsewhere(
+    jobs: int, given: Executor | None, specs: list[RunSpec], task: Callable[[str], None], told: _Told | None = None
+) -> Outcomes:
+    if given is not None:
+        yield from _compute_in(given, specs, task, told)
+        return
+    with pool(min(jobs, len(specs)), begin_worker) as workers:
+        yield from _compute_in(workers, specs, task, told)
 
 
-def _compute_in(pool: Executor, specs: list[RunSpec], task: Callable[[str], None]) -> Outcomes:
+def _compute_and_tell(
+    jobs: int, given: Executor | None, specs: list[RunSpec], task: Any, callbacks: Mapping[str, Callback], near: Path
+) -> Outcomes:
+    near.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".told-", dir=near) as name:
+        task = partial(task, callbacks=partial(_into_file, Path(name), tuple(callbacks)))
+        yield from _compute_elsewhere(jobs, given, specs, task, _Told(Path(name), callbacks))
+
+
+class _Told:
+    """What workers have written for the callbacks of a grid: a file for each attempt at a run, a line for a row."""
+
+    def __init__(self, folder: Path, callbacks: Mapping[str, Callback]) -> None:
+        self.folder, self.callbacks = folder, callbacks
+        self.read: dict[str, tuple[int, int]] = {}
+        """Bytes and lines, by file."""
+        self.rows: Counter[str] = Counter()
+        """Already told, by run; one that a worker was lost with begins again, with the same rows."""
+
+    def ended(self, futures: Iterable[Future[None]]) -> Iterator[Future[None]]:
+        """Yield futures as they end, and call the callbacks meanwhile."""
+        left = set(futures)
+        while left:
+            done, left = wait(left, TOLD_SECONDS, FIRST_COMPLETED)
+            self.tell()
+            yield from done
+
+    def tell(self) -> None:
+        """Call the callbacks with the rows that are new."""
+        for path in sorted(self.folder.iterdir()):
+            (start, line), run = self.read.get(path.name, (0, 0)), path.name.partition("-")[0]
+            with path.open("rb") as file:
+                file.seek(start)
+                new, _, _ = file.read().rpartition(b"\n")
+            for text in new.splitlines():
+                line += 1
+                if line > self.rows[run]:
+                    self.rows[run] = line
+                    name, row = json.loads(text)
+                    tell(self.callbacks[name], {"run": run, **row})
+            self.read[path.name] = start + len(new) + bool(new), line
+
+
+def _with_run(callbacks: Mapping[str, Callback], run: str) -> dict[str, Callback]:
+    def named(callback: Callback) -> Callback:
+        return lambda row: tell(callback, {"run": run, **row})
+
+    return {name: named(callback) for name, callback in callbacks.items()}
+
+
+def _into_file(folder: Path, names: Sequence[str], run: str) -> dict[str, Callback]:
+    def write(name: str, row: dict[str, Any]) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps([name, row]) + "\n")
+
+    path = folder / f"{run}-{uuid.uuid4().hex}"
+    return {name: partial(write, name) for name in names}
+
+
+def _compute_in(
+    pool: Executor, specs: list[RunSpec], task: Callable[[str], None], told: _Told | None = None
+) -> Outcomes:
     futures: dict[Future[None], RunSpec] = {pool.submit(_in_worker, task, spec.to_json()): spec for spec in specs}
-    for future in as_completed(futures):
+    for future in told.ended(futures) if told else as_completed(futures):
         try:
             yield futures[future], future.result()
         except BrokenExecutor:
@@ -297,11 +381,15 @@ def _keep_freed_memory() -> None:
             mallopt(parameter, 2**31 - 1)
 
 
-def _work(specification: str, store: Store, published: bool, parts: bytes, executor: str) -> None:
+def _work(
+    specification: str, store: Store, published: bool, parts: bytes, executor: str,
+    callbacks: Callable[[str], dict[str, Any]] = lambda run: {},
+) -> None:  # fmt: skip
     """Run one specification, with somebody's own packed parts, and store the result (in a worker process)."""
     with ONE_RUN:
         unpack(parts)
-        store.save(run(RunSpec.from_json(specification), executor=executor), published=published)
+        spec = RunSpec.from_json(specification)
+        store.save(run(spec, executor=executor, **callbacks(spec.hash)), published=published)
     gc.collect()  # a simulation and its data refer to each other: hundreds of megabytes that would wait for chance
 
 

@@ -20,7 +20,7 @@ from torch import nn
 
 from fl_core import CHECKOUT
 from fl_core.datasets import all_surrogates, differs, load_dataset
-from fl_core.errors import RunError, SpecError
+from fl_core.errors import CallbackError, SpecError
 from fl_core.experiments.identity import circumstances, own_parts
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, History, Simulation
@@ -151,7 +151,7 @@ class _Told(Measurements):
         super().measure(test_samples)
         if len(table["version"]) > rows:
             self.collect()
-            _tell(self._callback, table, rows)
+            tell(self._callback, _row(table, rows))
 
 
 def _telling(
@@ -165,18 +165,25 @@ def _telling(
         made = run.history.updates["version"]
         first = next((row for row in range(len(made), 0, -1) if made[row - 1] != run.version), 0)
         for row in range(first, len(made)):
-            _tell(callback, run.history.updates, row)
+            tell(callback, _row(run.history.updates, row))
 
     return committed
 
 
-def _tell(callback: Callback, table: dict[str, list[Any]], row: int) -> None:
-    told = {name: column[row] for name, column in table.items()}
+def tell(callback: Callback, row: dict[str, Any]) -> None:
+    """Call `callback`; a CallbackError says what became of it."""
+    version = row["version"]  # it may change the row
     try:
-        callback(told)
+        callback(row)
+    except CallbackError:  # of one that it hands the row on to
+        raise
     except Exception as error:
         name, what = getattr(callback, "__name__", callback), f"{type(error).__name__}: {error}"
-        raise RunError(f"the callback {name} failed at version {table['version'][row]}: {what}") from error
+        raise CallbackError(f"the callback {name} failed at version {version}: {what}") from error
+
+
+def _row(table: dict[str, list[Any]], row: int) -> dict[str, Any]:
+    return {name: column[row] for name, column in table.items()}
 
 
 @cache

@@ -16,7 +16,7 @@ from fl_core.errors import SpecError, unknown
 from fl_core.experiments.evidence import LEVEL, POINTS, RATIO, Effect, Scale, holm, moderated
 from fl_core.experiments.grid import execute
 from fl_core.experiments.measures import BySeed, final_accuracy, guessing, passages
-from fl_core.experiments.run import Result
+from fl_core.experiments.run import Callback, Result, tell
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study
@@ -61,13 +61,15 @@ def sweep(
     progress: bool = True,
     pool: Executor | None = None,
     executor: str = "sequential",
+    on_evaluation: Callback | None = None,
+    on_commit: Callback | None = None,
 ) -> Sweep:
     """Run `spec` with every combination of a grid's values and every seed, and return all runs.
 
     A grid maps fields of the specification, dotted names too, to their values: ``{"algorithm": ["fedasync", {"name":
     "fedbuff", "buffer": 5}], "world.devices": [50, 100]}``. Two values of a field are told apart by what they are
     as text, of an algorithm by its name and parameters. What is stored already is not run again; see
-    :func:`fl_core.experiments.grid.execute` for the rest.
+    :func:`fl_core.experiments.grid.execute` for the rest. Callbacks get what is varied and ``seed`` in each row, too.
     """
     seeds, entries = list(seeds), []
     if not seeds or len(set(seeds)) < len(seeds):
@@ -79,7 +81,14 @@ def sweep(
         labels = {name: label(value) for name, value in settings.items()}
         for seed in seeds:
             entries.append(Entry(spec.changed(**settings, seed=seed), {**labels, "seed": seed}))
+    labels_of = {entry.key: entry.labels for entry in entries}
+
+    def labelled(callback: Callback) -> Callback:
+        return lambda row: tell(callback, {**labels_of[row["run"]], **row})
+
+    given = {"on_evaluation": on_evaluation, "on_commit": on_commit}
     where: dict[str, Any] = {"jobs": jobs, "store": store, "pool": pool, "executor": executor}
+    where |= {name: labelled(callback) for name, callback in given.items() if callback is not None}
     results = execute([entry.spec for entry in entries], progress=progress, **where)
     return Sweep("own", spec.dataset, tuple(entries), results)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from IPython.display import Markdown
 
 from fl_core.experiments.artifacts import Artifact, artifacts, find_artifact, make_study, no_runs
 from fl_core.experiments.claims import FULL, Judgement
@@ -20,6 +19,7 @@ from fl_core.experiments.store import Store, default_store
 from fl_core.experiments.study import Study, load_study
 from fl_core.experiments.verify import published_records
 from fl_core.experiments.worker import still_needed
+from fl_core.report import Markdown
 from fl_core.report.tables import Table, anchor
 from fl_core.report.verdicts import UNITS, measured
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from IPython.display import Markdown, display
-
 from fl_core.experiments import ledger
 from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study, stored_seeds
 from fl_core.experiments.claims import CLAIMS, Judgement, judge
@@ -15,6 +13,7 @@ from fl_core.experiments.grid import execute, plan
 from fl_core.experiments.notebook import chosen_parameters
 from fl_core.experiments.store import default_store
 from fl_core.experiments.study import Study, listed
+from fl_core.report import Markdown, display
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 

@@ -10,10 +10,11 @@ from html import escape
 from typing import Any
 
 import matplotlib.pyplot as plt
-from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from fl_core.report import HTML
 
 # Okabe and Ito's palette: told apart with every kind of colour vision, and dark enough on white.
 BLACK, BLUE, VERMILION, GREEN = "#222222", "#0072B2", "#D55E00", "#009E73"

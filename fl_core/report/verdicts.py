@@ -9,7 +9,6 @@ from html import escape
 
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import HTML, Markdown, display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -18,6 +17,7 @@ from matplotlib.ticker import FuncFormatter
 from fl_core.experiments.claims import REDUCED, Judgement, Label
 from fl_core.experiments.evidence import Effect
 from fl_core.experiments.ledger import judged
+from fl_core.report import HTML, Markdown, display
 from fl_core.report.style import BLUE, GREEN, GREY, PURPLE, SKY, VERMILION, style
 from fl_core.report.tables import anchor
 

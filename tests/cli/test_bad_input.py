@@ -62,6 +62,9 @@ COMMANDS: list[tuple[list[str], str]] = [
     (["run", "-a", "fedasync", "--scheduler", "tls://node1:1"], "tls://node1:1 takes certificates"),
     (["run", "-a", "fedasync", "--scheduler", "tcp://a:1", "--resume"], "--resume is for a simulation"),
     (["run", "-a", "fedasync", "--scheduler", "tcp://a:1", "--threads", "2"], "--threads is for a simulation"),
+    (["run", "-a", "fedasync", "--scheduler", "tcp://a:1", "--device", "cpu"], "--device is for a simulation"),
+    (["run", "-a", "fedasync", "--device", "gpu"], "device = 'gpu' is not valid: write cpu, cuda, or cuda:1"),
+    (["work", "--device", "cuda:1st"], "device = 'cuda:1st' is not valid: write cpu, cuda, or cuda:1"),
     *((["run", "-a", "fedasync", "--checkpoint-every", odd], f"--checkpoint-every '{odd}' is not valid")
         for odd in ("", "-1s", "1d", "nans")),
     (["replay", "ffffffffffff", "--at", "3"], "'ffffffffffff' means 0 runs"),

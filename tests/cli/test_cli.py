@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from fl_core.bookbuild.chapters import file_name
 from fl_core.cli import app, catalogue
+from fl_core.cli.app import VISIBLE
 from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
 from fl_core.experiments.run import commit
@@ -120,6 +121,13 @@ def test_what_is_written_can_be_run_again(results: Path):
     assert one.splitlines()[:3] == two.splitlines()[:3]
     assert len(json.loads(Path("one.json").read_text())["history"]["spans"]["task"]) >= 5
     assert not results.exists()
+
+
+def test_json_is_all_that_a_run_prints():
+    files = ["--out", "a.json", "--save-model", "a.safetensors"]
+    done = CliRunner().invoke(app, ["run", *TINY, "--json", "--resume", *files])
+    assert json.loads(done.stdout) == json.loads(Path("a.json").read_text())
+    assert "it begins anew" in done.stderr
 
 
 def test_settings_reach_every_field():
@@ -225,6 +233,11 @@ def test_lists_name_everything_with_meanings():
     assert "unknown list 'algorithm'; did you mean 'algorithms'?" in refused("list", "algorithm")
 
 
+def test_a_claim_without_any_run_is_undecided(results: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FL_CORE_DATA", str(results))
+    assert "FEDASYNC-C03 undecided (run): " in call("claims", "FEDASYNC-C03")
+
+
 def test_a_plan_counts_shared_runs_once():
     lines = call("plan", "fedasync-*", "--profile", "smoke").splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("fedasync-")}
@@ -301,6 +314,25 @@ def test_notebooks_go_to_papermill(monkeypatch: pytest.MonkeyPatch):
         "x.ipynb",
     )
     assert seen == ["start_here", {"PROFILE": "laptop", "ALPHA": 0.5, "WEIGHT": "linear(a=1)"}, Path("x.ipynb")]
+
+
+@pytest.mark.parametrize(
+    ("device", "shown", "seen"),
+    [("cpu", None, ""), ("cuda", None, None), ("cuda:1", None, "1"), ("cuda:1", "4,7", "7"), ("cuda:2", "4,7", "")],
+)
+def test_a_run_sees_the_device_that_was_chosen_and_no_other(device, shown, seen, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(VISIBLE, shown or "")
+    if shown is None:
+        monkeypatch.delenv(VISIBLE)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: os.environ.get(VISIBLE) != "")
+    done = CliRunner().invoke(app, ["run", *TINY, "--device", device, "--executor", "debug"])
+    assert os.environ.get(VISIBLE) == seen
+    if device == "cpu":
+        assert done.exit_code == 0, done.output
+    else:
+        said = f"there is no {device} here" if seen == "" else f"'debug' computes on the processor; --device {device}"
+        assert done.exit_code == 2
+        assert said in done.stderr
 
 
 def test_a_run_that_ends_early_is_kept_and_has_an_exit_code_of_its_own(results: Path):

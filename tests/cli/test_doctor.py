@@ -40,9 +40,11 @@ def test_missing_data_is_serious_and_comes_with_a_remedy(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(("extra", "code"), [("", 1), ("book", 0)])
 def test_a_missing_package_is_named_with_the_command_that_installs_it(extra, code, monkeypatch: pytest.MonkeyPatch):
     marker = f' ; extra == "{extra}"' if extra else ""
-    monkeypatch.setattr(metadata, "requires", lambda name: [f"no-such-package==1.2{marker}"])
+    monkeypatch.setattr(
+        metadata, "requires", lambda name: [f"no-such-package==1.2{marker}", f"nor_this<2,>=1{marker}"]
+    )
     check = doctor.packages(extra)
-    assert "not installed: no-such-package 1.2" in str(check)
+    assert "not installed: no-such-package 1.2, nor_this<2,>=1; for" in str(check)
     assert "pip install -c constraints.txt -e '.[book]'" in str(doctor.packages("book")) or not extra
     assert healthy([check]) is (code == 0)
 

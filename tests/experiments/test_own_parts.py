@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from plain_torchvision import import_torchvision
@@ -19,8 +21,8 @@ from plain_torchvision import import_torchvision
 from fl_core import RunSpec, compare, plugins, register_dataset, register_model, run, sweep
 from fl_core.algorithms import FedAsync
 from fl_core.datasets import OWN, load_dataset
-from fl_core.errors import DataError, SpecError
-from fl_core.experiments import parts
+from fl_core.errors import DataError, RunError, SpecError
+from fl_core.experiments import grid, parts
 from fl_core.experiments import store as storage
 from fl_core.experiments.evidence import POINTS, Effect, holm, moderated
 from fl_core.experiments.grid import execute, plan
@@ -213,6 +215,7 @@ def test_an_installed_package_is_found_by_its_entry_point(tmp_path, monkeypatch)
     (folder / "entry_points.txt").write_text("[fl_core.plugins]\nparts = mine_installed\n")
     (tmp_path / "mine_installed.py").write_text(MINE)
     monkeypatch.syspath_prepend(tmp_path)
+    plugins.load_plugins.cache_clear()  # it has been called when specifications were imported
     plugins.load_plugins()
     assert RunSpec(**SPEC).algorithm.name == "halving"
     (tmp_path / "mine_installed.py").write_text("1 / 0")
@@ -386,6 +389,56 @@ def test_a_grid_that_is_none_is_refused(grid, seeds, said):
     defined()
     with pytest.raises(SpecError, match=said):
         sweep(RunSpec(**SPEC), grid, seeds)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_callbacks_of_a_sweep_are_told_every_row_of_every_run_in_this_process(jobs, tmp_path):
+    defined()
+    rows: dict[str, dict[str, list[Any]]] = {"evaluations": {}, "updates": {}}
+
+    def logger(table: str) -> Any:
+        lock = threading.Lock()  # cannot be sent anywhere
+
+        def log(row: dict[str, Any]) -> None:
+            with lock:
+                rows[table].setdefault(row["run"], []).append(dict(row))
+                row.clear()
+
+        return log
+
+    def swept(**more: Any) -> Any:
+        store, grid = Store(tmp_path / "a", tmp_path / "b"), {"training.lr": [0.1, 0.2]}
+        return sweep(RunSpec(**SPEC), grid, range(2), jobs=jobs, store=store, progress=False, **more)
+
+    runs = swept(on_evaluation=logger("evaluations"), on_commit=logger("updates"))
+    for entry in runs.entries:
+        history = runs.results[entry.key].history
+        for table, found in rows.items():
+            wanted = pd.DataFrame(getattr(history, table)).assign(**entry.labels, run=entry.key)
+            pd.testing.assert_frame_equal(pd.DataFrame(found[entry.key]), wanted, check_like=True, check_exact=True)
+    assert [len(found) for found in rows.values()] == [4, 4]
+    assert list((tmp_path / "b").glob(".told*")) == []
+    swept(on_evaluation=lambda row: 1 / 0)  # all is stored
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_callback_that_fails_ends_a_sweep_and_is_named(jobs, tmp_path):
+    def broken(row: dict[str, Any]) -> None:
+        raise OSError("disk full")
+
+    defined()
+    with pytest.raises(RunError, match="^the callback broken failed at version 0: OSError: disk full$"):
+        sweep(RunSpec(**SPEC), {}, jobs=jobs, store=Store(tmp_path, tmp_path), progress=False, on_evaluation=broken)
+
+
+def test_a_run_that_began_again_elsewhere_is_told_once(tmp_path):
+    rows: list[dict[str, Any]] = []
+    told = grid._Told(tmp_path, {"on_commit": rows.append})
+    for name, lines in (("a-1", "12"), ("a-2", "123"), ("b-1", "1")):
+        text = "".join(f'["on_commit", {{"version": {each}}}]\n' for each in lines)
+        (tmp_path / name).write_text(text + '["on_comm')  # killed while it wrote
+        told.tell()
+    assert [(row["run"], row["version"]) for row in rows] == [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
 
 
 CHAPTERS = Path(__file__).parents[2] / "notebooks" / "5_your_own"
