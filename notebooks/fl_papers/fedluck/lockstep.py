@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -77,6 +77,7 @@ def theirs(name: str) -> Clock:
     return Clock(seconds[within], np.cumsum(counts), mib, [sorted(each.tolist()) for each in staleness])
 
 
+@cache
 def ours(method: PeriodicAggregation, seconds: float = 800.0) -> Clock:
     """Return the same from a simulation of `method` in the paper's world.
 

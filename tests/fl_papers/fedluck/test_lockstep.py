@@ -44,10 +44,6 @@ def test_late_dispatch_makes_the_device_with_28_ms_of_slack_take_a_period_more()
     assert (sum(prompt), sum(late)) == (106, 1)  # the first task begins at once
 
 
-def test_that_devices_poll_changes_no_upload():
-    assert lockstep.polling_changes_nothing()
-
-
 def test_as_released_every_deviation_is_in_the_specification():
     [entry] = FedLuckExperiment("laptop", "fashion-mnist", seeds=[0], mode="as_released").comparison(
         ["iid"], ["FedLuck"]
