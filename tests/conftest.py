@@ -10,6 +10,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A notebook whose kernel starts processes for its runs pays the imports of each; the workers are parallel already.
 os.environ.setdefault("FL_CORE_JOBS", "1")
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -31,3 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if DEAR & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.thorough)
+
+
+@pytest.fixture(scope="module")
+def few_images() -> Iterator[None]:
+    """Let the runs of a module have the first images only."""
+    from few_images import cut
+
+    with pytest.MonkeyPatch.context() as patch:
+        cut(patch)
+        yield

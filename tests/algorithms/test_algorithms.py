@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from fl_core.algorithms import ALGORITHMS, Algorithm, FedAsync, make_algorithm, register
+from fl_core.algorithms import ALGORITHMS, Algorithm, make_algorithm, register
 from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.fedasmu import Controls, PastAggregation
@@ -72,12 +74,36 @@ def test_what_a_server_computes_in_one_step_needs_no_run(algorithm, arguments, e
     )
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"alpha": 0}, {"alpha": 1.01}, {"alpha": float("nan")}, {"rho": -1}, {"concurrency": 0}, {"alfa": 0.5}]
-)
-def test_a_parameter_out_of_range_is_refused(wrong):
-    with pytest.raises(ValidationError):
-        FedAsync(**wrong)
+WRONG: dict[str, list[dict[str, Any]]] = {
+    "fedasync": [{"alpha": 0}, {"alpha": 1.01}, {"alpha": float("nan")}, {"rho": -1}, {"concurrency": 0},
+                 {"alfa": 0.5}],
+    "fedasmu": [{"staleness_bound": 0}, {"lambda_0": -1}, {"upsilon_0": 1.5}, {"mu_alpha": 0}, {"epsilon": 1.1},
+                {"sqrt_offset_server": 2}, {"server_weight": "static"}, {"slot": "random"}, {"directions": "tape"}],
+    "fedluck": [{"k_min": 0}, {"k_min": 61}, {"delta_min": 0}, {"delta_max": 1.1}, {"fixed_steps": 0},
+                {"fixed_compression": 0}, {"period_seconds": 0}, {"global_lr": 0}, {"solver": "newton"}],
+    "port": [{"min_uploads": 11}, {"staleness_bound": 0}, {"staleness_factor": 0}],
+    "asofed": [{"beta": 1.1}, {"start": "mine"}],
+    "fedsa": [{"alpha_initial": 0}, {"min_epochs": 0}],
+    "feddelay": [{"mode": "skip"}, {"threshold": 0}],
+    "syncdrop": [{"keep": 0}, {"assignment": "fair"}],
+    "asyncpart": [{"pseudo_uploads": 0}],
+    "fedprox": [{"mu": -1}, {"deadline_seconds": 0}],
+    "feddyn": [{"alpha": 0}, {"weighting": "samples"}],
+    "moon": [{"temperature": 0}, {"mu": -0.1}],
+    "wkafl": [{"momentum_alpha": 1.0}, {"sim_min": 1.1}, {"clip_bound": 0}, {"lr": 0}, {"lr_staleness_factor": 1.0},
+              {"without": "momentum"}, {"stage2_clip_factor": 0}, {"client_snapshot": "shared"},
+              {"stage_loss_window": 3, "stage_rule": "iteration"}],
+    "twafl": [{"weighting": "none"}],
+    "gsgm": [{"restart": "never"}],
+    "kasync": [{"num_aggregated": 0}],
+    "zenopp": [{"validation_batch": 101}, {"num_aggregated": 2}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "wrong"), [(name, wrong) for name, rows in WRONG.items() for wrong in rows])
+def test_a_parameter_out_of_range_is_refused(name, wrong):
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        ALGORITHMS[name](**wrong)
 
 
 def test_an_algorithm_of_ones_own_takes_one_class_and_works_in_a_specification():

@@ -19,9 +19,11 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def small_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give FedAsync's smoke profile a few updates of a linear model."""
+    """Give FedAsync's smoke profile a few updates of a linear model, on a tenth of the images."""
     from fl_papers.fedasync import experiment
 
     scale = experiment.Scale(4, 2, 2, 100, (0,), (0.6,), (), (0.1,), (1,), (0.5,))
+    monkeypatch.setattr(experiment, "SAMPLES", 50)
+    monkeypatch.setattr(experiment, "BATCH", 5)
     monkeypatch.setitem(experiment.PROFILES, "smoke", scale)
     monkeypatch.setitem(experiment.SETUPS, "fashion-mnist", experiment.Setup("linear", "linear", {}))

@@ -12,6 +12,8 @@ from typer.testing import CliRunner, Result
 from fl_core.cli import app
 from fl_core.experiments.store import Store
 
+pytestmark = pytest.mark.usefixtures("few_images")
+
 
 def failed(*words: str) -> Result:
     done = CliRunner().invoke(app, list(words))

@@ -27,7 +27,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.runtime.history import History
 
-pytestmark = pytest.mark.usefixtures("results")
+pytestmark = pytest.mark.usefixtures("few_images", "results")
 COMMANDS = ["run", "list", "plan", "claims", "regenerate", "book", "doctor", "bench"]
 
 

@@ -18,7 +18,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, default_store, read
 from fl_core.runtime.checkpoint import CURRENT, LOCK, PREVIOUS
 
-pytestmark = pytest.mark.usefixtures("results")
+pytestmark = pytest.mark.usefixtures("few_images", "results")
 SPEC = RunSpec(
     algorithm={"name": "fedasync", "concurrency": 2}, model="linear", world={"devices": 5}, budget={"updates": 5},
     partition="iid(samples_per_device=50)",

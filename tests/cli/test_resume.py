@@ -16,7 +16,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, Simulation
 from fl_core.runtime.checkpoint import CURRENT
 
-pytestmark = pytest.mark.usefixtures("results")
+pytestmark = pytest.mark.usefixtures("few_images", "results")
 
 
 def call(*words: str, code: int = 0) -> str:

@@ -28,6 +28,8 @@ from fl_core.streams import stream, torch_stream
 from fl_core.tasks import Quadratic
 from fl_core.world import World
 
+pytestmark = pytest.mark.usefixtures("few_images")
+
 RNG = np.random.default_rng(0)
 TASK = Quadratic(RNG.uniform(0.5, 2, (8, 3)), RNG.normal(size=(8, 3)), [5.0, 5.0, 5.0], samples=range(1, 9))
 WORLDS = {

@@ -16,6 +16,8 @@ from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World
 from fl_core.world.triggers import Contributors
 
+pytestmark = pytest.mark.usefixtures("few_images")
+
 TASK = Quadratic([[1.0], [1.0]], [[0.0], [0.0]], [1.0])
 """The gradient is the model itself, so that an upload says where it was taken."""
 

@@ -46,7 +46,8 @@ def simulate(program: Any, budget: dict[str, Any], world: dict[str, Any] | None 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the bounds of these runs small; what a bound says does not depend on its size."""
-    monkeypatch.setattr(watchdog, "WINDOW", 1_000)
+    monkeypatch.setattr(watchdog, "WINDOW", 200)
+    monkeypatch.setattr(watchdog, "MOST_FAILED", 100)
     monkeypatch.setattr(watchdog, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(watchdog, "MOST_CALLS", 1_000)
     for module in (kernel, simulation):
@@ -548,8 +549,7 @@ def test_the_sanitizer_changes_no_bit(program):
         (Fair, {"faults": [{"kind": "corrupted", "probability": 1.0}]}, "rejected"),
     ],
 )
-def test_nothing_usable_any_more_ends_a_run_early(program, world, ended, monkeypatch):
-    monkeypatch.setattr(watchdog, "WINDOW", 5_000)
+def test_nothing_usable_any_more_ends_a_run_early(program, world, ended):
     assert simulate(program, VERSIONS, world).ended == ended
 
 
@@ -567,7 +567,7 @@ def test_a_step_costs_the_sanitizer_no_more_however_many_devices_hold_a_model(mo
 
 
 def test_failures_of_all_servers_together_end_a_run():
-    """Six servers that all diverge do not go on until one of them alone has had a thousand failures."""
+    """Six servers that all diverge do not go on until one of them alone has had as many failures."""
     task = Quadratic([[1.0]] * 30, [[0.0]] * 30, [1.0])
     world = World(devices=30, clusters={"servers": 6}, faults=[{"kind": "lost", "probability": 1.0}])
     history = Simulation(task, world, Fair(), budget=Budget(updates=5)).run()
@@ -575,25 +575,24 @@ def test_failures_of_all_servers_together_end_a_run():
     assert history.outcomes["lost"] == watchdog.MOST_FAILED
 
 
-def test_a_program_that_gets_on_slowly_is_left_alone(monkeypatch):
-    monkeypatch.setattr(watchdog, "WINDOW", 5_000)
+def test_a_program_that_gets_on_slowly_is_left_alone():
+    """Each brings nothing for several looks, one every 600 events."""
 
     class Patient(Fair):
         async def updater(self, server):
-            uploads = await server.receive(3_000)
+            uploads = await server.receive(500)
             server.commit(uploads[-1].model)
 
     class Nightly(Fair):
         async def updater(self, server):
-            uploads = await server.receive(until=server.now + 2_000)
+            uploads = await server.receive(until=server.now + 300)
             server.commit(uploads[-1].model)
 
     class Diligent(Fair):
         async def device(self, device):
             snapshot = await device.download()
-            for _ in range(600):
+            for _ in range(300):
                 trained = await device.train(snapshot.model, steps=1)
-            for _ in range(600):
                 await device.loss(trained.model)
             await device.upload(model=trained.model, based_on=snapshot)
 

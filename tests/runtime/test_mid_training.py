@@ -13,6 +13,8 @@ from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, Network, TraceCompute, World
 
+pytestmark = pytest.mark.usefixtures("few_images")
+
 TASK = Quadratic([[1.0], [2.0]], [[0.0], [1.0]], [4.0])
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,10 +26,12 @@ from fl_core.streams import stream
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, World
 
+pytestmark = pytest.mark.usefixtures("few_images")
+
 SMALL = {
     "world": {"devices": 12, "jitter": 0.3},
     "partition": {"kind": "dirichlet", "alpha": 0.5},
-    "training": {"steps": 3, "lr": 0.1},
+    "training": {"steps": 3, "lr": 0.1, "batch_size": 20},
     "budget": {"updates": 25},
     "evaluation": {"every_updates": 20, "train_samples": 500},
     "model": "linear",
@@ -63,12 +66,14 @@ def test_same_seed_same_history_in_another_process():
     spec = SPECS["fedasync"]
     program = """
         import sys
-        sys.path.insert(0, sys.argv[2])
-        from test_simulation import RunSpec, digest
+        sys.path[:0] = sys.argv[2:]
+        from few_images import cut
+        from test_simulation import RunSpec, digest, pytest
+        cut(pytest.MonkeyPatch())
         print(digest(RunSpec.from_json(sys.argv[1]).simulation(trace=True).run("threads", 2)))
     """
-    here = __file__.rpartition("/")[0]
-    command = [sys.executable, "-c", textwrap.dedent(program), spec.to_json(), here]
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", textwrap.dedent(program), spec.to_json(), here, here.parent / "support"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == digest(spec.simulation(trace=True).run("sequential"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from fl_papers.fedasmu.decisive import (
     distance,
     trials,
 )
+from fl_papers.fedasmu.experiment import COLUMNS
 
 
 @pytest.fixture
@@ -69,6 +71,8 @@ def test_no_seed_chooses_and_judges_and_parts_come_one_by_one(whole: Decisive):
 
 def test_a_stage_is_laid_out_when_the_one_before_has_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
+    linear = replace(COLUMNS["lenet-fmnist"], network="linear", parameters=7850)
+    monkeypatch.setitem(COLUMNS, "lenet-fmnist", linear)
 
     def study(name: str) -> Study:
         """Lay out a stage, from what is stored now."""

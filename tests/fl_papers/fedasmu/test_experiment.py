@@ -6,8 +6,6 @@ import pytest
 
 from fl_core.algorithms import FedASMU
 from fl_core.datasets import data_folder
-from fl_core.errors import SpecError
-from fl_core.experiments.artifacts import find_artifact, make_study
 from fl_core.experiments.store import Store
 from fl_core.formulas.fedasmu import matched_lambda
 from fl_core.models import num_parameters
@@ -162,19 +160,3 @@ def test_runs_that_several_figures_need_are_one_run_seed_after_seed() -> None:
         2
     ] * 10
     assert {entry.labels["seed"] for entry in GRIDS["comparison"]("laptop", "cifar10", None)} == {0}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"upload": 10}, "unknown override 'upload'; did you mean 'uploads'"),
-        ({"uploads": 15}, "uploads.*15"),
-        ({"columns": ["lenet"]}, "no column 'lenet'"),
-        ({"ticks": "never"}, "ticks.*never"),
-        ({"dataset": "celeba"}, "unknown data set of this experiment 'celeba'"),
-    ],
-)
-def test_wrong_overrides_are_one_clear_line(wrong: dict, message: str) -> None:
-    with pytest.raises(SpecError, match=message) as caught:
-        make_study(find_artifact("fedasmu-tab2"), "smoke", **wrong)
-    assert "\n" not in str(caught.value)

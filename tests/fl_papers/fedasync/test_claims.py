@@ -49,6 +49,7 @@ def failed(name: str) -> set[str]:
 # What no training decides
 
 
+@pytest.mark.thorough
 def test_what_the_clock_and_the_theory_say() -> None:
     assert labels(list(EXACT)) == EXACT
 

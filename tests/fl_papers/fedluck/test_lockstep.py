@@ -36,16 +36,9 @@ def test_time_for_evaluation_gives_fedlucks_gigabytes_of_table_1_and_not_fedpers
 
 
 def test_late_dispatch_makes_the_device_with_28_ms_of_slack_take_a_period_more():
-    late = lockstep.FEDLUCK.model_copy(update={"handover_seconds": 0.3})
-    prompt, late = (
-        [uploads.count(5) for uploads in clock.staleness]
-        for clock in (lockstep.theirs("fedluck"), lockstep.ours(late))
-    )
+    clocks = lockstep.theirs("fedluck"), lockstep.ours(lockstep.FEDLUCK, 0.3)
+    prompt, late = ([uploads.count(5) for uploads in clock.staleness] for clock in clocks)
     assert (sum(prompt), sum(late)) == (106, 1)  # the first task begins at once
-
-
-def test_that_devices_poll_changes_no_upload():
-    assert lockstep.polling_changes_nothing()
 
 
 def test_as_released_every_deviation_is_in_the_specification():

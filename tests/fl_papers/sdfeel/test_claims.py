@@ -33,11 +33,8 @@ def labels(study: Study, names: tuple[str, ...] = JUDGED) -> dict[str, str]:
     return {j.claim.id.partition("-")[2]: j.label for j in judge([f"SDFEEL-{name}" for name in names], study)}
 
 
-def test_every_claim_is_carried_by_a_figure_and_the_abstract_is_no_claim_of_its_own() -> None:
-    carried = {claim for artifact in find_artifacts(["sdfeel-*"]) for claim in artifact.claims}
-    known = {claim.id for claim in CLAIMS}
-    assert known == carried
-    assert "SDFEEL-C16" not in known  # C01 and C02 once more
+def test_the_abstract_is_no_claim_of_its_own() -> None:
+    assert "SDFEEL-C16" not in {claim.id for claim in CLAIMS}  # C01 and C02 once more
     assert all("abstract" in claim.source for claim in CLAIMS[:2])
 
 

@@ -1,0 +1,74 @@
+"""What holds of the artifacts of every paper: they carry all its claims, and refuse in one line what is not valid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fl_core.errors import SpecError
+from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study
+from fl_core.experiments.claims import claims
+from fl_core.plugins import papers
+
+WITHOUT_FIGURE = {"fedasync": {f"FEDASYNC-C{n}" for n in (19, 20, 24, 25)}}
+"""Claims of a paper's text that its formulas decide."""
+
+
+@pytest.mark.parametrize("paper", sorted(papers().values()))
+def test_every_claim_of_a_paper_is_carried_by_its_artifacts(paper: str):
+    carried = {claim for artifact in find_artifacts([f"{paper}-*"]) for claim in artifact.claims}
+    known = {name for name in claims() if name.startswith(f"{paper.upper()}-")}
+    assert known - carried == WITHOUT_FIGURE.get(paper, set())
+    assert carried <= known
+
+
+WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "fedasync-fig2": [
+        ({"alpha": [0.3]}, "unknown override 'alpha'; did you mean 'alphas'"),
+        ({"alphas": [1.5]}, "alphas.*1.5"),
+        ({"alphas": []}, "alphas"),
+        ({"max_staleness": [16, 4]}, "two ascending numbers"),
+        ({"max_staleness": [4]}, "max_staleness"),
+        ({"rho": -1.0}, "rho.*-1"),
+        ({"seeds": []}, "non-empty"),
+        ({"seeds": [1, 1]}, "without repetitions"),
+        ({"dataset": "fashion"}, "unknown data set 'fashion'; did you mean 'fashion-mnist'"),
+        ({"profile": "smok"}, "unknown profile 'smok'; did you mean 'smoke'"),
+    ],
+    "fedasync-fig8": [({"dataset": "imdb"}, "unknown data set of this experiment 'imdb'")],
+    "fedasync-tab2": [({"alpha": 0.5}, "no parameters, so not 'alpha'")],
+    "fedasmu-tab2": [
+        ({"upload": 10}, "unknown override 'upload'; did you mean 'uploads'"),
+        ({"uploads": 15}, "uploads.*15"),
+        ({"columns": ["lenet"]}, "no column 'lenet'"),
+        ({"ticks": "never"}, "ticks.*never"),
+        ({"dataset": "celeba"}, "unknown data set of this experiment 'celeba'"),
+    ],
+    "fedluck-fig2": [
+        ({"step": 3}, "unknown override 'step'; did you mean 'steps'"),
+        ({"delta": 0.0}, "delta.*0"),
+        ({"solver": "newton"}, "solver.*newton"),
+        ({"heat_steps": [20, 10]}, "must ascend"),
+        ({"dataset": "imdb"}, "unknown data set of this experiment 'imdb'"),
+    ],
+    "sdfeel-fig2a": [
+        ({"dataset": "imdb"}, "unknown data set of this experiment 'imdb'"),
+        ({"gap": 5}, "unknown override 'gap'; did you mean 'gaps'"),
+        ({"gaps": (0.5,)}, "gaps"),
+    ],
+    "wkafl-tab2": [
+        ({"dataset": "cifar100"}, "unknown data set of this experiment 'cifar100'; did you mean 'cifar10'"),
+        ({"snapshot": "copy"}, "unknown override 'snapshot'; did you mean 'snapshots'"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("artifact", "wrong", "said"), [(name, *row) for name, rows in WRONG.items() for row in rows]
+)
+def test_wrong_overrides_are_one_clear_line(artifact: str, wrong: dict[str, Any], said: str):
+    others = dict(wrong)
+    with pytest.raises(SpecError, match=said) as caught:
+        make_study(find_artifact(artifact), others.pop("profile", "smoke"), **others)
+    assert "\n" not in str(caught.value)
