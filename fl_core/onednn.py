@@ -1,9 +1,9 @@
 """A way around a kernel of oneDNN that writes past its workspace and corrupts memory.
 
 The gradients of a strided convolution of 1 x 1 pixels are wrong, or end the process, if it has fewer input channels
-than a block and images are laid out channels last (https://github.com/uxlfoundation/oneDNN/issues/6035: seen with AVX2;
-the kernel for AVX-512 has the same line). The same convolution, of only those pixels that it looks at and without a
-stride, takes another kernel. Nothing changes elsewhere.
+than a block and images are laid out channels last (https://github.com/uxlfoundation/oneDNN/issues/6035): seen with
+AVX2, and the kernel for AVX-512 has the same line. The same convolution, of only those pixels that it looks at and
+without a stride, takes another kernel. Nothing changes elsewhere.
 """
 
 from __future__ import annotations
