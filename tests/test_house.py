@@ -35,8 +35,8 @@ ROOMS = {
     "report bookbuild cli": (5558, 30, 4000, 26),
     "benchmarks": (1457, 6, 1200, 6),
     "fl_core": (29902, 158, 21500, 135),
-    "fl_papers": (14077, 48, 11000, 35),
-    "tests": (30308, 1000, 20000, 1000),
+    "fl_papers": (14073, 48, 11000, 35),
+    "tests": (30302, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
