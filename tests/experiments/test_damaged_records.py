@@ -25,6 +25,8 @@ from fl_core.experiments.store import PACKED, Store, encode, pack, read
 from fl_core.runtime import History
 from fl_core.runtime.history import COUNTERS, append
 
+pytestmark = pytest.mark.usefixtures("few_images")
+
 
 def result_of(seed: int) -> Result:
     """Return a made-up result with something in every table."""

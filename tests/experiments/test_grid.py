@@ -61,6 +61,7 @@ def test_each_missing_run_is_computed_once_and_then_read(store: Store, counted: 
     assert sorted(counted) == [0, 0, 1, 1]
 
 
+@pytest.mark.thorough
 def test_processes_give_the_same_bits_as_this_process(store: Store, tmp_path: Path) -> None:
     specs = [tiny(seed) for seed in range(3)]
     here = execute(specs, jobs=1, store=store, progress=False)

@@ -22,13 +22,15 @@ from fl_core import Algorithm, RunSpec, register
 from fl_core.algorithms import ALGORITHMS
 from fl_core.datasets import data_folder
 from fl_core.errors import DataError, RunError
-from fl_core.experiments import verify
+from fl_core.experiments import identity, verify
 from fl_core.experiments.identity import code_digest, essence, instructions, is_stale, own_parts
 from fl_core.experiments.run import Result, run
 from fl_core.experiments.store import Store, pack
 from fl_core.experiments.verify import STANDINGS, Verified, difference, enter, in_words, made_by, replay, sample
 from fl_core.runtime import History
 from fl_core.runtime.simulation import StopRun
+
+pytestmark = pytest.mark.usefixtures("few_images")
 
 PACKAGE = Path(fl_core.__path__[0])
 SHORT = {"model": "linear", "budget": {"updates": 6}, "evaluation": {"every_updates": 2, "test_samples": 200}}
@@ -51,33 +53,28 @@ def test_comments_docstrings_and_blank_lines_are_no_code():
     assert essence("x = '# no comment'") == "x = '# no comment'"
 
 
-def digests(package_parent: Path) -> list[str]:
-    program = (
-        "from fl_core import RunSpec\nfrom fl_core.experiments.identity import code_digest\n"
-        "print(*(code_digest(RunSpec(algorithm=name)) for name in ('fedasync', 'fedavg')))"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(package_parent), "FL_CORE_DATA": str(PACKAGE.parent / "data")}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=package_parent, check=True)
-    return done.stdout.split()
+def digests(module: str = "", line: str = "") -> list[str]:
+    """Return those of two algorithms, if a module of fl_core had one line more."""
+    text, kept = identity._text, [each for each in vars(identity).values() if hasattr(each, "cache_clear")]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(identity, "_text", lambda name: text(name) + f"\n{line}\n" * (name == f"fl_core.{module}"))
+        try:
+            for each in kept:
+                each.cache_clear()
+            return [code_digest(RunSpec(algorithm=name)) for name in ("fedasync", "fedavg")]
+        finally:
+            for each in kept:
+                each.cache_clear()
 
 
-def test_an_edited_line_changes_the_digest_of_what_uses_it_and_of_nothing_else(tmp_path):
-    copy = tmp_path / "fl_core"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    asynchronous, synchronous = digests(tmp_path)
-    path = copy / "algorithms" / "fedasync.py"
-    text = path.read_text()
-    path.write_text(text + "\n# a comment\n")
-    assert digests(tmp_path) == [asynchronous, synchronous]
-    path.write_text(text + "\nCHANGED = 1\n")
-    edited = digests(tmp_path)
+def test_an_edited_line_changes_the_digest_of_what_uses_it_and_of_nothing_else():
+    asynchronous, synchronous = now = [code_digest(RunSpec(algorithm=name)) for name in ("fedasync", "fedavg")]
+    assert digests() == digests("algorithms.fedasync", "# a comment") == now
+    edited = digests("algorithms.fedasync", "CHANGED = 1")
     assert edited[0] != asynchronous
     assert edited[1] == synchronous
-    path.write_text(text)
-    kernel = copy / "runtime" / "kernel.py"
-    kernel.write_text(kernel.read_text() + "\nCHANGED = 1\n")
-    changed = digests(tmp_path)
+    changed = digests("runtime.kernel", "CHANGED = 1")
     assert changed[0] != asynchronous
     assert changed[1] != synchronous
 

@@ -10,15 +10,7 @@ import pandas as pd
 import pytest
 
 from fl_core.errors import SpecError
-from fl_core.experiments.measures import (
-    BySeed,
-    Printed,
-    mean_curve,
-    mean_text,
-    passage,
-    passages,
-    unevenness,
-)
+from fl_core.experiments.measures import BySeed, Printed, mean_curve, mean_text, passage, passages, unevenness
 
 
 def test_arithmetic_pairs_the_seeds_that_both_sides_have():

@@ -126,6 +126,7 @@ def test_parts_of_a_notebook_work_by_name_here_and_in_other_processes(tmp_path):
     here = execute(specs, jobs=1, store=Store(tmp_path / "c", tmp_path / "d"), progress=False)
     for one, other in zip(there.values(), here.values(), strict=True):
         assert one.provenance["data"] == "own"
+        assert one.history == other.history
         for name in ("code", "model_sha256", "data_sha256"):
             assert one.provenance[name] == other.provenance[name], name
 

@@ -13,6 +13,8 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, Evaluation, LocalTraining
 from fl_core.world import ExponentialCompute, World
 
+pytestmark = pytest.mark.usefixtures("few_images")
+
 BATCH = 4
 
 

@@ -169,10 +169,7 @@ def test_alpha_may_be_one():
         ({"seed": -1}, "seed = -1 is not valid: it should be an integer in [0, 9223372036854775808)"),
         ({"model": 3}, "model = 3 is not valid: it should be text"),
         ({"partition": {"kind": "dirichlet"}}, "partition.alpha is missing: it should be a number > 0"),
-        (
-            {"partition": 3},
-            "partition = 3 is not valid: it should be an object with a kind (valid: dirichlet",
-        ),
+        ({"partition": 3}, "partition = 3 is not valid: it should be an object with a kind (valid: dirichlet"),
         ({"budget": {}}, "a budget needs at least one of updates, gradients, seconds"),
         ({"world": {"compute": {"kind": "uniform", "fastest": -1}}}, "world.compute.fastest = -1 is not valid"),
         ({"world": {"compute": {"kind": "uniform", "fastest": 9}}}, "must not be below fastest = 9"),
@@ -193,10 +190,7 @@ def test_alpha_may_be_one():
             {"algorithm": {"name": "fedasync", "schedule": "stp"}},
             "schedule = 'stp' is not valid: it should be one of 'constant', 'step', 'inv_sqrt'; did you mean 'step'?",
         ),
-        (
-            {"algorithm": {"name": "fedasync", "weight": "hinge(a=-1)"}},
-            "weight.a = -1 is not valid: it should be a",
-        ),
+        ({"algorithm": {"name": "fedasync", "weight": "hinge(a=-1)"}}, "weight.a = -1 is not valid: it should be a"),
     ],
 )
 def test_a_value_out_of_range_is_shown_with_its_range(fields, text):

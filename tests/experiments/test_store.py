@@ -21,6 +21,8 @@ from fl_core.experiments.study import load_frame
 from fl_core.runtime import History
 from fl_core.runtime.history import append
 
+pytestmark = pytest.mark.usefixtures("few_images")
+
 
 def result_of(seed: int = 0, accuracy: float = 0.5) -> Result:
     """Return a made-up result."""

@@ -199,11 +199,13 @@ def test_a_testbed_speaks_tls(tmp_path):
     assert result.history.evaluations["version"][-1] == 6
 
 
-def test_the_command_runs_on_a_cluster_and_stores_nothing(cluster: LocalCluster, tmp_path, monkeypatch):
+def test_the_command_runs_on_a_cluster_and_stores_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
     (tmp_path / "spec.json").write_text(small("fedasync", 6).to_json())
-    words = ["run", str(tmp_path / "spec.json"), "--scheduler", cluster.scheduler_address, "--pace", "0.001"]
-    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out.json")])
+    here = {"processes": False, "protocol": "tcp://", "dashboard_address": None, "silence_logs": 50}
+    with LocalCluster(n_workers=2, threads_per_worker=8, **here) as found:
+        words = ["run", str(tmp_path / "spec.json"), "--scheduler", found.scheduler_address, "--pace", "0.001"]
+        done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out.json")])
     assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "out.json").read_text())["provenance"]["executor"] == "testbed"
     assert not (tmp_path / "results").exists()
