@@ -12,6 +12,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from few_images import cut
 from filelock import FileLock
 from typer.testing import CliRunner
 
@@ -49,8 +50,9 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path):
     assert store.has(specs(1)[0])
 
 
-def test_a_worker_that_runs_out_of_time_leaves_a_checkpoint_and_the_next_one_goes_on(tmp_path):
-    store, [spec] = Store(tmp_path / "published", tmp_path / "cache"), specs(1, updates=1000)
+def test_a_worker_that_runs_out_of_time_leaves_a_checkpoint_and_the_next_one_goes_on(tmp_path, monkeypatch):
+    cut(monkeypatch)
+    store, [spec] = Store(tmp_path / "published", tmp_path / "cache"), specs(1, updates=3000)
     tally = take([spec], store, minutes=2 / 60, every_seconds=0.2, **QUIET)
     assert tally.stopped
     assert tally.left == 1
@@ -184,7 +186,7 @@ UPDATES = 100
 NURSERY = """
 import os, signal, sys
 from pathlib import Path
-sys.path.insert(0, {here!r})
+sys.path[:0] = [{here!r}, {here!r} + "/../support"]
 from fl_core.datasets import load_dataset
 from fl_core.experiments.store import Store
 from fl_core.experiments.worker import take
