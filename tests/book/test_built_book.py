@@ -134,7 +134,7 @@ def test_tables_are_numbered_and_captioned(html: Path):
         soup = BeautifulSoup((html / name).read_text(encoding="utf-8"), "html.parser")
         tables = (table for table in soup.select("article table") if not table.find_parent("figure"))
         said = [table.caption.get_text() if table.caption else "" for table in tables]
-        faults += [(name, words) for n, words in enumerate(said, 1) if not re.match(rf"Table ([\d.]+\.)?{n} \S", words)]
+        faults += [(name, w) for n, w in enumerate(said, 1) if not re.match(rf"Table ([\d.]+\.)?{n} \S", w)]
     assert faults == []
 
 
