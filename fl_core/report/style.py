@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -127,6 +128,8 @@ def vectors(svg: str, said: str) -> str:
     svg = re.sub(r" transform=\"rotate\(-0 [^\"]*\"|(?<='DejaVu Sans'), '.*?(?=, sans-serif)", "", svg)
     svg = re.sub('(?<= [xy]=")[^"]*', lambda at: re.sub(r"(\.\d\d)\d+", r"\1", at[0]), svg)
     svg = re.sub(r'(?<= d=")[MLz\d\s.-]+(?=")', _shorter, svg)
+    own = hashlib.sha256(svg.encode()).hexdigest()[:8]  # else two drawings of a page share names
+    svg = re.sub(r'(?<=\bid=")|(?<=href="#)|(?<=url\(#)', f"d{own}-", svg)
     ground = "var(--pst-color-background, #fff)"
     svg = re.sub(r"<(?!text)\w+ [^>]*", lambda tag: tag[0].replace("#ffffff", ground), svg)
     svg = re.sub(rf"fill: ({'|'.join(PALE)})\b", "fill: currentColor; fill-opacity: 0.1", svg)

@@ -20,4 +20,7 @@ def test_a_drawing_keeps_its_points_as_steps_between_them():
     assert np.abs(steps.sum(0)).max() < 0.02  # it closes
     assert np.ptp(steps[:, 0].cumsum()) > 100
     assert 'aria-label="A wave."' in svg
+    names, used = (set(re.findall(form, svg)) for form in (r'id="([^"]*)"', r'(?:href="|url\()#([^")]*)'))
+    assert used <= names
+    assert not names & set(re.findall(r'id="([^"]*)"', themed(plt.figure(), "Another.").data))
     assert "currentColor" in svg
