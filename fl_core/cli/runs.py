@@ -111,9 +111,8 @@ def run(
     if kind == "cuda" and executor != "batched":
         raise SpecError(f"executor {executor!r} computes on the processor; --device {device} takes batched, or none")
     if checkpoint_every is not None or resume:
-        checkpoints = _checkpoints(
-            chosen, "60s" if checkpoint_every is None else checkpoint_every, resume, trace, executor
-        )
+        every = "60s" if checkpoint_every is None else checkpoint_every
+        checkpoints = _checkpoints(chosen, every, resume, trace, executor, as_json)
     if store:
         check_writable(default_store().cache)
     check_out(out, force)
@@ -208,7 +207,7 @@ def _unknown_setting(name: str, algorithm: type[Any], fields: list[str]) -> FlCo
     )
 
 
-def _checkpoints(spec: RunSpec, every: str, resume: bool, trace: bool, executor: str) -> Checkpoints:
+def _checkpoints(spec: RunSpec, every: str, resume: bool, trace: bool, executor: str, aside: bool) -> Checkpoints:
     """Return where the state of the run is kept."""
     from fl_core.experiments.store import default_store
 
@@ -221,7 +220,7 @@ def _checkpoints(spec: RunSpec, every: str, resume: bool, trace: bool, executor:
         )
     if resume:
         anew = "there is no checkpoint of this run: it begins anew"
-        typer.echo(f"resuming from {place.folder}" if found else anew, err=True)
+        typer.echo(f"resuming from {place.folder}" if found else anew, err=aside)
     return place
 
 
