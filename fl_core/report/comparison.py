@@ -132,7 +132,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         if not self.runs:
-            return "<p class="themed">(no stored runs to compare)</p>"
+            return '<p class="themed">(no stored runs to compare)</p>'
         pool: dict[tuple[float, ...], int] = {}
 
         def kept(run: Mapping[str, np.ndarray]) -> list[int]:

@@ -13,7 +13,9 @@ import torch
 import yaml
 from commands import TINY, call, refused
 from safetensors.torch import load_file, save_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
+from torch.utils.tensorboard import SummaryWriter
 
 from fl_core import RunSpec, load_model, read_spec, run, save_model
 from fl_core.datasets import OWN
@@ -81,6 +83,17 @@ def test_a_callback_that_fails_is_named():
 
     with pytest.raises(RunError, match=r"^the callback broken failed at version 2: ZeroDivisionError: division"):
         run(SPEC, executor="sequential", on_evaluation=broken)
+
+
+def test_what_the_chapter_says_of_tensorboard_is_so(tmp_path: Path):
+    with SummaryWriter(str(tmp_path)) as board:
+        log = lambda row: [board.add_scalar(name, row[name], row["version"]) for name in row]  # noqa: E731  # its line
+        told = run(SPEC, executor="sequential", on_evaluation=log).history.evaluations
+    kept = EventAccumulator(str(tmp_path)).Reload()
+    assert set(kept.Tags()["scalars"]) == set(told)
+    points = kept.Scalars("test_accuracy")
+    assert [point.step for point in points] == told["version"]
+    assert [point.value for point in points] == pytest.approx(told["test_accuracy"])
 
 
 def test_the_model_of_a_run_is_read_by_its_network_and_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
