@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fl_core.experiments.artifacts import Artifact
+    from fl_core.experiments.claims import Judgement
     from fl_core.experiments.run import Result
     from fl_core.experiments.store import Store
     from fl_core.experiments.worker import Tally
@@ -183,6 +186,7 @@ def work(
     only: Only = None,
     heavy: Heavy = False,
     device: Device = None,
+    as_json: Json = False,
 ) -> None:
     """Compute what figures lack, beside other workers.
 
@@ -205,30 +209,35 @@ def work(
         specs = worker.heavy(chosen, numbers, store)
     else:
         specs = worker.queue(chosen, profile, dataset, numbers, store, undecided=undecided, only=only or ())
-    typer.echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"))
-    if not specs:
-        return
-    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish, executor)
+    typer.echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"), err=as_json)
+    jobs = jobs if specs else 0
+    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish, executor, as_json)
     answers = [_worker(*given)] if jobs == 1 else apart(jobs, _worker, given)
     tallies = [tally for tally in answers if tally is not None]
     done, failed = sum(tally.done for tally in tallies), [line for tally in tallies for line in tally.failed]
     left = min((tally.left for tally in tallies), default=len(specs))
     stopped = ", as the time is up" if any(tally.stopped for tally in tallies) else ""
-    typer.echo(f"{done} runs finished, {left} left{stopped}")
+    if as_json:
+        typer.echo(as_text({"done": done, "left": left, "stopped": bool(stopped), "failed": failed}))
+    elif specs:
+        typer.echo(f"{done} runs finished, {left} left{stopped}")
     if failed:
         raise RunError(f"{len(failed)} runs failed: {'; '.join(failed)}")
     if len(tallies) < jobs:
         raise RunError(f"{jobs - len(tallies)} of {jobs} workers were killed; what they began goes on with the next")
 
 
-def _worker(lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool, executor: str) -> Tally:
+def _worker(
+    lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool, executor: str, aside: bool
+) -> Tally:
     from fl_core.experiments.spec import RunSpec
     from fl_core.experiments.worker import be_nice, take
 
     if nice:
         be_nice()
     specs = map(RunSpec.from_json, lines)
-    return take(specs, store, minutes=minutes, published=publish, echo=typer.echo, executor=executor)
+    echo = partial(typer.echo, err=aside)
+    return take(specs, store, minutes=minutes, published=publish, echo=echo, executor=executor)
 
 
 VERIFY = """\b
@@ -434,6 +443,7 @@ def regenerate(
     jobs: Jobs = None,
     scheduler: Scheduler = None,
     table: Annotated[TableForm | None, Option("--table", help="Write the numbers in this form, too.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Make one figure or one chapter of the book again.
 
@@ -450,17 +460,20 @@ def regenerate(
         raise SpecError("the profile is given twice: use --profile or -p PROFILE=NAME")
     if target.endswith(".ipynb") or matching(target):
         chosen = values if profile is None else {"PROFILE": profile, **values}
-        bookbuild.regenerate(target, chosen, output, echo=typer.echo)
+        written = bookbuild.regenerate(target, chosen, output, echo=partial(typer.echo, err=as_json))
+        made = {"chapter": target, "written": [written]}
     elif target in artifacts():
-        _make_artifact(target, profile, values, output, jobs, scheduler, table)
+        made = _make_artifact(target, profile, values, output, jobs, scheduler, table, as_json)
     else:
         raise unknown("artifact or notebook", target, [*artifacts(), *committed().values()])
+    if as_json:
+        typer.echo(as_text({**made, "written": [str(path) for path in made["written"]]}))
 
 
 def _make_artifact(
     name: str, profile: str | None, values: dict[str, Any], output: Path | None, jobs: int | None,
-    scheduler: str | None, table: TableForm | None,
-) -> None:  # fmt: skip
+    scheduler: str | None, table: TableForm | None, aside: bool,
+) -> dict[str, Any]:  # fmt: skip
     """Run what is missing of the artifact's grid, then write its figure, its table and its caption.
 
     Without a profile the published records are shown, as on the page, or a run at profile smoke where there are none.
@@ -471,12 +484,13 @@ def _make_artifact(
     from fl_core.experiments import grid
     from fl_core.experiments.artifacts import find_artifact, make_study, stored_seeds
     from fl_core.experiments.claims import judge
-    from fl_core.experiments.ledger import judged, standard
+    from fl_core.experiments.ledger import frame, judged, standard
     from fl_core.experiments.store import check_writable, default_store, write_atomically
     from fl_core.experiments.study import load_study
     from fl_core.report.figures import draw, files_of
 
     matplotlib.use("Agg")
+    echo = partial(typer.echo, err=aside)
     artifact, store = find_artifact(name), default_store()
     options = {key.lower(): value for key, value in values.items()}
     seeds = options.pop("seeds", None)
@@ -488,7 +502,7 @@ def _make_artifact(
     if profile is None and empty.entries:
         empty = stored_seeds([artifact], store, "smoke", dataset, seeds, **options) or empty
         origin = "no larger one is stored" if empty.profile == "smoke" else "stored runs"
-        typer.echo(f"profile {empty.profile}: {origin}")
+        echo(f"profile {empty.profile}: {origin}")
     folder = output or (ROOT if CHECKOUT else Path.cwd()) / "_build" / "artifacts" / empty.profile
     if folder.exists() and not folder.is_dir():
         raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
@@ -500,7 +514,7 @@ def _make_artifact(
     shown, caption = draw(artifact, study)
     if study.results:
         computed = [result for key, result in study.results.items() if key not in before]
-        typer.echo(f"from the store: {_commits(before.values())}; computed now: {_commits(computed)}")
+        echo(f"from the store: {_commits(before.values())}; computed now: {_commits(computed)}")
         caption += f"\nRests on {_commits(study.results.values())}."
     numbers = artifact.reduce(study)
     contents = {"csv": numbers.to_csv(index=False).encode(), "txt": f"{caption}\n".encode()}
@@ -510,13 +524,17 @@ def _make_artifact(
     paths = [folder / f"{stem}.{suffix}" for suffix in reversed(contents)]
     for path in paths:
         write_atomically(path, contents[path.suffix[1:]])
-    typer.echo(caption)
+    echo(caption)
+    judgements: Sequence[Judgement] = ()
     if artifact.claims:
         alone = not standard(dataset, empty.profile, seeds, options)
-        typer.echo("Judged on " + ("these runs alone:" if alone else "all stored runs, as by 'fl-core claims':"))
-        for found in judge(artifact.claims, study) if alone else judged(sorted(artifact.claims)):
-            typer.echo(found.sentence())
-    typer.echo("written: " + ", ".join(map(str, paths)))
+        echo("Judged on " + ("these runs alone:" if alone else "all stored runs, as by 'fl-core claims':"))
+        judgements = judge(artifact.claims, study) if alone else judged(sorted(artifact.claims))
+        for found in judgements:
+            echo(found.sentence())
+    echo("written: " + ", ".join(map(str, paths)))
+    claims = json.loads(frame(judgements).to_json(orient="records"))
+    return {"artifact": name, "profile": empty.profile, "caption": caption, "claims": claims, "written": paths}
 
 
 def _written(numbers: pd.DataFrame, form: TableForm) -> bytes:

@@ -124,7 +124,9 @@ def vectors(svg: str, said: str) -> str:
 
     Words that are white stand on something dark, and stay white.
     """
-    svg = re.sub(r'<metadata>.*?</metadata>|(?<=<g) id="[^"]*"', "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(
+        r'<metadata>.*?</metadata>|(?<=<g) id="[^"]*"| id="image[^"]*"', "", svg[svg.index("<svg") :], flags=re.DOTALL
+    )
     svg = re.sub(r" transform=\"rotate\(-0 [^\"]*\"|(?<='DejaVu Sans'), '.*?(?=, sans-serif)", "", svg)
     svg = re.sub('(?<= [xy]=")[^"]*', lambda at: re.sub(r"(\.\d\d)\d+", r"\1", at[0]), svg)
     svg = re.sub(r'(?<= d=")[MLz\d\s.-]+(?=")', _shorter, svg)

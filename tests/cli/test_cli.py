@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from fl_core.bookbuild.chapters import file_name
 from fl_core.cli import app, catalogue
 from fl_core.cli.app import VISIBLE
-from fl_core.datasets import data_folder
+from fl_core.datasets import data_folder, load_dataset
 from fl_core.errors import SpecError
 from fl_core.experiments.run import commit
 from fl_core.experiments.spec import RunSpec
@@ -43,6 +43,7 @@ LISTS = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("small_study")
 @pytest.mark.parametrize("words", LISTS)
 def test_what_lists_lists_as_json_too(words: str):
     text = call(*words.split(), "--json")
@@ -238,7 +239,8 @@ def test_a_claim_without_any_run_is_undecided(results: Path, monkeypatch: pytest
     assert "FEDASYNC-C03 undecided (run): " in call("claims", "FEDASYNC-C03")
 
 
-def test_a_plan_counts_shared_runs_once():
+def test_a_plan_counts_shared_runs_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fl_core.experiments.spec.load_dataset", load_dataset)  # the whole sets: it times some steps
     lines = call("plan", "fedasync-*", "--profile", "smoke").splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("fedasync-")}
     assert all(runs == missing and stored == "0" for runs, stored, _, missing in rows.values())
@@ -279,11 +281,12 @@ def test_the_published_profile_is_shown_where_its_records_are_and_other_paramete
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(experiment.PROFILES, "laptop", replace(experiment.PROFILES["smoke"], seeds=(0, 1)))
-        call("work", "fedasync-fig5", "--profile", "laptop")
+        assert json.loads(call("work", "fedasync-fig5", "--profile", "laptop", "--json"))["done"] == 10
         text = call("regenerate", "fedasync-fig5", "-o", "figures")
         assert "profile laptop: stored runs" in text
         assert "from the store: 10 runs" in text
-        call("regenerate", "fedasync-fig5", "-o", "figures", "-p", "seeds=[0]")
+        said = json.loads(call("regenerate", "fedasync-fig5", "-o", "figures", "-p", "seeds=[0]", "--json"))
+        assert (said["profile"], len(said["written"])) == ("laptop", 4)
         call("regenerate", "fedasync-fig5", "-o", "figures", "-p", "seeds=[1]")
     names = {path.name for path in Path("figures").glob("*.csv")}
     assert len(names) == 3

@@ -291,7 +291,7 @@ def test_tables_are_readable(tiny: tuple[Study, Store]) -> None:
     assert "nan" not in (html + text).lower()
     judged = judge(find_artifact("fedasync-fig2").claims, study)
     assert ">FEDASYNC</th>" in claims_table(judged).to_html()
-    assert ">C07</td>" in claims_table(judged).to_html()
+    assert ">C07<br>" in claims_table(judged).to_html()
     assert details_table(judged).to_html().startswith("<details><summary>All ")
     assert "a = 4, paper, α = 0.6, seed 0" in details_table(judged).to_markdown()
     assert Table(with_spread(final_metrics(study), [])).to_html().count("<tr>") == 15

@@ -151,7 +151,7 @@ def test_a_worker_that_is_killed_loses_its_tasks_and_the_run_goes_on(cluster: Lo
         if part > 0.3 and victims:
             os.kill(victims.pop(), signal.SIGKILL)
 
-    result = run_testbed(small("fedasync", 100), cluster.scheduler_address, pace=0.02, progress=kill)
+    result = run_testbed(small("fedasync", 100), cluster.scheduler_address, pace=0.1, progress=kill)
     assert result.history.evaluations["version"][-1] == 100
     assert set(result.history.faults["fault"]) == {"worker lost"}
     assert 0 < result.history.outcomes["lost"] == len(result.history.faults["fault"]) <= 10
