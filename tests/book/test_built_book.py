@@ -29,7 +29,7 @@ LOADS = {
 }
 MOST_BYTES = {"a page": 1_500_000, "the site": 45_000_000}
 MOST_MS = 2000
-"""Until a page is there, read from disk."""
+"""Processor time of a page's main thread until it is there: what else the machine does is not the page's fault."""
 REMOTE = ("http:", "https:", "//")
 VIEWS = [
     pytest.param((1280, False), id="desktop"),
@@ -269,14 +269,16 @@ wait();
 @pytest.mark.thorough
 @pytest.mark.parametrize("browser", VIEWS, indirect=True)
 def test_axe_finds_nothing_and_pages_are_there_soon(html: Path, browser: Any):
-    """Rules of WCAG 2.1 A and AA, and best practices; a slow page is read again, as the machine may be busy."""
+    """Rules of WCAG 2.1 A and AA, and best practices; a slow page is read again."""
     axe = Path(axe_core_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
     faults = []
+    browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
     for name, page in pages(html).items():
-        took = []
+        took: list[float] = []
         while not took or (min(took) > MOST_MS and len(took) < 3):
             browser.get(page.as_uri())
-            took.append(browser.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd"))
+            measured = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+            took += [1000 * each["value"] for each in measured if each["name"] == "TaskDuration"]
         browser.execute_async_script(SETTLE)
         browser.execute_script(axe)
         faults += [f"{name}: {found}" for found in browser.execute_async_script(AXE)]
