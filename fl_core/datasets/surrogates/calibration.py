@@ -118,6 +118,8 @@ REAL = tuple(
         ("cifar10", "resnet18(width=0.125)", 0.823, 0.05, 10,
          "0.823 for a ResNet-20 half as wide, augmented, up to 160 passes (sapbot/resnet-cifar10-68k)",
          _STEADY | {"decay": 0.65, "preprocessing": "fedluck-colour"}),
+        ("cifar10", "resnet18(width=0.125)", 0.823, 0.05, 30, "as above",
+         _STEADY | {"decay": 0.88, "preprocessing": "fedluck-colour"}),
         ("cifar10", "fedasync_cnn(width=0.5)", 0.77, 0.02, 8,
          "0.75 after 25 passes, 0.79 after 50, for a network as wide (Keras, examples/cifar10_cnn)",
          _STEADY | {"decay": 0.6, "preprocessing": "fedasync"}),
@@ -128,4 +130,5 @@ REAL = tuple(
     )
 )  # fmt: skip
 """The same on the real data sets at hand. Rows were written down before their runs were made. LeNet-5's plain
-trainings on colours came first and fell short; the second ones have rates that fall and flipped images."""
+trainings on colours came first and fell short; the second ones have rates that fall and flipped images. ResNet-18's
+ten passes fell short by 0.033; the second row has thirty."""
