@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 import tomllib
 from importlib import metadata
@@ -15,6 +16,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+import fl_core
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -142,6 +145,13 @@ def test_what_is_installed_is_what_is_constrained():
     installed = {canonicalize_name(dist.name): Version(dist.version).public for dist in metadata.distributions()}
     expected = {name: exact(pin).public for name, pin in CONSTRAINTS.items() if name in installed}
     assert {name: installed[name] for name in expected} == expected
+
+
+def test_one_version_is_named_everywhere():
+    released = re.findall(r"^## (\d.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"]
+    assert {PROJECT["version"], cited, released[0]} == {fl_core.__version__}
+    assert sorted(released, key=Version, reverse=True) == released
 
 
 def test_this_python_is_supported():

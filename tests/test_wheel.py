@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -72,18 +73,19 @@ def asked_for(project: Path, *extras: str) -> Iterator[Path]:
 
 
 class Place:
-    """An environment with the wheel and what it asks for, an empty folder, and a home."""
+    """An environment with what the wheel asks for, or some extras, and the wheel; an empty folder, and a home."""
 
-    def __init__(self, root: Path, wheel: Path) -> None:
+    def __init__(self, root: Path, wheel: Path | None, *extras: str) -> None:
         self.root, self.here, self.home = root, root / "here", root / "home"
         self.here.mkdir()
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(root / "venv")], check=True)
         self.python = root / "venv" / "bin" / "python"
         [self.packages] = (root / "venv").glob("lib/python*/site-packages")
-        for path in asked_for(ROOT / "pyproject.toml", "cluster"):
+        for path in set(asked_for(ROOT / "pyproject.toml", *extras)):
             (self.packages / path.name).symlink_to(path)
         pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install", "-q", "--no-deps", "--no-index"]
-        subprocess.run([*pip, str(wheel)], check=True)
+        if wheel is not None:
+            subprocess.run([*pip, str(wheel)], check=True)
         self.before = self.files()
 
     def call(self, *words: str, code: int = 0, **settings: str) -> str:
@@ -111,7 +113,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Place:
-    return Place(tmp_path_factory.mktemp("wheel"), wheel)
+    return Place(tmp_path_factory.mktemp("wheel"), wheel, "cluster")
 
 
 def test_it_says_that_it_is_typed(wheel: Path):
@@ -180,7 +182,9 @@ def test_what_the_command_line_makes_is_made_there(place: Place):
     place.command(
         "run", "-a", "fedbuff", "-s", "budget.updates=2", "-s", "model=linear", "--save-model", "a.safetensors"
     )
-    (place.here / "a.yaml").write_text("algorithm: {name: fedbuff, buffer: 2}\ntraining: {lr: 1e-2}\n")
+    (place.here / "a.yaml").write_text(
+        "algorithm: {name: fedbuff, buffer: 2}\ntraining: {lr: 1e-2}\nbudget: {updates: 2}\n"
+    )
     spec = json.loads(place.command("run", "a.yaml", "--seed", "7", "--print-spec"))
     assert (spec["seed"], spec["training"]["lr"]) == (7, 0.01)
     assert "no cuda:9 here" in place.command("run", "a.yaml", "--device", "cuda:9", code=2)
@@ -189,21 +193,58 @@ def test_what_the_command_line_makes_is_made_there(place: Place):
     place.command("regenerate", "fedasync-tab2", "--table", "latex", "--output", "tables")
     assert {".tex", ".csv", ".html", ".md"} <= {path.suffix for path in (place.here / "tables").iterdir()}
     assert "pip install pyarrow" in place.command("regenerate", "fedasync-tab2", "--table", "parquet", code=2)
-    for words in ("list", "plan fedasync-fig2 --profile smoke", "claims", "data", "verify --sample 1", "doctor"):
+    shown = ("list", "plan fedasync-fig2 --profile smoke", "data", "verify --sample 1", "doctor")
+    for words in (*shown, "replay a.yaml --at 3", "run a.yaml --resume", "data get fashion-mnist", "results pack"):
         assert "{" in place.command(*words.split(), "--json")
-    assert "undecided" in place.command("claims", "FEDASYNC-C03")
+    assert "undecided" in place.command("claims", "FEDASYNC-C03", "--json")
     assert "9 runs are missing" in place.command("work", "fedasync-fig2", "--profile", "smoke", "--minutes", "0.001")
     assert "the book is built from a checkout" in place.command("book", code=2)
     loaded = "import fl_core; print(fl_core.load_model('a.safetensors'))"
     assert "Linear" in place.call(str(place.python), "-c", loaded)
 
 
+MORE = '''
+from typing import Literal
+import numpy as np
+from torch import nn
+from fl_core import register_dataset, register_model
+from fl_core.datasets import Partition
+from fl_core.world import Compute
+
+class Slow(Compute):
+    kind: Literal["slow"] = "slow"
+    most: float = 2.0
+
+    def draw(self, devices, rng):
+        return rng.uniform(1, self.most, devices)
+
+class Thirds(Partition):
+    kind: Literal["thirds"] = "thirds"
+
+    def divide(self, labels, devices, rng, owners):
+        return np.array_split(np.argsort(labels, kind="stable"), 3) * (devices // 3)
+
+@register_model
+def line(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), classes))
+
+@register_dataset("moons")
+def moons():
+    """Two half circles."""
+    angle, side = np.random.default_rng(0).uniform(0, np.pi, 400), np.arange(400) % 2
+    points = np.stack([np.cos(angle) * (1 - 2 * side) + side, np.sin(angle) * (1 - 2 * side)], 1)
+    return (points[:300], side[:300]), (points[300:], side[300:])
+'''
+
+
 def test_parts_of_a_script_and_of_an_installed_package_have_names_there(place: Place, tmp_path: Path):
     place.stock()
     [example] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    mine, run = example.partition("result = ")[0], ["run", "-a", "halving", "-s", "budget.updates=2"]
+    mine = example.partition("result = ")[0] + MORE
+    run = ["run", "-a", "halving", "-s", "budget.updates=2", "-s", "model=line", "-s", "dataset=moons"]
+    run += ["-s", "world.devices=12", "-s", "world.compute=slow(most=3)", "-s", "partition=thirds"]
     (place.here / "mine.py").write_text(mine)
-    place.command(*run, "-s", "model=linear", "--import", "mine.py")
+    place.command(*run, "--import", "mine.py")
     assert "unknown algorithm 'halving'" in place.command(*run, code=2)
     (tmp_path / "my_parts.py").write_text(mine)
     (tmp_path / "pyproject.toml").write_text(
@@ -212,6 +253,26 @@ def test_parts_of_a_script_and_of_an_installed_package_have_names_there(place: P
     )
     pip = [sys.executable, "-m", "pip", "--python", str(place.python), "install", "-q", "--no-deps", "--no-index"]
     subprocess.run([*pip, "--no-build-isolation", str(tmp_path)], check=True)
-    place.command(*run, "-s", "model=linear")
+    place.command(*run)
     check = "import fl_core, my_parts; print(len(fl_core.check_algorithm(my_parts.Halving())), 'promises kept')"
     assert "21 promises kept" in place.call(str(place.python), "-c", check)
+
+
+def test_the_cell_for_a_machine_that_has_nothing_makes_one_on_which_a_chapter_runs(tmp_path: Path):
+    """As on Colab: a notebook alone, packages but not ours; after a restart only what was installed counts."""
+    fresh = Place(tmp_path, None, "cluster", "book")
+    (fresh.packages / "pip").symlink_to(Path(sysconfig.get_path("purelib"), "pip"))
+    bare = tmp_path / "bare"
+    subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
+    take = ["git", "-C", str(bare), "fetch", "-q", "--depth", "1", f"file://{ROOT}", "HEAD:refs/heads/next"]
+    subprocess.run(take, check=True)
+    words = runpy.run_path(str(ROOT / "book/_ext/repository.py"))["FRESH"]
+    text = words.format(branch="next", url=f"file://{bare}", name="a-book").replace("/content", str(fresh.here))
+    [cell] = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    cells = json.loads((ROOT / "notebooks/0_start/start_here.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+    (fresh.here / "page.ipy").write_text("\n\n".join([cell, *code]), encoding="utf-8")
+    offline = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "MPLBACKEND": "agg"}
+    fresh.call(str(fresh.python), "-m", "IPython", "page.ipy", **offline)
+    where = fresh.call(str(fresh.python), "-c", "import fl_core, fl_papers; print(fl_core.__file__)")
+    assert where.strip() == str(fresh.here / "a-book/fl_core/__init__.py")

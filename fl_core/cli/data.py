@@ -186,7 +186,7 @@ def take_in(
     from fl_core.datasets import registry
     from fl_core.world import traces
 
-    echo, got = partial(typer.echo, err=as_json), []
+    echo, got = partial(typer.echo, err=as_json), list[dict[str, Any]]()
     for path in (path.absolute() for path in paths):
         if not path.exists():
             raise DataError(f"there is no {path}")

@@ -498,6 +498,7 @@ def _make_artifact(
     Without a profile the published records are shown, as on the page, or a run at profile smoke where there are none.
     """
     import matplotlib
+    import pandas as pd
 
     from fl_core.bookbuild.chapters import ROOT, file_name
     from fl_core.experiments import grid
@@ -527,6 +528,8 @@ def _make_artifact(
         raise SpecError(f"{folder} is a file; the output of an artifact is a folder")
     before = load_study(empty, store).results
     check_writable(folder, name)
+    if table:
+        _written(pd.DataFrame(), table)  # what that takes is here, or nothing is run
     with nullcontext() if scheduler is None else grid.dask_pool(scheduler) as pool:
         grid.execute([entry.spec for entry in empty.entries], jobs=jobs, store=store, pool=pool)
     study = load_study(empty, store)
