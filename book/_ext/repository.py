@@ -1,25 +1,17 @@
 """Buttons that lead from a page to its source, to an issue, and to machines that run it: Binder and Colab.
 
-They are there if the repository's address is known, by ``FL_CORE_REPOSITORY`` in the environment or else by
-``Repository`` in the ``project.urls`` of pyproject.toml: ``https://github.com/owner/name``, or a branch of it.
+They are there if the repository's address is known: see :func:`fl_core.bookbuild.pipeline.repository`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import tomllib
-from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
-from sphinx.errors import ConfigError
 
-from fl_core.bookbuild.chapters import ROOT
+from fl_core.bookbuild.pipeline import ROOT, repository
 
-SETTING = "FL_CORE_REPOSITORY"
-ADDRESS = re.compile(r"(https://(github|gitlab)\.com/[\w.-]+/([\w.-]+?))(?:\.git)?/?(?:(?:/-)?/tree/([\w./-]+))?")
 OWN = ("source-edit-button", "launch-buttons")
 """Buttons of pages that are files of the repository."""
 FRESH = """
@@ -35,21 +27,10 @@ import sys; sys.path[:0] = ["/content/{name}", "/content/{name}/notebooks"]
 """
 
 
-def address(root: Path = ROOT) -> str:
-    """Return what is set; empty: nothing."""
-    project = root / "pyproject.toml"
-    urls = tomllib.loads(project.read_text(encoding="utf-8"))["project"].get("urls", {}) if project.is_file() else {}
-    return os.environ.get(SETTING) or urls.get("Repository", "")
-
-
 def configure(app: Sphinx, config: Any) -> None:
     """Set the theme's options for buttons."""
-    if not (given := address()):
+    if (found := repository()) is None:
         return
-    if (found := ADDRESS.fullmatch(given)) is None:
-        raise ConfigError(
-            f"Error: {SETTING} = {given!r} is not valid: write https://github.com/owner/name, or …/tree/branch"
-        )
     url, host, name, branch = found.groups(default="main")
     launch = {"notebook_interface": "jupyterlab", "binderhub_url": "https://mybinder.org"}
     launch |= {"colab_url": "https://colab.research.google.com"} if host == "github" else {}

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,26 @@ sys.exit(build_sphinx(**json.loads(sys.argv[1])) != 0)
 """
 
 
+SETTING = "FL_CORE_REPOSITORY"
+ADDRESS = re.compile(r"(https://(github|gitlab)\.com/[\w.-]+/([\w.-]+?))(?:\.git)?/?(?:(?:/-)?/tree/([\w./-]+))?")
+
+
+def repository(root: Path = ROOT) -> re.Match[str] | None:
+    """Return address, host, name and branch of the repository that pages lead to; None: they lead to none.
+
+    ``FL_CORE_REPOSITORY`` in the environment says it, or else ``Repository`` in the ``project.urls`` of
+    pyproject.toml: ``https://github.com/owner/name``, or a branch of it.
+    """
+    name, given, project = SETTING, os.environ.get(SETTING), root / "pyproject.toml"
+    if not given and project.is_file():
+        urls = tomllib.loads(project.read_text(encoding="utf-8"))["project"].get("urls", {})
+        name, given = "Repository in pyproject.toml", urls.get("Repository")
+    found = ADDRESS.fullmatch(given or "")
+    if given and found is None:
+        raise BookError(f"{name} = {given!r} is not valid: write https://github.com/owner/name, or …/tree/branch")
+    return found
+
+
 def build_book(
     profile: str,
     *,
@@ -51,6 +72,7 @@ def build_book(
     known_profile(profile)
     if jobs is not None and not 1 <= jobs <= MOST_THREADS:
         raise BookError(f"jobs = {jobs} must be between 1 and {MOST_THREADS}")
+    repository(root)
     names = book.chapters(root)
     final = (build or root / "_build") / profile
     final.parent.mkdir(parents=True, exist_ok=True)

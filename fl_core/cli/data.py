@@ -6,6 +6,7 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ from fl_core.cli.app import Jobs, Json, app, as_text
 from fl_core.errors import DataError, unknown
 
 if TYPE_CHECKING:
-    from fl_core.datasets.base import Source
+    from fl_core.datasets.base import Source, Surrogate
 
 MIB = 1 << 20
 DATA = """\b
@@ -62,9 +63,12 @@ def listing(context: typer.Context, as_json: Json = False) -> None:
     typer.echo(textwrap.fill(folders, width))
 
 
-def _facts(source: Source) -> dict[str, Any]:
-    from fl_core.datasets import registry
+def _facts(source: Source | Surrogate) -> dict[str, Any]:
+    from fl_core.datasets import base, registry
 
+    if not isinstance(source, base.Source):
+        facts = {"name": source.name, "title": source.about, "state": "surrogate"}
+        return {**facts, "place": str(registry.prepared_file(source))}
     named = ("name", "title", "shape", "classes", "sizes", "licence", "homepage", "differs")
     state, stand_in = registry.state(source), f"{source.name}-surrogate"
     size = sum(archive.bytes for archive in source.archives)
@@ -119,10 +123,12 @@ def obtain(
     folder: Annotated[
         Path | None, Option(help="Keep it there; runs find it if $FL_CORE_DATASETS names that folder.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Download, verify and decode a data set, or generate a surrogate; an interrupted download goes on."""
     from fl_core.datasets import base, registry
 
+    echo, got = partial(typer.echo, err=as_json), []
     if folder is not None:
         os.environ[registry.FOLDER] = str(folder.resolve())
     for name in names:
@@ -134,19 +140,22 @@ def obtain(
             if CHECKOUT and (again or not registry.place(chosen)):
                 raise DataError(f"{name} is part of this repository; 'git checkout -- data/{name}' restores it")
             if not CHECKOUT:
-                _download(chosen, again)
+                _download(chosen, again, as_json)
         else:
             prepared = registry.prepared_file(chosen)
             if again:
                 prepared.unlink(missing_ok=True)
             if isinstance(chosen, base.Source) and not prepared.exists():
-                _download(chosen, again)
+                _download(chosen, again, as_json)
         registry._load.cache_clear()  # what is in memory may be what has just been discarded
         data = registry.load_dataset(name)
-        typer.echo(f"{name}: {data.kind} data, {len(data.train):,} + {len(data.test):,} samples, checksums right")
+        got.append({**_facts(chosen), "sizes": (len(data.train), len(data.test))})
+        echo(f"{name}: {data.kind} data, {len(data.train):,} + {len(data.test):,} samples, checksums right")
+    if as_json:
+        typer.echo(as_text(got))
 
 
-def _download(source: Source, again: bool) -> None:
+def _download(source: Source, again: bool, aside: bool) -> None:
     from tqdm import tqdm
 
     from fl_core.datasets import registry
@@ -165,23 +174,26 @@ def _download(source: Source, again: bool) -> None:
                 bar.update(done - bar.n)
 
             path = fetch(archive, folder, name=source.name, again=again, progress=progress)
-        typer.echo(f"{path} is complete")
+        typer.echo(f"{path} is complete", err=aside)
 
 
 @commands.command("import", epilog=DATA)
 def take_in(
     paths: Annotated[list[Path], Argument(metavar="FILE", help="Archives, or folders with files of data sets.")],
+    as_json: Json = False,
 ) -> None:
     """Take data sets from archives or unpacked copies that you have; their samples are verified, nothing is run."""
     from fl_core.datasets import registry
     from fl_core.world import traces
 
+    echo, got = partial(typer.echo, err=as_json), []
     for path in (path.absolute() for path in paths):
         if not path.exists():
             raise DataError(f"there is no {path}")
         links = path / traces.FILE if path.is_dir() else path
         if has_links := links.name == traces.FILE and links.is_file():
-            typer.echo(f"measured links: {len(traces.SETS)} sets verified, kept as {traces.take_in(links)}")
+            echo(f"measured links: {len(traces.SETS)} sets verified, kept as {traces.take_in(links)}")
+            got += map(_link_facts, traces.SETS)
         if not (found := registry.recognise(path)) and not has_links:
             sources = [source for source in registry.all_sources().values() if not source.embedded]
             forms = [*(source.archives for source in sources), *(f.archives for s in sources for f in s.copies)]
@@ -191,7 +203,10 @@ def take_in(
             data = registry.take_in(source, folder, form)
             checked = "in an archive verified" if any(archive.checksum for archive in form.archives) else "counted"
             how = f"{len(data.train):,} + {len(data.test):,} {'samples verified' if source.sha256 else checked}"
-            typer.echo(f"{source.name}: {data.kind} data, {how}, kept as {registry.prepared_file(source)}")
+            echo(f"{source.name}: {data.kind} data, {how}, kept as {registry.prepared_file(source)}")
+            got.append({**_facts(source), "sizes": (len(data.train), len(data.test))})
+    if as_json:
+        typer.echo(as_text(got))
 
 
 @commands.command("calibrate", epilog=DATA)

@@ -337,6 +337,7 @@ def replay(
     interactive: Annotated[
         bool, Option("--interactive", "-i", help="Open a Python console with the run at hand.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Run again up to an event, and show the state there."""
     import code
@@ -354,20 +355,37 @@ def replay(
         raise SpecError(f"{run!r} means {len(specs)} runs; give a file, or a longer beginning of one record's hash")
     if at < 0:
         raise SpecError(f"at = {at} must be at least 0")
-    simulation = specs[0].simulation()
+    if interactive and as_json:
+        raise SpecError("--interactive opens a console, and --json prints nothing but JSON: give one of them")
+    simulation, said = specs[0].simulation(), ""
 
     def look() -> None:
+        nonlocal said
         if simulation.kernel.events >= at:
-            typer.echo(describe(simulation))
+            said = describe(simulation)
             if interactive:
+                typer.echo(said)
                 names = {"run": simulation, "servers": simulation.servers, "server": simulation.server}
                 code.interact(banner="The run stands still; run, server and servers are at hand.", local=names)
             raise StopRun
 
     simulation.watchdog.before_each_event(look)
     simulation.run("sequential")
-    if simulation.kernel.events < at:
-        typer.echo(f"the run ends after {simulation.kernel.events} events, before event {at}")
+    said = said or f"the run ends after {simulation.kernel.events} events, before event {at}"
+    if as_json:
+        servers = [
+            {
+                "version": each.version,
+                "at_work": each.in_flight,
+                "idle": len(each.idle),
+                "waiting": len(each.waiting),
+            }
+            for each in simulation.servers
+        ]
+        place = {"event": simulation.kernel.events, "seconds": simulation.kernel.now, "version": simulation.version}
+        typer.echo(as_text({"run": specs[0].hash, **place, "servers": servers, "text": said}))
+    elif not interactive:
+        typer.echo(said)
 
 
 CLAIMS = """\b
@@ -398,7 +416,8 @@ def claims(
     from fl_core.report.tables import Table, in_words
 
     if export:
-        typer.echo(f"written {ledger.export(data_folder())}")
+        written = str(ledger.export(data_folder()))
+        typer.echo(as_text({"written": [written]}) if as_json else f"written {written}")
         return
     found = ledger.judged([name.upper() for name in names] if names else None, paper)
     found = [each for each in found if each.open or not undecided]
@@ -555,14 +574,16 @@ def _commits(results: Collection[Result]) -> str:
 
 
 @app.command()
-def book(profile: Profile = "smoke", jobs: Jobs = None) -> None:
+def book(profile: Profile = "smoke", jobs: Jobs = None, as_json: Json = False) -> None:
     """Execute all chapters and build the HTML book.
 
     The pages are at _build/PROFILE/html; after a failure the previous ones are still there.
     """
     from fl_core.bookbuild import build_book
 
-    build_book(profile, jobs=jobs, echo=typer.echo)
+    made = build_book(profile, jobs=jobs, echo=partial(typer.echo, err=as_json))
+    if as_json:
+        typer.echo(as_text({"profile": profile, "written": [str(made / "index.html")]}))
 
 
 results = typer.Typer(no_args_is_help=True, help="Pack published results, merge those of other folders.")
@@ -570,7 +591,7 @@ app.add_typer(results, name="results")
 
 
 @results.command()
-def pack() -> None:
+def pack(as_json: Json = False) -> None:
     """Move published runs from files of their own into one file for each figure, with those that are there."""
     from fl_core.datasets import data_folder
     from fl_core.experiments import ledger, store
@@ -598,13 +619,14 @@ def pack() -> None:
     changed = store.pack(published, grids)
     if changed and published == data_folder() / "results":
         changed.append(ledger.export(data_folder()))
-    for path in changed:
-        typer.echo(f"written {path}")
+    written = [str(path) for path in changed]
+    typer.echo(as_text({"written": written}) if as_json else "\n".join(f"written {path}" for path in written))
 
 
 @results.command()
 def merge(
     folders: Annotated[list[Path], Argument(metavar="FOLDER", help="Folders of results of other workers.")],
+    as_json: Json = False,
 ) -> None:
     """Copy the records of other folders that are missing here into the cache; equal runs must be equal."""
     from fl_core.experiments.store import Store, default_store
@@ -620,6 +642,6 @@ def merge(
                 copied += 1
             elif own.history.to_dict() != result.history.to_dict():
                 different.append(result.spec.hash)
-    typer.echo(f"{copied} records copied")
+    typer.echo(as_text({"copied": copied, "different": different}) if as_json else f"{copied} records copied")
     if different:
         raise RunError(f"{len(different)} runs have another history there, nothing of them was copied: {different}")

@@ -353,14 +353,18 @@ def _compute_in(
     pool: Executor, specs: list[RunSpec], task: Callable[[str], None], told: _Told | None = None
 ) -> Outcomes:
     futures: dict[Future[None], RunSpec] = {pool.submit(_in_worker, task, spec.to_json()): spec for spec in specs}
-    for future in told.ended(futures) if told else as_completed(futures):
-        try:
-            yield futures[future], future.result()
-        except BrokenExecutor:
-            why = "killed, out of memory, or begun from a script without `if __name__ == '__main__':`"
-            raise RunError(f"a worker process ended ({why}); call again to continue") from None
-        except Exception as error:
-            yield futures[future], error
+    try:
+        for future in told.ended(futures) if told else as_completed(futures):
+            try:
+                yield futures[future], future.result()
+            except BrokenExecutor:
+                why = "killed, out of memory, or begun from a script without `if __name__ == '__main__':`"
+                raise RunError(f"a worker process ended ({why}); call again to continue") from None
+            except Exception as error:
+                yield futures[future], error
+    finally:
+        for future in futures:  # a pool that was given does more after this grid
+            future.cancel()
 
 
 def _in_worker(task: Callable[[str], None], specification: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from commands import TINY, refused
 
 from fl_core.algorithms import ALGORITHMS
+from fl_core.bookbuild import pipeline
 from fl_core.bookbuild.chapters import ROOT
 from fl_core.bookbuild.pages import figure
 from fl_core.errors import SpecError
@@ -154,6 +156,17 @@ def test_a_wrong_file_is_refused_in_one_line_with_its_name(content: bytes, says:
     line = refused("run", "spec.json")
     assert says in line
     assert "spec.json" in line
+
+
+def test_an_address_that_is_none_is_refused_before_a_chapter_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pipeline, "_execute", lambda *_: pytest.fail("it began"))
+    monkeypatch.setenv(pipeline.SETTING, "github.com/someone")
+    said = " = 'github.com/someone' is not valid: write https://github.com/owner/name, or …/tree/branch"
+    assert refused("book") == f"FL_CORE_REPOSITORY{said}"
+    monkeypatch.delenv(pipeline.SETTING)
+    (tmp_path / "pyproject.toml").write_text('[project.urls]\nRepository = "github.com/someone"\n')
+    with pytest.raises(pipeline.BookError, match=re.escape(f"Repository in pyproject.toml{said}")):
+        pipeline.build_book("smoke", root=tmp_path)
 
 
 def test_there_are_as_many_as_the_page_of_promises_says():

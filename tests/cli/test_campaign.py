@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def test_folders_of_other_workers_are_merged_and_contradictions_refused(store: S
     for result in records:
         other.save(result)
     store.published.joinpath(f"{records[0].spec.hash}.json.gz").unlink()
-    assert "1 records copied" in call("results", "merge", str(tmp_path / "other"))
+    assert json.loads(call("results", "merge", str(tmp_path / "other"), "--json")) == {"copied": 1, "different": []}
     other.save(replace(records[1], history=replace(records[1].history, ended="lost")))
     assert "0 records copied" in failed("results", "merge", str(tmp_path / "other")).output
 
@@ -64,6 +65,11 @@ def test_a_run_is_stopped_before_an_event_with_its_state_at_hand(store: Store, m
     call("work", "fedasync-fig5", "--profile", "smoke")
     name = next(iter(store)).spec.hash
     text = call("replay", name, "--at", "7")
+    said = json.loads(call("replay", name, "--at", "7", "--json"))
+    assert (said["run"], said["event"], said["text"]) == (name, 7, text.rstrip())
+    assert "give one of them" in failed("replay", name, "--at", "7", "--json", "-i").output
+    [server] = said["servers"]
+    assert f"version {server['version']}, {server['at_work']} at work, {server['idle']} idle" in text
     assert text.startswith("event 7, t = ")
     for part in ("server 0: version ", "the updater of ", "device ", "events:", "arrival"):
         assert part in text

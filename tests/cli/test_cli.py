@@ -51,6 +51,19 @@ def test_what_lists_lists_as_json_too(words: str):
     assert [word for word in LISTS[words] if f'"{word}"' not in text] == []
 
 
+def test_every_command_has_json(monkeypatch: pytest.MonkeyPatch):
+    todo, seen = [get_command(app)], []
+    while todo:
+        seen.append(todo.pop())
+        todo += getattr(seen[-1], "commands", {}).values()
+    alone = [each for each in seen if getattr(each, "invoke_without_command", True)]
+    assert {"run", "list", "data", "get", "merge"} < {each.name for each in alone}
+    assert [each.name for each in alone if not any("--json" in option.opts for option in each.params)] == []
+    monkeypatch.setattr("fl_core.bookbuild.build_book", lambda profile, jobs, echo: echo("[1/1]") or Path("there"))
+    assert json.loads(call("book", "--json")) == {"profile": "smoke", "written": ["there/index.html"]}
+    assert json.loads(call("results", "pack", "--json")) == {"written": []}
+
+
 def test_shells_complete_commands():
     words = {"_FL_CORE_COMPLETE": "complete_bash", "COMP_WORDS": "fl-core re", "COMP_CWORD": "1"}
     assert process(**words).stdout.split() == ["replay", "regenerate", "results"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -77,7 +79,11 @@ def test_a_surrogate_is_generated_on_request_and_a_present_set_verified(folder):
     assert first.exit_code == 0, first.output
     assert "toy-surrogate: surrogate data, 8 + 4 samples, checksums right" in first.output
     assert "fashion-mnist: real data, 60,000 + 10,000 samples" in first.output
-    assert list(folder.rglob("toy-surrogate-v1.safetensors"))
+    [path] = folder.rglob("toy-surrogate-v1.safetensors")
+    rows = json.loads(call("get", "toy-surrogate", "fashion-mnist", "--json").stdout)
+    found = [[row["name"], row["state"], row["sizes"]] for row in rows]
+    assert found == [["toy-surrogate", "surrogate", [8, 4]], ["fashion-mnist", "real", [60_000, 10_000]]]
+    assert rows[0]["place"] == str(path)
 
 
 def test_an_archive_that_lies_there_is_verified_decoded_and_used(folder):
@@ -86,6 +92,9 @@ def test_an_archive_that_lies_there_is_verified_decoded_and_used(folder):
     found = call("get", "toy")
     assert found.exit_code == 0, found.output
     assert "toy: real data, 8 + 4 samples" in found.output
+    taken = call("import", str(folder / "toy"), "--json")
+    assert "toy: real data, 8 + 4 in an archive verified, kept as" in taken.stderr
+    assert [(row["name"], row["state"]) for row in json.loads(taken.stdout)] == [("toy", "real")]
 
 
 def fails(*words):

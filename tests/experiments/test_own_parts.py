@@ -8,6 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from distributed import LocalCluster
 from plain_torchvision import import_torchvision
 
 from fl_core import RunSpec, compare, plugins, register_dataset, register_model, run, sweep
@@ -25,7 +27,7 @@ from fl_core.errors import DataError, RunError, SpecError
 from fl_core.experiments import grid, parts
 from fl_core.experiments import store as storage
 from fl_core.experiments.evidence import POINTS, Effect, holm, moderated
-from fl_core.experiments.grid import execute, plan
+from fl_core.experiments.grid import dask_pool, execute, plan
 from fl_core.experiments.measures import final_accuracy
 from fl_core.experiments.store import Store
 from fl_core.models import Dropout
@@ -392,8 +394,7 @@ def test_a_grid_that_is_none_is_refused(grid, seeds, said):
         sweep(RunSpec(**SPEC), grid, seeds)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_callbacks_of_a_sweep_are_told_every_row_of_every_run_in_this_process(jobs, tmp_path):
+def callbacks_are_told_every_row(tmp_path: Path, **where: Any) -> None:
     defined()
     rows: dict[str, dict[str, list[Any]]] = {"evaluations": {}, "updates": {}}
 
@@ -409,7 +410,7 @@ def test_callbacks_of_a_sweep_are_told_every_row_of_every_run_in_this_process(jo
 
     def swept(**more: Any) -> Any:
         store, grid = Store(tmp_path / "a", tmp_path / "b"), {"training.lr": [0.1, 0.2]}
-        return sweep(RunSpec(**SPEC), grid, range(2), jobs=jobs, store=store, progress=False, **more)
+        return sweep(RunSpec(**SPEC), grid, range(2), store=store, progress=False, **where, **more)
 
     runs = swept(on_evaluation=logger("evaluations"), on_commit=logger("updates"))
     for entry in runs.entries:
@@ -422,14 +423,43 @@ def test_callbacks_of_a_sweep_are_told_every_row_of_every_run_in_this_process(jo
     swept(on_evaluation=lambda row: 1 / 0)  # all is stored
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_callback_that_fails_ends_a_sweep_and_is_named(jobs, tmp_path):
+def a_callback_that_fails_ends_it(tmp_path: Path, seeds: int = 3, **where: Any) -> None:
     def broken(row: dict[str, Any]) -> None:
         raise OSError("disk full")
 
     defined()
+    store = Store(tmp_path / "c", tmp_path / "c")
     with pytest.raises(RunError, match="^the callback broken failed at version 0: OSError: disk full$"):
-        sweep(RunSpec(**SPEC), {}, jobs=jobs, store=Store(tmp_path, tmp_path), progress=False, on_evaluation=broken)
+        sweep(RunSpec(**SPEC), {}, range(seeds), store=store, progress=False, on_evaluation=broken, **where)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_callbacks_of_a_sweep_are_told_every_row_of_every_run_in_this_process(jobs, tmp_path):
+    callbacks_are_told_every_row(tmp_path, jobs=jobs)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_callback_that_fails_ends_a_sweep_and_is_named(jobs, tmp_path):
+    a_callback_that_fails_ends_it(tmp_path, jobs=jobs)
+
+
+def test_a_grid_that_ends_early_leaves_nothing_in_the_pool(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    begun: list[str] = []
+    monkeypatch.setattr(grid, "_in_worker", lambda task, text: begun.append(text) or task(text))
+    with ThreadPoolExecutor(1) as pool:
+        a_callback_that_fails_ends_it(tmp_path, 40, pool=pool)
+    assert 0 < len(begun) < 40
+
+
+@pytest.mark.thorough
+def test_callbacks_of_a_sweep_on_a_cluster_are_told_the_same(tmp_path):
+    quiet = {"dashboard_address": None, "silence_logs": 50}
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, **quiet) as there,
+        dask_pool(there.scheduler_address) as pool,
+    ):
+        callbacks_are_told_every_row(tmp_path, pool=pool)
+        a_callback_that_fails_ends_it(tmp_path, pool=pool)
 
 
 def test_a_run_that_began_again_elsewhere_is_told_once(tmp_path):
