@@ -8,7 +8,21 @@ window.MathJax = Object.assign(window.MathJax || {}, { startup: { async pageRead
     await new Promise(next => setTimeout(next));
     await MathJax.typesetPromise(left.splice(0, 20));
   }
+  for (let pass = 0; pass < 3; pass++) {
+    const wide = [...document.querySelectorAll("article mjx-container[display]")].filter(one => one.clientWidth < one.scrollWidth);
+    const sizes = wide.map(one => 99 * one.clientWidth / one.scrollWidth * (parseFloat(one.style.fontSize) || 100) / 100);
+    wide.forEach((one, place) => { if (sizes[place] > 78) one.style.fontSize = `${sizes[place]}%`; });
+  }
+  cut(document);
 } } });
+
+// An equation that is a little too wide is set smaller. What still goes on to the right, out of sight, fades there.
+const CUT = "article :is(mjx-container[display], pre, .table-box, .pst-scrollable-table-container)";
+const fade = one => one.classList.toggle("cut", one.scrollLeft + one.clientWidth < one.scrollWidth - 2);
+const cut = place => place.querySelectorAll(CUT).forEach(fade);
+addEventListener("scroll", event => event.target.matches?.(CUT) && fade(event.target), { capture: true, passive: true });
+addEventListener("resize", () => cut(document));
+addEventListener("toggle", event => cut(event.target), true);
 
 // A page with folded code has one switch for all of it; whoever is led to something folded sees it unfolded.
 document.addEventListener("DOMContentLoaded", () => {
@@ -36,6 +50,15 @@ document.addEventListener("DOMContentLoaded", () => {
   addEventListener("hashchange", unfold);
   unfold();
   explain();
+  cut(document);
+  for (const one of document.querySelectorAll("article span.math")) {
+    const mark = /^[.,;:!?)\]\u2019\u201d-]+/.exec(one.nextSibling?.data ?? "");
+    if (!mark) continue;
+    one.nextSibling.deleteData(0, mark[0].length);
+    const whole = Object.assign(document.createElement("span"), { className: "whole" });
+    one.replaceWith(whole);
+    whole.append(one, mark[0]);
+  }
   for (const arrow of document.querySelectorAll(".bd-sidebar-primary summary:not([aria-label])"))
     arrow.setAttribute("aria-label", "Pages of " + arrow.closest("li").querySelector("a").textContent.trim());
   const brand = document.querySelector(".sidebar-primary-items__start > .sidebar-primary-item");

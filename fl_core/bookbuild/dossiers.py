@@ -74,13 +74,11 @@ def _scope(judged: Sequence[Judgement]) -> str:
     runs = [j for j in judged if j.effects]
     data = sorted({f"{j.dataset} ({j.data_kind})" for j in runs})
     seeds = sorted({j.seeds for j in runs if j.seeds})
-    said = (
-        f"Data: {', '.join(data) or 'none'}; seeds of a claim: {min(seeds, default=0)} to {max(seeds, default=0)}; "
-    )
+    ends = f"{min(seeds, default=0)} to {max(seeds, default=0)}"
+    said = f"Data: {', '.join(data) or 'none'}; seeds of a claim: {ends}; "
     budgets = [f"{sum(j.budget == name for j in runs)} at `{name}`" for name in PROFILES]
-    return (
-        f"{_table(['claims about', 'number', 'labels'], rows)}\n{said}{', '.join(budgets)}; {apart} listed apart.\n"
-    )
+    table = _table("How many claims have which label", ["claims about", "number", "labels"], rows)
+    return f"{table}\n{said}{', '.join(budgets)}; {apart} listed apart.\n"
 
 
 def _setting(paper: str) -> str:
@@ -88,7 +86,7 @@ def _setting(paper: str) -> str:
     for artifact in (each for each in own if each.id.startswith(f"{paper}-")):
         assert artifact.paper_setting is not None
         frame = artifact.paper_setting(ledger.REDUCED, ledger.DATASET, None).fillna("–")
-        return _table(list(frame.columns), frame.astype(str).to_numpy().tolist())
+        return _table("What the paper trains, and what is trained here", [*frame.columns], frame.to_numpy().tolist())
     return "–\n"
 
 
@@ -98,12 +96,10 @@ def _claims(judged: Sequence[Judgement], kinds: Sequence[str], page: str) -> str
     for judgement, row in zip(own, in_words(own).to_dict("records"), strict=True):
         number = judgement.claim.id.partition("-")[2]
         link = f'<a href="{page}#{anchor(judgement.claim.id)}">{number}</a>'
-        measured = [] if kinds == ("theory",) else [row["measured"], row["claimed"]]
-        rows.append(
-            (link, _short(row["statement"], STATEMENT), f"{LOOKS[judgement.label][1]} {judgement.label}", *measured)
-        )
-    head = ["claim", "the paper says", "label", *([] if kinds == ("theory",) else ["effect", "claimed"])]
-    return _table(head, rows)
+        label = f"{LOOKS[judgement.label][1]}&nbsp;{judgement.label}"
+        rows.append((link, _short(row["statement"], STATEMENT), label, row["measured"], row["claimed"]))
+    head, columns = ["claim", "the paper says", "label", "effect", "claimed"], 3 if kinds == ("theory",) else 5
+    return _table(f"{len(rows)} claims, each with what became of it", head[:columns], [row[:columns] for row in rows])
 
 
 def _easy_and_difficult(chapter: Path) -> str:
@@ -119,12 +115,13 @@ def _cost(paper: str, published: pd.DataFrame) -> str:
     rows = published[(published["paper"] == paper) & (published["data"] == "all")]
     columns = [column for column in rows.columns if column not in ("paper", "data")]
     cells = [[f"{value:g}" for value in row] for row in rows[columns].to_numpy()]
-    return f"{_table(columns, cells)}\nCommit of this page: `{commit()}`.\n"
+    table = _table("Published records, how they are verified, and what they cost", columns, cells)
+    return f"{table}\nCommit of this page: `{commit()}`.\n"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     lines = [head, ["---"] * len(head), *([str(cell).replace("|", "\\|") for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    return "\n".join([f"```{{table}} {caption}", *(f"| {' | '.join(line)} |" for line in lines), "```\n"])
 
 
 def _short(text: str, length: int) -> str:

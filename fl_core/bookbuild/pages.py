@@ -250,7 +250,8 @@ def cli() -> str:
 def records(found: pd.DataFrame) -> str:
     """Return the Markdown table of published records: how many of them this code is known to give."""
     lines = [found.columns, [":---", ":---", *["---:"] * (len(found.columns) - 2)], *found.to_numpy()]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
+    rows = [f"| {' | '.join(map(str, line))} |" for line in lines]
+    return "\n".join(["```{table} Published records by paper, their standing and their cost", *rows, "```\n"])
 
 
 Errata = Mapping[str, tuple[str, Sequence[tuple[str, str, str]]]]
@@ -282,13 +283,13 @@ def listed_errata(root: Path) -> Errata:
 
 def promises(root: Path) -> str:
     """Return ``book/promises.csv`` as Markdown: promises, tests that would fail without them, their figures."""
-    lines = ["| promise | tests | figures |", "| --- | --- | --- |"]
+    lines = ["```{table} Each promise, its tests, and how often they try", "| promise | tests | figures |", "|-|-|-|"]
     for row in listed_promises(root):
         tests = "<br>".join(f"`{name.removeprefix('tests/')}`" for name in row["tests"].split())
         figures = (each.partition(" ") for each in row["figures"].split("; ") if each)
         shown = "<br>".join(f"{figure(root, place)} {words}" for place, _, words in figures)
         lines.append(f"| {row['promise']} | {tests} | {shown} |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "```", ""])
 
 
 def listed_promises(root: Path) -> list[dict[str, str]]:

@@ -623,7 +623,8 @@ def pack(as_json: Json = False) -> None:
     if changed and published == data_folder() / "results":
         changed.append(ledger.export(data_folder()))
     written = [str(path) for path in changed]
-    typer.echo(as_text({"written": written}) if as_json else "\n".join(f"written {path}" for path in written))
+    if as_json or written:
+        typer.echo(as_text({"written": written}) if as_json else "\n".join(f"written {path}" for path in written))
 
 
 @results.command()

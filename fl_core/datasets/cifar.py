@@ -52,20 +52,26 @@ def _split(parts: list[tuple[np.ndarray, np.ndarray]]) -> Split:
     return Split.of(images.reshape(-1, 3, 32, 32), labels)
 
 
+def _files(folder: Path, names: Sequence[str], archive: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files in the archive, or those unpacked from it."""
+    if archive:
+        yield from tar_members(folder / archive, lambda name: name in names, LIMIT)
+    for name in names if not archive else ():
+        if (size := (folder / name).stat().st_size) > LIMIT:
+            raise ValueError(f"{name} has {size} bytes, at most {LIMIT} make sense")
+        yield name, (folder / name).read_bytes()
+
+
 def _binary(folder: Path, names: Sequence[str], archive: str, labels: int) -> Chunks:
-    """Yield the files in the binary archive, or those unpacked from it; of several labels the last is the finest."""
-    files = [(name, (folder / name).read_bytes()) for name in names] if not archive else None
-    for name, content in files or tar_members(folder / archive, lambda name: name in names, LIMIT):
+    """Yield the binary records; of several labels the last is the finest."""
+    for name, content in _files(folder, names, archive):
         records = np.frombuffer(content, np.uint8).reshape(-1, labels + PIXELS)
         yield name, records[:, labels - 1], records[:, labels:]
 
 
-def _pickled(folder: Path, names: Sequence[str], key: str) -> Chunks:
+def _pickled(folder: Path, names: Sequence[str], archive: str, key: str) -> Chunks:
     """Yield the numbers in pickles of the publisher, whose labels are below `key`."""
-    for name in names:
-        content = (folder / name).read_bytes()
-        if len(content) > LIMIT:
-            raise ValueError(f"{name} has {len(content)} bytes, at most {LIMIT} make sense")
+    for name, content in _files(folder, names, archive):
         yield name, *pickled_numbers(content, key)
 
 
@@ -149,8 +155,8 @@ def _form(files: Sequence[Archive], names: Sequence[str], classes: int, chunks: 
 
 
 def _source(
-    title: str, names: tuple[str, ...], archive: Archive, files: Sequence[str], pickles: Sequence[Archive], key: str,
-    copies: Sequence[Form] = (), **more: Any,
+    title: str, names: tuple[str, ...], archive: Archive, files: Sequence[str], packed: Archive,
+    pickles: Sequence[Archive], key: str, copies: Sequence[Form] = (), **more: Any,
 ) -> Source:  # fmt: skip
     classes = len(names)
     labels = 1 if classes == 10 else 2
@@ -161,7 +167,8 @@ def _source(
         shape=(3, 32, 32), classes=names, sizes=(50_000, 10_000), archives=own.archives, read=own.read,
         copies=(
             *copies,
-            _form(pickles, paths, classes, partial(_pickled, key=key)),
+            _form(pickles, paths, classes, partial(_pickled, archive="", key=key)),
+            _form([packed], paths, classes, partial(_pickled, archive=packed.file, key=key)),
             _form(list(map(Archive, files)), files, classes, partial(_binary, archive="", labels=labels)),
         ),
         **more,
@@ -200,6 +207,7 @@ SOURCES = (
             "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         ),
         [f"cifar-10-batches-bin/{name}.bin" for name in BATCHES],
+        Archive("cifar-10-python.tar.gz", 0, "md5:c58f30108f718f92721af3b95e74349a"),
         [Archive(f"cifar-10-batches-py/{name}", 0, f"md5:{md5}") for name, md5 in BATCHES.items()],
         "labels",
         [COLUMNS],
@@ -214,6 +222,7 @@ SOURCES = (
             "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
         ),
         ["cifar-100-binary/train.bin", "cifar-100-binary/test.bin"],
+        Archive("cifar-100-python.tar.gz", 0, "md5:eb9058c3a382ffc7106e4002c42a8d85"),
         [Archive("cifar-100-python/train", 0, "md5:16019d7e3df5f24257cddd939b257f8d"),
          Archive("cifar-100-python/test", 0, "md5:f0ef6b0ae62326f3e7ffdfab6717acfc")],
         "fine_labels",

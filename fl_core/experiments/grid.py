@@ -411,7 +411,7 @@ def _default(spec: RunSpec, name: str) -> object:
 def _speeds(store: Store, stamp: Hashable) -> dict[tuple[str, str], list[float]]:
     """Return seconds per image trained on of all stored runs, by model and algorithm; by model alone under ``""``."""
     found: dict[tuple[str, str], list[float]] = {}
-    for result in store:
+    for result in store.outlines():
         per_image = result.provenance["wall_seconds"] / work(result.spec)
         for name in (result.spec.algorithm.name, ""):
             found.setdefault((result.spec.model, name), []).append(per_image)

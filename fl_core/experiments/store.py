@@ -19,8 +19,8 @@ import stat
 import tempfile
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,10 @@ class Store:
                     if folder == self.published or not isinstance(error, StrangeError):
                         warnings.warn(f"{error}; it is ignored", stacklevel=2)
 
+    def outlines(self) -> tuple[Result, ...]:
+        """Return every readable result once, without its history; they are read again when a record changes."""
+        return _outlines(self, self.stamp())
+
     def grids(self) -> dict[str, str]:
         """Return the grid that each packed published record belongs to, by hash."""
         files = _visible(self.published, PACKED)
@@ -180,6 +184,11 @@ class Store:
         for folder in dict.fromkeys((self.published, self.cache)):
             yield folder / f"{key}{SUFFIX}"
             yield from (path for path in _visible(folder, PACKED) if key in _runs(path))
+
+
+@lru_cache(4)
+def _outlines(store: Store, stamp: Hashable) -> tuple[Result, ...]:
+    return tuple(replace(result, history=History()) for result in store)
 
 
 def default_store() -> Store:

@@ -234,17 +234,17 @@ def published_records(store: Store) -> pd.DataFrame:
     count) and megajoules by :data:`WATTS_PER_CORE`.
     """
     grids, rows = store.grids(), []
-    papers: dict[str, list[Result]] = {}
-    for result in store:
-        if result.spec.hash in grids:
-            papers.setdefault(grids[result.spec.hash].partition("-")[0], []).append(result)
+    papers: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for result in store.outlines():
+        if (key := result.spec.hash) in grids:
+            papers.setdefault(grids[key].partition("-")[0], []).append((standing(result), result.provenance))
     everything = [result for results in papers.values() for result in results]
     for name, results in [*sorted(papers.items()), ("all", everything)]:
-        for data, kept in ("all", results), ("real", [each for each in results if each.provenance["data"] == "real"]):
-            found = Counter(map(standing, kept))
-            dirty = sum("dirty" in each.provenance.get("commit", "") for each in kept)
+        for data, kept in ("all", results), ("real", [each for each in results if each[1]["data"] == "real"]):
+            found = Counter(each for each, _ in kept)
+            dirty = sum("dirty" in provenance.get("commit", "") for _, provenance in kept)
             columns = {each: found[each] for each in STANDINGS} | {"uncommitted code": dirty}
-            hours = sum(_core_seconds(each.provenance) for each in kept) / 3600
+            hours = sum(_core_seconds(provenance) for _, provenance in kept) / 3600
             cost = {"core-hours": round(hours, 1), "MJ, estimated": round(hours * 3600 * WATTS_PER_CORE / 1e6, 2)}
             rows.append({"paper": name, "data": data, "records": len(kept), **columns, **cost})
     return pd.DataFrame(rows)

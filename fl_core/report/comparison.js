@@ -159,7 +159,7 @@
       return (Number.isFinite(r.half) ? `<path d="M${px(r.apart - r.half)} ${y}H${px(r.apart + r.half)}" stroke="${colour}"/>` : "") +
         (finite ? `<circle cx="${px(r.apart)}" cy="${y}" r="4.5" fill="${colour}"/>` : "") +
         (Number.isFinite(crosses[i]) && r.m !== against ? `<path d="M${px(crosses[i]) - 4} ${y - 4}l8 8m0 -8l-8 8" stroke="currentColor"/>` : "") +
-        `<text x="0" y="${narrow ? y - 13 : y + 4}">${escaped(said(r))}</text>`;
+        `<text x="0" y="${narrow ? y - 13 : y + 4}" style="font-size:${Math.min(13, 1.7 * W / said(r).length)}px">${escaped(said(r))}</text>`;
     }).join("");
     if (data.slide) live.querySelector("output[name=set]").textContent = setting;
     live.querySelector("output:not([name])").textContent = `${text(at)} (of ${text(end)}, ${data.axes[axis]})`;

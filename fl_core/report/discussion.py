@@ -201,7 +201,7 @@ def own_size(paper: str, store: Store | None = None) -> str:
     store = store or default_store()
     grids = store.grids()
     sizes: dict[str, list[RunSpec]] = {}
-    for result in store:
+    for result in store.outlines():
         if grids.get(result.spec.hash, "").startswith(f"{paper.lower()}-") and result.provenance["data"] == "real":
             sizes.setdefault(_size(result.spec), []).append(result.spec)
     whole: dict[tuple[int, str], list[str]] = {}

@@ -65,7 +65,7 @@
     svg.replaceChildren();
     for (const v of ticks(low, high, data.log)) {
       add("line", { x1: L, x2: W - R, y1: sy(v), y2: sy(v), class: "flx-grid" });
-      add("text", { x: L - 6, y: sy(v) + 4, "text-anchor": "end" }, text(v));
+      add("text", { x: L - 6, y: sy(v) + 4, "text-anchor": "end" }, data.log && v < 1e-3 ? v.toExponential(0) : text(v));
     }
     for (const v of ticks(x[0], x[x.length - 1], data.log_x))
       add("text", { x: sx(v), y: H - B + 18, "text-anchor": "middle" }, text(v));

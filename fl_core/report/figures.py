@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from fl_core.errors import RunError
 from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel
@@ -136,7 +136,10 @@ def draw_effects(effects: Mapping[str, Effect]) -> Figure:
             words = f"{effect.direction}, {effect.size}".removesuffix(", not printed")
             axis.text(1.02, row, words, transform=axis.get_yaxis_transform(), va="center")
         first = next(iter(effects.values()))
-        axis.set_xscale("log" if first.scale.logarithmic else "linear")
+        if first.scale.logarithmic:
+            axis.set_xscale("log")
+            places = LogLocator(subs=(1, 2, 5)) if np.ptp(np.log(axis.get_xlim())) > 0.7 else MaxNLocator(4)
+            axis.xaxis.set(major_locator=places, major_formatter="{x:g}", minor_formatter=NullFormatter())
         axis.set_yticks(range(len(effects)), list(effects))
         axis.set_ylim(len(effects) - 0.5, -0.5)
         axis.set_xlabel(f"effect ({first.scale.unit})")

@@ -120,6 +120,11 @@ def cifar_torchvision(folder: Path) -> None:
         (folder / "cifar-10-batches-py" / name).write_bytes(batch(LABELS[part], IMAGES[part]))
 
 
+def cifar_packed(folder: Path) -> None:
+    files = {f"cifar-10-batches-py/{name}": batch(LABELS[part], IMAGES[part]) for name, part in PARTS.items()}
+    tar(folder / "cifar-10-python.tar.gz", files | {"cifar-10-batches-py/batches.meta": b"not read"}, "w:gz")
+
+
 def cifar_pictures(folder: Path, **more: bytes) -> None:
     files = {"train-000.webp": picture(IMAGES[:15]), "train-001.webp": picture(IMAGES[15:20])}
     files |= {
@@ -173,7 +178,7 @@ def imdb_list(folder: Path, *lines: bytes) -> None:
 
 
 FORMS: dict[str, list[Callable[[Path], None]]] = {
-    "cifar10": [cifar_binary, cifar_unpacked, cifar_torchvision, cifar_pictures],
+    "cifar10": [cifar_binary, cifar_unpacked, cifar_torchvision, cifar_packed, cifar_pictures],
     "mnist-writers": [mnist_idx, lambda folder: mnist_idx(folder, "MNIST/raw/", "QMNIST/raw/"), mnist_arrays],
     "imdb": [imdb_archive, imdb_unpacked],
 }

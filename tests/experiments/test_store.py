@@ -65,6 +65,16 @@ def test_a_record_can_do_without_the_table_of_updates(store: Store) -> None:
     assert kept.history.updates == History().updates
 
 
+def test_outlines_are_read_once_until_a_record_changes(store: Store) -> None:
+    store.save(result_of())
+    (outline,) = store.outlines()
+    assert (outline.spec, outline.provenance["wall_seconds"]) == (result_of().spec, 1.5)
+    assert outline.history == History()
+    assert store.outlines() is store.outlines()
+    store.save(result_of(seed=1))
+    assert [each.spec.seed for each in sorted(store.outlines(), key=lambda each: each.spec.seed)] == [0, 1]
+
+
 def test_equal_results_give_equal_bytes() -> None:
     assert encode(result_of()) == encode(result_of())
     assert encode(result_of()) != encode(result_of(accuracy=0.6))

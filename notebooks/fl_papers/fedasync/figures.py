@@ -499,7 +499,7 @@ def _workers(axis: Axes, timeline: pd.DataFrame) -> None:
         own = timeline[timeline["worker"] == name]
         axis.barh(place, own["end"] - own["start"], left=own["start"], height=0.6, color=SKY, ec="white", lw=1.5)
         for end, version, staleness in own[["end", "version", "staleness"]].itertuples(index=False, name=None):
-            axis.text(end - 0.12, place, f"{staleness}", ha="right", va="center", fontsize=9)
+            axis.text(end - 0.12, place, f"{staleness}", ha="right", va="center", fontsize=9, color="#111111")
             axis.text(end, place - 0.34, f"{version}", ha="center", va="bottom", fontsize=8, color=VERMILION)
     axis.set(yticks=range(len(names)), ylim=(len(names) - 0.5, -0.8), xlabel="virtual time (s)", xlim=(0, 20.6))
     axis.set_yticklabels([f"worker {name}" for name in names])
