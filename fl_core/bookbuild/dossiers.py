@@ -73,9 +73,8 @@ def _scope(judged: Sequence[Judgement]) -> str:
     apart = sum(not j.counted and j.claim.kind != "definition" for j in judged)
     runs = [j for j in judged if j.effects]
     data = sorted({f"{j.dataset} ({j.data_kind})" for j in runs})
-    seeds = sorted({j.seeds for j in runs if j.seeds})
-    ends = f"{min(seeds, default=0)} to {max(seeds, default=0)}"
-    said = f"Data: {', '.join(data) or 'none'}; seeds of a claim: {ends}; "
+    seeds = {j.seeds for j in runs if j.seeds} or {0}
+    said = f"Data: {', '.join(data) or 'none'}; seeds of a claim: {min(seeds)} to {max(seeds)}; "
     budgets = [f"{sum(j.budget == name for j in runs)} at `{name}`" for name in PROFILES]
     table = _table("How many claims have which label", ["claims about", "number", "labels"], rows)
     return f"{table}\n{said}{', '.join(budgets)}; {apart} listed apart.\n"

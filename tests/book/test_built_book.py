@@ -114,11 +114,9 @@ def test_pictures_are_there_and_described(html: Path):
         article = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser").find("article")
         if article is None:
             continue
-        faults += [
-            f"{name}: no alt text: {i.get('src')}"
-            for i in article.find_all("img")
-            if not (i.get("alt") or "").strip()
-        ]
+        unsaid = [i for i in article.find_all("img") if not str(i.get("alt") or "").strip()]
+        faults += [f"{name}: no alt text: {i.get('src')}" for i in unsaid]
+        faults += [f"{name}: no font has {letter!r}" for letter in re.findall("[\ue000-\uf8ff]", article.get_text())]
         drawn = article.select("img:not(.toggler), svg.themed")
         faults += [f"{name}: a picture is in no figure" for each in drawn if not each.find_parent("figure")]
         figures = article.find_all("figure")
