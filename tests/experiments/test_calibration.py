@@ -138,10 +138,11 @@ def test_all_published_networks_end_within_three_points_of_what_is_known_and_all
     assert (rows["wrong labels"] < 0).all()
 
 
-def test_published_networks_reach_what_is_known_on_real_data_but_for_plain_training_on_colours():
+def test_published_networks_reach_what_is_known_on_real_data_but_for_the_first_trainings_on_colours():
     published = data_folder() / "results"
     rows = table(calibration_on_real_data(Store(published, published)), REAL)
     training = [reference.training for reference in REAL]
     short = [(row["data set"], how) for (_, row), how in zip(rows.iterrows(), training, strict=True)
              if row["calibrated"] is not None and not row["calibrated"]]  # fmt: skip
-    assert short == [("cifar10", "15 passes"), ("cifar100-jpeg90", "12 passes")]
+    ten = ("cifar10", "10 passes, momentum 0.9, rate × 0.65, fedluck-colour")  # ResNet-18, mended by thirty
+    assert short == [("cifar10", "15 passes"), ("cifar100-jpeg90", "12 passes"), ten]
