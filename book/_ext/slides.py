@@ -127,6 +127,8 @@ def _slide(head: Any, *parts: Tag) -> Tag:
         slide.append(copy.copy(part))
     for number in slide.select("h1 .section-number, h2 .section-number"):
         number.decompose()
+    for table in slide.select("table[id]"):  # one that goes over several slides would have its name on each
+        del table["id"]
     return slide
 
 
