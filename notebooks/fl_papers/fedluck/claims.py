@@ -10,8 +10,6 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-import numpy as np
-
 from fl_core.experiments.claims import Check, exact, make_claim
 from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Censored, Effect
 from fl_core.experiments.measures import BySeed
@@ -111,14 +109,14 @@ def often_least_traffic(study: Study) -> list[Effect]:
     targets = sought(study, "iid")
     for target in targets:
         sides = {m: needed(study, m, "iid", target.here, "gigabytes") for m in ("FedLuck", *BASELINES)}
-        if not all(sides.values()):
-            return []
         ours, lowest, ends = sides.pop("FedLuck"), {}, set()
-        for seed, other in zip(ours, [*list(ours)[1:], *list(ours)[:1]], strict=True):
-            best = min(sides, key=lambda method: sides[method].get(other, np.inf))
-            lowest[seed] = sides[best].get(seed, np.nan)
+        if not (run := [seed for seed in ours if all(seed in side for side in sides.values())]):
+            return []
+        for seed, other in zip(run, [*run[1:], run[0]], strict=True):
+            best = min(sides, key=lambda method: sides[method][other])
+            lowest[seed] = sides[best][seed]
             ends |= {seed} & sides[best].at_least
-            least[seed] = least.get(seed, 0.0) + all(ours[seed] <= side.get(seed, 0.0) for side in sides.values())
+            least[seed] = least.get(seed, 0.0) + all(ours[seed] <= side[seed] for side in sides.values())
         theirs = Censored(lowest, ends, frozenset().union(*(side.runs for side in sides.values())))
         found.append(Effect(f"{target}, against the least", ours, theirs, RATIO, "less", bound=1.5))
         runs |= ours.runs | theirs.runs

@@ -25,6 +25,7 @@ from fl_core.models import num_parameters
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_core.runtime import History
+from fl_papers.fedluck import claims as judges
 from fl_papers.fedluck import experiment, figures
 from fl_papers.fedluck.claims import interior_is_best, worst_setting
 from fl_papers.fedluck.experiment import (
@@ -66,6 +67,19 @@ def comparison(partitions: Sequence[str], methods: Sequence[str], *where: object
 
 
 # The runs
+
+
+def test_a_seed_that_a_baseline_lacks_says_nothing_of_who_needs_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it FEDLUCK-C15 counted FedLuck as beaten, and the baseline as diverged."""
+    sides = {m: Censored(dict.fromkeys(range(4), 1.0 + (m != "FedLuck"))) for m in ("FedLuck", *BASELINES)}
+    del sides[BASELINES[1]][3]
+    monkeypatch.setattr(judges, "sought", lambda study, partition: [experiment.Target(0.5, 0.5)])
+    monkeypatch.setattr(judges, "needed", lambda study, method, *rest: sides[method])
+    share, against = judges.often_least_traffic(Study("laptop", "fashion-mnist", (), {}))
+    assert share.left == {0: 1.0, 1: 1.0, 2: 1.0}
+    assert sorted(against.seeds) == [0, 1, 2]
+    sides[BASELINES[1]].clear()
+    assert judges.often_least_traffic(Study("laptop", "fashion-mnist", (), {})) == []
 
 
 def test_every_figure_and_table_of_the_paper_is_registered() -> None:
