@@ -29,7 +29,7 @@ LOADS = {
 }
 MOST_BYTES = {"a page": 1_500_000, "the site": 45_000_000}
 MOST_MS = 2000
-"""Until a page is there, or of processor time of its main thread: what else the machine does is not its fault."""
+"""Until a page is there, read from disk by a machine that does nothing else."""
 REMOTE = ("http:", "https:", "//")
 VIEWS = [
     pytest.param((1280, False), id="desktop"),
@@ -266,21 +266,28 @@ wait();
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("browser", VIEWS, indirect=True)
-def test_axe_finds_nothing_and_pages_are_there_soon(html: Path, browser: Any):
-    """Rules of WCAG 2.1 A and AA, and best practices; a slow page is read again."""
+def test_axe_finds_nothing(html: Path, browser: Any):
+    """Rules of WCAG 2.1 A and AA, and best practices."""
     axe = Path(axe_core_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
     faults = []
-    browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
     for name, page in pages(html).items():
-        took: list[float] = []
-        while not took or (min(took) > MOST_MS and len(took) < 10):
-            browser.get(page.as_uri())
-            took.append(browser.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd"))
-            measured = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-            took += [1000 * each["value"] for each in measured if each["name"] == "TaskDuration"]
+        browser.get(page.as_uri())
         browser.execute_async_script(SETTLE)
         browser.execute_script(axe)
         faults += [f"{name}: {found}" for found in browser.execute_async_script(AXE)]
+    assert faults == []
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("browser", VIEWS, indirect=True)
+def test_pages_are_there_soon(html: Path, browser: Any):
+    """A slow page is read again."""
+    faults = []
+    for name, page in pages(html).items():
+        took: list[float] = []
+        while not took or (min(took) > MOST_MS and len(took) < 3):
+            browser.get(page.as_uri())
+            took.append(browser.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd"))
         faults += [f"{name} took {min(took):.0f} ms"] if min(took) > MOST_MS else []
     assert faults == []
 
