@@ -22,6 +22,7 @@ const fade = one => one.classList.toggle("cut", one.scrollLeft + one.clientWidth
 const cut = place => place.querySelectorAll(CUT).forEach(fade);
 addEventListener("scroll", event => event.target.matches?.(CUT) && fade(event.target), { capture: true, passive: true });
 addEventListener("resize", () => cut(document));
+addEventListener("load", () => setTimeout(cut, 0, document));  // to measure all of it takes time, and the page is there
 addEventListener("toggle", event => cut(event.target), true);
 
 // A page with folded code has one switch for all of it; whoever is led to something folded sees it unfolded.
@@ -50,7 +51,6 @@ document.addEventListener("DOMContentLoaded", () => {
   addEventListener("hashchange", unfold);
   unfold();
   explain();
-  cut(document);
   for (const one of document.querySelectorAll("article span.math")) {
     const mark = /^[.,;:!?)\]\u2019\u201d-]+/.exec(one.nextSibling?.data ?? "");
     if (!mark) continue;

@@ -384,7 +384,7 @@ def replay(
         ]
         place = {"event": simulation.kernel.events, "seconds": simulation.kernel.now, "version": simulation.version}
         typer.echo(as_text({"run": specs[0].hash, **place, "servers": servers, "text": said}))
-    elif not interactive:
+    elif not interactive or simulation.kernel.events < at:
         typer.echo(said)
 
 

@@ -68,6 +68,7 @@ def test_a_run_is_stopped_before_an_event_with_its_state_at_hand(store: Store, m
     said = json.loads(call("replay", name, "--at", "7", "--json"))
     assert (said["run"], said["event"], said["text"]) == (name, 7, text.rstrip())
     assert "give one of them" in failed("replay", name, "--at", "7", "--json", "-i").output
+    assert "the run ends after" in call("replay", name, "--at", "999999", "-i")
     [server] = said["servers"]
     assert f"version {server['version']}, {server['at_work']} at work, {server['idle']} idle" in text
     assert text.startswith("event 7, t = ")
