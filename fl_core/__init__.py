@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 CHECKOUT = (Path(__file__).resolve().parents[1] / "pyproject.toml").is_file()
 """Whether this is a copy of the repository, with its data folder; else the package was installed by itself."""
 
@@ -31,7 +31,7 @@ if not CHECKOUT:
 
 if TYPE_CHECKING:
     from fl_core.algorithms import Algorithm, register
-    from fl_core.datasets import register_dataset
+    from fl_core.datasets import register_dataset, register_preprocessing
     from fl_core.experiments.conformance import check_algorithm
     from fl_core.experiments.run import read_spec, run
     from fl_core.experiments.spec import RunSpec
@@ -42,13 +42,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "Algorithm": "algorithms", "RunSpec": "experiments.spec", "check_algorithm": "experiments.conformance",
     "compare": "experiments.sweep", "load_model": "experiments.store", "read_spec": "experiments.run",
-    "register": "algorithms", "register_dataset": "datasets", "register_model": "models", "run": "experiments.run",
-    "save_model": "experiments.store", "sweep": "experiments.sweep",
+    "register": "algorithms", "register_dataset": "datasets", "register_model": "models",
+    "register_preprocessing": "datasets", "run": "experiments.run", "save_model": "experiments.store",
+    "sweep": "experiments.sweep",
 }  # fmt: skip
 
 __all__ = [
     "Algorithm", "RunSpec", "check_algorithm", "compare", "load_model", "read_spec", "register",
-    "register_dataset", "register_model", "run", "save_model", "sweep",
+    "register_dataset", "register_model", "register_preprocessing", "run", "save_model", "sweep",
 ]  # fmt: skip
 
 

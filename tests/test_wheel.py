@@ -206,10 +206,13 @@ def test_what_the_command_line_makes_is_made_there(place: Place):
 MORE = '''
 from typing import Literal
 import numpy as np
+import torch
 from torch import nn
-from fl_core import register_dataset, register_model
+from fl_core import register_dataset, register_model, register_preprocessing
 from fl_core.datasets import Partition
-from fl_core.world import Compute
+from fl_core.formulas.messages import Compressor, Layout
+from fl_core.formulas.staleness import StalenessWeight
+from fl_core.world import Availability, Calendar, Compute, Fault, Graph, Message, Spread, Trigger
 
 class Slow(Compute):
     kind: Literal["slow"] = "slow"
@@ -217,6 +220,66 @@ class Slow(Compute):
 
     def draw(self, devices, rng):
         return rng.uniform(1, self.most, devices)
+
+class Halved(Spread):
+    kind: Literal["halved"] = "halved"
+
+    def draw(self, devices, rng, direction):
+        return np.where(np.arange(devices) % 2, 1e6, 5e5)
+
+class Erased(Fault):
+    kind: Literal["erased"] = "erased"
+
+    def send(self, messages, rng):
+        model = messages[0].payload["model"]
+        kept = torch.from_numpy(rng.random(len(model)) > 0.25)
+        return [Message({"model": model * kept}, message.delay) for message in messages]
+
+class Cyclic(Trigger):
+    kind: Literal["cyclic"] = "cyclic"
+
+    async def turn(self, server):
+        await server.idle_changed()
+        if not server.in_flight and server.idle:
+            last = server.state.get("last", -1)
+            device = next((d for d in server.idle if d > last), min(server.idle))
+            server.state["last"] = device
+            server.dispatch([device])
+
+class Nights(Availability):
+    kind: Literal["nights"] = "nights"
+
+    def draw(self, devices, rng):
+        return Calendar([((0.0, 50.0),)], 100.0, rng.uniform(0, 100, devices))
+
+class Loop(Graph):
+    kind: Literal["loop"] = "loop"
+
+    def edges(self, servers, rng):
+        return [(server, (server + 1) % servers) for server in rng.permutation(servers)]
+
+class Steps(StalenessWeight):
+    kind: Literal["steps"] = "steps"
+
+    def __call__(self, u):
+        return np.where(np.asarray(u) < 3, 1.0, 0.5)
+
+class Front(Compressor):
+    kind: Literal["front"] = "front"
+
+    def _layout(self, parts, dtype):
+        return Layout(sum(size // 2 for size in parts))
+
+    def _send(self, vector, parts, generator):
+        kept = [part[: size // 2] for part, size in zip(vector.split(parts), parts)]
+        return torch.cat(kept), np.empty(0, np.uint64)
+
+    def _receive(self, values, codes, parts):
+        kept = values.split([size // 2 for size in parts])
+        return torch.cat([torch.cat([x, x.new_zeros(size - len(x))]) for x, size in zip(kept, parts)])
+
+    def ideal_bits(self, d, dtype=torch.float32, segments=None):
+        return 16.0 * d
 
 class Thirds(Partition):
     kind: Literal["thirds"] = "thirds"
@@ -227,6 +290,10 @@ class Thirds(Partition):
 @register_model
 def line(shape, classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), classes))
+
+@register_preprocessing
+def turned(points):
+    return points[:, ::-1] * [1, -1]
 
 @register_dataset("moons")
 def moons():
@@ -243,6 +310,8 @@ def test_parts_of_a_script_and_of_an_installed_package_have_names_there(place: P
     mine = example.partition("result = ")[0] + MORE
     run = ["run", "-a", "halving", "-s", "budget.updates=2", "-s", "model=line", "-s", "dataset=moons"]
     run += ["-s", "world.devices=12", "-s", "world.compute=slow(most=3)", "-s", "partition=thirds"]
+    run += ["-s", "preprocessing=turned", "-s", "world.trigger=cyclic", "-s", "world.availability=nights"]
+    run += ["-s", 'world.faults=["erased(probability=0.5)"]', "-s", "world.network.up_bits_per_second=halved"]
     (place.here / "mine.py").write_text(mine)
     place.command(*run, "--import", "mine.py")
     assert "unknown algorithm 'halving'" in place.command(*run, code=2)
@@ -254,6 +323,10 @@ def test_parts_of_a_script_and_of_an_installed_package_have_names_there(place: P
     pip = [sys.executable, "-m", "pip", "--python", str(place.python), "install", "-q", "--no-deps", "--no-index"]
     subprocess.run([*pip, "--no-build-isolation", str(tmp_path)], check=True)
     place.command(*run)
+    more = ["-s", "budget.updates=3", "-s", "model=linear", "-s", "world.devices=12"]
+    edges = ["-s", "algorithm.discount=steps", "-s", 'world.clusters={"servers": 3, "graph": "loop"}']
+    place.command("run", "-a", "async_sdfeel", *edges, *more)
+    place.command("run", "-a", "fedper", "-s", "algorithm.compressor=front", *more)
     check = "import fl_core, my_parts; print(len(fl_core.check_algorithm(my_parts.Halving())), 'promises kept')"
     assert "21 promises kept" in place.call(str(place.python), "-c", check)
 

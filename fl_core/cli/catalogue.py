@@ -207,11 +207,12 @@ def _datasets() -> list[Item]:
 
 
 def _preprocessing() -> list[Item]:
-    from fl_core.datasets import PRESETS, Preprocessing
+    from fl_core.datasets import PRESETS, STEPS, Preprocessing
 
     named = {
         name: ", ".join(f"{field}={value}" for field, value in fields.items()) for name, fields in PRESETS.items()
     }
+    named |= {name: summary(step) for name, step in STEPS.items()}
     return [Item("fields", summary(Preprocessing), parameters(Preprocessing)), *map(Item, named, named.values())]
 
 

@@ -260,12 +260,16 @@ def verify(
     every: Annotated[bool, Option("--all", help="Replay all of them.")] = False,
     prefix: Annotated[float, Option(help="Part of each run that is replayed.")] = 1.0,
     seconds: Annotated[float | None, Option(help="Of each run no more than took about so long.")] = None,
+    beside: Annotated[
+        Path | None, Option(help="Compare with what the code of this checkout gives, not with the record.")
+    ] = None,
     enter: Annotated[bool, Option("--enter", help="Write down which code gave the same bits.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run stored records again and compare every bit.
 
-    Says what differs first, and where; the exit code is not 0 if anything does.
+    Says what differs first, and where; the exit code is not 0 if anything does. Where a record's processor had other
+    instructions than this one, ``--beside`` a checkout of verified code compares the code of both.
     """
     from fl_core.experiments import verify
     from fl_core.experiments.grid import in_words
@@ -276,6 +280,8 @@ def verify(
         raise SpecError(f"prefix = {prefix:g} must be above 0 and at most 1")
     if seconds is not None and not seconds > 0:
         raise SpecError(f"seconds = {seconds:g} must be positive")
+    if beside is not None and not (beside / "fl_core").is_dir():
+        raise SpecError(f"{beside} is no checkout: it has no folder fl_core")
     if sample < 1:
         raise SpecError(f"sample = {sample} must be at least 1")
     store = default_store()
@@ -290,8 +296,9 @@ def verify(
     whole = in_words(sum(took[key] * part for key, part in parts.items()))
     typer.echo(f"replaying {share} of {len(chosen)} records, about {whole}", err=as_json)
     replays = []
-    for result in chosen:
-        found = verify.replay(result, parts[result.spec.hash])
+    wanted = [(result, parts[result.spec.hash]) for result in chosen]
+    pairs = verify.beside(wanted, beside.absolute()) if beside else (verify.replay(*each) for each in wanted)
+    for found in pairs:
         replays.append(found)
         said = "same bits" if found.same else found.difference
         typer.echo(f"{found.hash} {found.algorithm:<20}{said}", err=as_json)

@@ -16,7 +16,15 @@ from fl_core.datasets.partitions import (
     WKAFLPartition,
     partition_statistics,
 )
-from fl_core.datasets.preprocessing import PRESETS, NamedPreprocessing, Preprocessing, Samples, with_label_noise
+from fl_core.datasets.preprocessing import (
+    PRESETS,
+    STEPS,
+    NamedPreprocessing,
+    Preprocessing,
+    Samples,
+    register_preprocessing,
+    with_label_noise,
+)
 from fl_core.datasets.registry import (
     SurrogateNotice,
     actual,
@@ -35,10 +43,10 @@ from fl_core.datasets.registry import (
 )
 
 __all__ = [
-    "IID", "OWN", "PARTITIONS", "PRESETS", "Archive", "Dataset", "Dirichlet", "DirichletPerDevice",
+    "IID", "OWN", "PARTITIONS", "PRESETS", "STEPS", "Archive", "Dataset", "Dirichlet", "DirichletPerDevice",
     "NamedPreprocessing", "Natural", "Partition", "PartitionStatistics", "Preprocessing",
     "Samples", "Shards", "Source", "Split", "Splits", "Surrogate", "SurrogateNotice", "WKAFLPartition",
     "actual", "all_sources", "all_surrogates", "data_folder", "datasets_folder", "described", "differs", "kind_of",
     "load_dataset", "names", "num_classes", "partition_statistics",
-    "register_dataset", "sizes", "stands_for", "with_label_noise",
+    "register_dataset", "register_preprocessing", "sizes", "stands_for", "with_label_noise",
 ]  # fmt: skip

@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 from torch import Tensor
 
 from fl_core.config import Config
-from fl_core.datasets.base import Dataset, channels_last
+from fl_core.datasets.base import Dataset, Split, channels_last
+from fl_core.datasets.own import OwnData
 from fl_core.errors import SpecError, unknown
 
 READY_BYTES = 200_000_000
 """Images that take no more memory than this as float32 are scaled once; larger sets stay uint8, four times smaller,
 and each mini-batch is scaled by the same two operations, so the numbers are the same."""
 CHUNK = 5000
+Step = TypeVar("Step", bound=Callable[[np.ndarray], Any])
+STEPS: dict[str, Callable[[np.ndarray], Any]] = {}
+"""Steps of one's own that have been registered here, by name."""
+
+
+def register_preprocessing(step: Step) -> Step:
+    """Make a step of one's own known by its function's name, ``preprocessing="edges"``; a second one replaces it.
+
+    It takes the stored inputs of a split, ``[n, ...]`` (images are bytes ``[n, c, h, w]``), and returns what is read
+    instead: images, features or tokens, as in :func:`~fl_core.datasets.register_dataset`.
+    """
+    if step.__name__ in PRESETS:
+        raise SpecError(f"the preprocessing {step.__name__!r} is there already; choose another name")
+    STEPS[step.__name__] = step
+    return step
 
 
 class Preprocessing(Config):
-    """What happens to images before the network reads them; token sequences and speech features pass unchanged.
+    """What happens to images before the network reads them; tokens and features pass unchanged, but for a step `own`.
 
-    In this order: invert, resize, crop, augment (training only), scale.
+    In this order: own, invert, resize, crop, augment (training only), scale.
     """
 
+    own: str | None = None
+    """Name of a step of one's own (:func:`register_preprocessing`)."""
     invert: bool = False
     """Whether every pixel v becomes (256 - v) mod 256: a slip in FedLuck's authors' program (E19)."""
 
@@ -47,6 +66,13 @@ class Preprocessing(Config):
     flip: bool = False
     """Augmentation: mirrored left to right with probability 1/2."""
 
+    @field_validator("own")
+    @classmethod
+    def _known_step(cls, name: str | None) -> str | None:
+        if name is not None and name not in STEPS:
+            raise unknown("step", name, STEPS)
+        return name
+
     @model_validator(mode="after")
     def _constants_belong_together(self) -> Self:
         if (self.mean is None) != (self.std is None) or len(self.mean or ()) != len(self.std or ()):
@@ -59,9 +85,10 @@ class Preprocessing(Config):
 
     def apply(self, dataset: Dataset) -> tuple[Samples, Samples]:
         """Return the training and the test samples of `dataset`, ready to learn from."""
+        dataset = dataset if self.own is None else _after(STEPS[self.own], dataset)
         splits = (dataset.train, dataset.test)
         if dataset.train.inputs.dtype != torch.uint8:
-            if self != Preprocessing():
+            if self != Preprocessing(own=self.own):
                 raise SpecError(f"data set {dataset.name!r} holds no images: it takes no preprocessing")
             train, test = (Samples(split.inputs, split.labels) for split in splits)
             return train, test
@@ -115,13 +142,27 @@ PRESETS: dict[str, dict[str, Any]] = {
 def _from_name(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if value not in PRESETS:
-        raise unknown("preprocessing", value, PRESETS)
-    return PRESETS[value]
+    if value not in PRESETS | STEPS:
+        raise unknown("preprocessing", value, PRESETS | STEPS)
+    return PRESETS.get(value, {"own": value})
+
+
+def _after(step: Callable[[np.ndarray], Any], dataset: Dataset) -> Dataset:
+    """Return `dataset` as a step of one's own leaves it, checked as data of one's own is, with means of that."""
+
+    def stepped(split: Split) -> tuple[Any, ...]:
+        owners = () if split.owners is None else (split.owners.numpy(),)
+        return (step(split.inputs.numpy().copy()), split.labels.numpy(), *owners)
+
+    def load() -> tuple[Any, Any]:
+        return stepped(dataset.train), stepped(dataset.test)
+
+    made = OwnData(f"{dataset.name}, {step.__name__}", load, dataset.classes).dataset
+    return replace(dataset, train=made.train, test=made.test, mean=made.mean, std=made.std)
 
 
 NamedPreprocessing = Annotated[Preprocessing, BeforeValidator(_from_name)]
-"""A :class:`Preprocessing`, its fields, or the name of one of :data:`PRESETS`."""
+"""A :class:`Preprocessing`, its fields, or the name of one of :data:`PRESETS` or :data:`STEPS`."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from fl_core.algorithms import Algorithm
-from fl_core.datasets import OWN
+from fl_core.datasets import OWN, STEPS
 from fl_core.experiments.spec import RunSpec
 from fl_core.models.registry import MODELS
 
@@ -58,7 +58,7 @@ def code_digest(spec: RunSpec) -> str:
 
 
 def own_parts(spec: RunSpec) -> list[Any]:
-    """Return what of a specification is defined outside of fl_core: classes of its pieces, network and data set."""
+    """Return what of a specification is defined outside of fl_core: classes of its pieces, network, data, a step."""
     pieces: list[Any] = [spec]
     for piece in pieces:  # it grows
         for value in vars(piece).values():
@@ -66,7 +66,8 @@ def own_parts(spec: RunSpec) -> list[Any]:
     parts: list[Any] = [cls for cls in dict.fromkeys(map(type, pieces)) if _is_outside(cls)]
     network = MODELS.get(spec.model.partition("(")[0])
     parts += [network] * (network is not None and not network.__module__.startswith(f"{PACKAGE}."))
-    return parts + [own.load for own in [OWN.get(spec.dataset)] if own]
+    parts += [own.load for own in [OWN.get(spec.dataset)] if own]
+    return parts + [STEPS[name] for name in [spec.preprocessing.own] if name]
 
 
 @lru_cache(256)

@@ -10,7 +10,7 @@ import cloudpickle
 
 from fl_core.algorithms import ALGORITHMS
 from fl_core.config import Family
-from fl_core.datasets import OWN
+from fl_core.datasets import OWN, STEPS
 from fl_core.errors import SpecError
 from fl_core.models import MODELS
 from fl_core.plugins import import_own, named, papers, told
@@ -59,7 +59,13 @@ def tables() -> dict[str, dict[str, Any]]:
     named_worlds()  # loads those of the papers
     kinds: dict[str, dict[str, Any]] = {f"{each.__module__}.{each.__qualname__}": each.kinds
                                          for each in Family.__subclasses__()}  # fmt: skip
-    return kinds | {"algorithm": ALGORITHMS, "model": MODELS, "dataset": OWN, "world": REGISTERED}
+    return kinds | {
+        "algorithm": ALGORITHMS,
+        "model": MODELS,
+        "dataset": OWN,
+        "preprocessing": STEPS,
+        "world": REGISTERED,
+    }
 
 
 def _module(part: Any) -> str:

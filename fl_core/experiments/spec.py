@@ -154,7 +154,7 @@ class RunSpec(Config):
 
         Only what differs from the defaults counts, so that a field added later leaves the names of old runs alone.
         """
-        text = json.dumps(_essential(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(essential(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(f"{FORMAT}:{text}".encode()).hexdigest()[:16]
 
     def changed(self, **settings: Any) -> RunSpec:
@@ -217,7 +217,7 @@ class RunSpec(Config):
         return Simulation(self.task(), self.world, self.algorithm, **settings, trace=trace)
 
 
-def _essential(model: BaseModel) -> dict[str, Any]:
+def essential(model: BaseModel) -> dict[str, Any]:
     """Return the fields of `model` that differ from their defaults, and always what says which class it is."""
     kept: dict[str, Any] = {"name": model.name} if isinstance(model, Algorithm) else {}
     for name, default in _defaults(type(model)).items():
@@ -234,7 +234,7 @@ def _defaults(model: type[BaseModel]) -> dict[str, Any]:
 
 def _essential_value(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return _essential(value)
+        return essential(value)
     return [_essential_value(item) for item in value] if isinstance(value, tuple) else value
 
 

@@ -2,31 +2,40 @@
 
 A record is *verified by this code* if this code made it, if it was replayed with the same bits, or if a sample of the
 records that the same algorithm and code made was: :data:`TABLE` says which. Everything else is unverified.
+
+A processor with other instructions rounds otherwise, and cannot replay. There the code of before, which is verified,
+and this code run the same specifications side by side (:func:`beside`): what gives the same bits on one processor
+because its operations are the same gives the same bits on the other.
 """
 
 from __future__ import annotations
 
-import hashlib
+import inspect
 import json
 import math
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pandas as pd
 from filelock import FileLock
 
-from fl_core.errors import DataError
+from fl_core.errors import DataError, RunError
 from fl_core.experiments.identity import EXACT, code_digest, instructions
 from fl_core.experiments.run import Result, commit
+from fl_core.experiments.spec import essential
 from fl_core.experiments.store import Store, default_store, write_atomically
 from fl_core.runtime import History
-from fl_core.runtime.simulation import StopRun
 
 TABLE = "verified.json"
 """Beside the published records: which other code was shown to give the same bits, on which sample."""
@@ -55,6 +64,8 @@ class Replay:
     """Of the run's budget that was replayed."""
     difference: str
     """What differs first, and where; empty: nothing."""
+    beside: str = ""
+    """As of an :class:`Equivalence`."""
 
     @property
     def same(self) -> bool:
@@ -73,6 +84,8 @@ class Equivalence:
     """By hash how much of each run was replayed."""
     instructions: str
     commit: str
+    beside: str = ""
+    """The verified code beside which `current` ran, if not the record itself was replayed."""
 
 
 def made_by(provenance: Mapping[str, Any], current: str = "") -> str:
@@ -95,25 +108,98 @@ def replay(stored: Result, part: float = 1.0) -> Replay:
     It goes on until something is compared that the algorithm has done: the evaluation of the initial model is not.
     """
     spec = stored.spec
-    simulation, whole, reached = spec.simulation(), part >= 1, 1.0
-    table, least = ("updates", 0) if any(stored.history.updates.values()) else ("evaluations", 1)
-
-    def stop(used: float) -> None:
-        nonlocal reached
-        if not whole and used >= part and len(getattr(simulation.history, table)["version"]) > least:
-            reached = used
-            raise StopRun
-
-    history = simulation.run("sequential" if is_exact(stored.provenance) else "batched", None, stop)
-    found = difference(stored.history, history, whole)
-    if whole and not found and history.model is not None:
-        model = hashlib.sha256(history.model.numpy().tobytes()).hexdigest()
-        if stored.provenance.get("model_sha256", model) != model:
-            found = f"the final model: SHA-256 {stored.provenance['model_sha256']} stored, {model} now"
+    again = rerun(stored, part)
+    found = difference(stored.history, again.history, part >= 1)
+    if part >= 1 and not found and stored.provenance.get("model_sha256", again.model) != again.model:
+        found = f"the final model: SHA-256 {stored.provenance['model_sha256']} stored, {again.model} now"
     if found and (made := stored.provenance.get("instructions", "others than are known")) != instructions():
         found += f"; made with instructions {made}, replayed with {instructions()}, which round otherwise"
     recorded, current = made_by(stored.provenance), made_by(stored.provenance, code_digest(spec))
-    return Replay(spec.hash, spec.algorithm.name, recorded, current, reached, found)
+    return Replay(spec.hash, spec.algorithm.name, recorded, current, again.reached, found)
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """What running a record's specification, or its beginning, has given."""
+
+    code: str
+    """As :func:`made_by` says it."""
+    history: History
+    model: str
+    """SHA-256 of the last global model."""
+    reached: float
+    """Of the run's budget."""
+
+
+def rerun(stored: Result, part: float, run: Callable[..., Any] | None = None) -> Rerun:
+    """Run the specification of `stored` up to a part of its budget, here or as `run` does it."""
+    executor = "sequential" if is_exact(stored.provenance) else "batched"
+    least = ("updates", 0) if any(stored.history.updates.values()) else ("evaluations", 1)
+    code, history, *rest = (run or _rerun)(json.dumps(essential(stored.spec)), executor, least, part)
+    return Rerun(made_by(stored.provenance, code), History.from_dict(history), *rest)
+
+
+def _rerun(text, executor, least, part):  # type: ignore[no-untyped-def]
+    """Do it with whatever fl_core there is: another copy's interpreter is given the source of this function."""
+    import hashlib
+
+    from fl_core.experiments.identity import code_digest
+    from fl_core.experiments.spec import RunSpec
+    from fl_core.runtime.simulation import StopRun
+
+    spec, reached, (table, rows) = RunSpec.from_json(text), 1.0, least
+    simulation = spec.simulation()
+
+    def stop(used):  # type: ignore[no-untyped-def]
+        nonlocal reached
+        if part < 1 and used >= part and len(getattr(simulation.history, table)["version"]) > rows:
+            reached = used
+            raise StopRun
+
+    history = simulation.run(executor, None, stop)
+    assert history.model is not None
+    model = hashlib.sha256(history.model.numpy().tobytes()).hexdigest()
+    return code_digest(spec), history.to_dict(), model, reached
+
+
+@contextmanager
+def _running(checkout: Path) -> Iterator[Callable[..., Any]]:
+    """Give a function that does what :func:`_rerun` does, in a process whose fl_core is that of `checkout`."""
+    loop = "import json, sys\nfor line in sys.stdin: print('\\n' + json.dumps(_rerun(*json.loads(line))), flush=True)"
+    words = [sys.executable, "-P", "-c", f"{inspect.getsource(_rerun)}\n{loop}"]  # -P: not the folder that we are in
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (checkout, checkout / "notebooks")))}
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, env=env, text=True, bufsize=1) as process:
+        asked, told = process.stdin, process.stdout
+        assert asked is not None
+        assert told is not None
+
+        def run(*given: Any) -> Any:
+            asked.write(json.dumps(given) + "\n")
+            for line in told:
+                if line.startswith("["):
+                    return json.loads(line)
+            raise RunError(f"the code of {checkout} has failed")
+
+        yield run
+        asked.close()
+
+
+def beside(records: Iterable[tuple[Result, float]], checkout: Path) -> Iterator[Replay]:
+    """Run parts of records' specifications with the code of `checkout` and with this one, and compare bit for bit.
+
+    Nothing is shown if the code of `checkout` is not itself verified, by the table of the published results here.
+    """
+    with _running(checkout) as there_too:
+        for stored, part in records:
+            there, here = rerun(stored, part, there_too), rerun(stored, part)
+            recorded, algorithm = made_by(stored.provenance), stored.spec.algorithm.name
+            found = difference(there.history, here.history)
+            if not found and there.model != here.model:
+                found = f"the model: SHA-256 {there.model} in {checkout}, {here.model} here"
+            known = Verified(default_store().published).shown(algorithm, recorded)
+            if there.code != recorded and not any(there.code in (row.current, row.beside) for row in known):
+                found = f"the code of {checkout}, {there.code}, is not verified for what {recorded} made"
+            yield Replay(stored.spec.hash, algorithm, recorded, here.code, here.reached, found, there.code)
 
 
 def difference(old: History, new: History, whole: bool = True) -> str:
@@ -164,12 +250,16 @@ class Verified:
         for row in self.rows:
             self._shown.setdefault((row.algorithm, row.recorded), []).append(row)
 
+    def shown(self, algorithm: str, recorded: str) -> list[Equivalence]:
+        """Return what was shown about the code that made some records."""
+        return self._shown.get((algorithm, recorded), [])
+
     def standing(self, result: Result) -> str:
         """Return which of :data:`STANDINGS` a record has."""
         recorded, current = made_by(result.provenance), made_by(result.provenance, code_digest(result.spec))
         if recorded == current:
             return OWN
-        rows = self._shown.get((result.spec.algorithm.name, recorded), [])
+        rows = self.shown(result.spec.algorithm.name, recorded)
         if not any(row.current == current for row in rows):
             return EARLIER if rows else UNVERIFIED
         key = result.spec.hash
@@ -191,9 +281,8 @@ def enter(folder: Path, replays: Iterable[Replay]) -> None:
             if all(each.same for each in found) and key[1] != current:
                 known = before.sample if before and before.current == current else {}
                 shown = {each.hash: max(each.part, known.get(each.hash, 0.0)) for each in found}
-                rows[key] = Equivalence(
-                    *key, current, dict(sorted((known | shown).items())), instructions(), commit()
-                )
+                sample = dict(sorted((known | shown).items()))
+                rows[key] = Equivalence(*key, current, sample, instructions(), commit(), found[0].beside)
         lines = [json.dumps(asdict(rows[key])) for key in sorted(rows)]  # a line each, so that a diff can be read
         write_atomically(folder / TABLE, ("[\n" + ",\n".join(lines) + "\n]\n").encode())
 

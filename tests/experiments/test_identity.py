@@ -109,6 +109,35 @@ def test_an_old_number_of_an_edited_package_is_called_unverified(tmp_path):
     assert said() == "0 of 1 runs verified by this code, 1 UNVERIFIED\n"
 
 
+@pytest.mark.thorough
+def test_codes_are_compared_beside_each_other_where_no_record_can_be_replayed(finished, tmp_path):
+    """The record was made with other images here, as if by a processor that rounds otherwise."""
+    old, new, results = tmp_path / "old", tmp_path / "new", tmp_path / "results"
+    for place in (old, new):
+        shutil.copytree(PACKAGE, place / "fl_core", ignore=shutil.ignore_patterns("__pycache__"))
+    Store(results, results).save(finished)
+    settings = {"FL_CORE_RESULTS": str(results), "FL_CORE_DATA": str(PACKAGE.parent / "data"), "PYTHONPATH": str(new)}
+
+    def verified(*options: str) -> str:
+        command = [sys.executable, "-P", "-m", "fl_core.cli", "verify", *options]
+        done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    method = Path("fl_core", "algorithms", "fedasync.py")
+    text = (old / method).read_text()
+    (new / method).write_text(f"{text}\nUNUSED = 1\n")
+    assert "1 of 1 records differ" in verified()
+    assert "the same, to the last bit" in verified("--beside", str(old), "--enter")
+    [row] = Verified(results).rows
+    assert (row.recorded, row.beside, row.sample) == (code_digest(short()), code_digest(short()), {short().hash: 1.0})
+    assert row.current != row.recorded
+    assert "the same, to the last bit" in verified("--beside", str(old), "--enter")  # again, with what it wrote
+    (new / method).write_text(text.replace("self.alpha", "0.5 * self.alpha", 1))
+    assert ", seconds " in verified("--beside", str(old))
+    (old / method).write_text(f"{text}\nUNUSED = 2\n")
+    assert "is not verified for what" in verified("--beside", str(old))
+
+
 def define(factor: float) -> type[Algorithm]:
     text = f"""
 def weight(staleness):

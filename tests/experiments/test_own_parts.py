@@ -20,9 +20,9 @@ import torch
 from distributed import LocalCluster
 from plain_torchvision import import_torchvision
 
-from fl_core import RunSpec, compare, plugins, register_dataset, register_model, run, sweep
+from fl_core import RunSpec, compare, plugins, register_dataset, register_model, register_preprocessing, run, sweep
 from fl_core.algorithms import FedAsync
-from fl_core.datasets import OWN, load_dataset
+from fl_core.datasets import OWN, Preprocessing, load_dataset
 from fl_core.errors import DataError, RunError, SpecError
 from fl_core.experiments import grid, parts
 from fl_core.experiments import store as storage
@@ -39,7 +39,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fl_core import Algorithm, register, register_dataset, register_model
+from fl_core import Algorithm, register, register_dataset, register_model, register_preprocessing
 from fl_core.world import Compute
 
 
@@ -70,6 +70,12 @@ def mlp(shape, classes, width: int = 8):
     return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), width), nn.ReLU(), nn.Linear(width, classes))
 
 
+@register_preprocessing
+def turned(points):
+    """A quarter turn."""
+    return points[:, ::-1] * [1, -1]
+
+
 @register_dataset("moons")
 def moons(noise=0.1):
     """Two half circles."""
@@ -84,7 +90,7 @@ def moons(noise=0.1):
     return part(300), part(100)
 '''
 SPEC: dict[str, Any] = {
-    "algorithm": "halving", "dataset": "moons", "model": "mlp", "budget": {"updates": 8},
+    "algorithm": "halving", "dataset": "moons", "preprocessing": "turned", "model": "mlp", "budget": {"updates": 8},
     "world": {"devices": 10, "compute": "slow(most=3)"}, "evaluation": {"every_updates": 8, "train_samples": 10},
 }  # fmt: skip
 
@@ -135,7 +141,13 @@ def test_parts_of_a_notebook_work_by_name_here_and_in_other_processes(tmp_path):
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [("0.6", "0.5"), ("nn.ReLU", "nn.Tanh"), ("uniform(1,", "uniform(2,"), ("label / 2", "label / 3")],
+    [
+        ("0.6", "0.5"),
+        ("nn.ReLU", "nn.Tanh"),
+        ("uniform(1,", "uniform(2,"),
+        ("label / 2", "label / 3"),
+        ("[1, -1]", "[-1, 1]"),
+    ],
 )
 def test_a_part_that_has_changed_makes_stored_results_missing(before, after, tmp_path):
     assert MINE.count(before) == 1
@@ -309,7 +321,32 @@ def test_a_data_set_of_torchvision_is_taken_as_it_is():
     assert int(data.train.labels[7]) == int(label)
 
 
+def test_a_step_of_ones_own_comes_first_and_what_it_gives_is_checked():
+    images = IMAGES + np.arange(5, dtype=np.uint8)
+    register_dataset("mine")(lambda: ((images, LABELS), (images, LABELS)))
+
+    @register_preprocessing
+    def halves(inputs):
+        return inputs[..., ::2]
+
+    train, test = RunSpec(algorithm="fedasync", dataset="mine", preprocessing="halves").preprocessing.apply(
+        load_dataset("mine")
+    )
+    assert train.shape == test.shape == (1, 5, 3)
+    assert train.inputs.std(correction=0) == pytest.approx(1, abs=0.01)  # scaled by that of what the step gives
+    scaled, _ = Preprocessing(own="halves", invert=True, scale="raw").apply(load_dataset("mine"))
+    assert scaled.inputs[0, 0, 0].tolist() == [0, 254, 252]
+    register_preprocessing(type("halves", (), {"__new__": lambda cls, inputs: inputs / 0 * 0}))
+    with pytest.raises(DataError, match="data set 'mine, halves': an input is not finite"), np.errstate(all="ignore"):
+        Preprocessing(own="halves").apply(load_dataset("mine"))
+    for given in ("halfs", {"own": "halfs"}):
+        with pytest.raises(SpecError, match="unknown .*'halfs'; did you mean 'halves'"):
+            RunSpec(algorithm="fedasync", preprocessing=given)
+
+
 def test_names_that_are_taken_are_refused():
+    with pytest.raises(SpecError, match="the preprocessing 'wkafl' is there already"):
+        register_preprocessing(type("wkafl", (), {}))
     with pytest.raises(SpecError, match="data set 'cifar10' is there already"):
         register_dataset("cifar10")
     with pytest.raises(SpecError, match="network 'lenet5' is there already"):
