@@ -30,8 +30,7 @@ from fl_core.runtime import storage
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.history import TABLES
 from fl_core.runtime.kernel import Event, Kind, Process, Program
-from fl_core.runtime.links import SharedLink
-from fl_core.runtime.messages import Snapshot, Upload
+from fl_core.runtime.messages import SharedLink, Snapshot, Upload
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.storage import Owned, Reader, Writer
 

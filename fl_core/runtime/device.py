@@ -20,9 +20,8 @@ from fl_core.errors import RunError
 from fl_core.runtime.executors import Ticket
 from fl_core.runtime.history import append
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
-from fl_core.runtime.links import SharedLink
 from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
-from fl_core.runtime.messages import Cluster, LocalTraining, Snapshot, Upload
+from fl_core.runtime.messages import Cluster, LocalTraining, SharedLink, Snapshot, Upload
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Contrast, Correction, Objective
 from fl_core.world import DeviceProfile

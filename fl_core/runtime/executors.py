@@ -340,7 +340,7 @@ class Debug(Sequential):
     """Computes like ``sequential`` while every rule that programs must keep is checked; slow, for writing them."""
 
     sanitizer: Any = None
-    """What checks; see :mod:`fl_core.runtime.sanitizer`."""
+    """What checks; see :mod:`fl_core.runtime.watchdog`."""
 
     def result(self, ticket: Ticket) -> Any:
         """Compute the job, and see that it changes nothing but its result."""
