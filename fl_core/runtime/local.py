@@ -236,10 +236,13 @@ def noise_stream(key: tuple[int, str, int, int, int]) -> torch.Generator:
 
 
 def batches_of(job: TrainJob | GradientJob | PeekJob) -> Iterator[np.ndarray]:
-    """Return the mini-batches of `job`, as positions among its device's samples."""
+    """Return the mini-batches of `job`, as positions among its device's samples, drawn or in their order."""
+    samples, size = job.samples, job.batch_size
     if job.cursor is None:
-        return batches(job.samples, job.batch_size, job.steps, stream(*job.key))
-    return cyclic_batches(job.samples, job.batch_size, job.steps, job.cursor)
+        return batches(samples, size, job.steps, stream(*job.key))
+    per_epoch = -(-samples // size)
+    starts = (step % per_epoch * size for step in range(job.cursor, job.cursor + job.steps))
+    return (np.arange(start, min(start + size, samples)) for start in starts)
 
 
 def regularise(
@@ -263,11 +266,3 @@ def batches(samples: int, size: int, steps: int, rng: np.random.Generator) -> It
                 return
             yield order[first : first + size]
             done += 1
-
-
-def cyclic_batches(samples: int, size: int, steps: int, first: int) -> Iterator[np.ndarray]:
-    """Yield `steps` mini-batches of positions in their own order, from number `first` on, round and round."""
-    per_epoch = -(-samples // size)
-    for step in range(first, first + steps):
-        start = step % per_epoch * size
-        yield np.arange(start, min(start + size, samples))

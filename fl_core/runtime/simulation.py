@@ -320,20 +320,25 @@ class Timers:
         """Set the timer of the next coming or going of `device`; if it is away now, note that."""
         run = self._run
         now = run.kernel.now
-        back = run.devices.resume_at(device, now)
-        if back > now:
-            run.away.add(device)
-            self._server_of(device)._leave(device)
-            self.add(back, Kind.PROGRESS, run.dispatched, "available", device)
+        if run.devices.resume_at(device, now) > now:
+            self._take_away(device)
         else:
             self.add(run.devices.leaves_at(device, now), Kind.PROGRESS, run.dispatched, "leaves", device)
+
+    def _take_away(self, device: int) -> None:
+        run = self._run
+        run.away.add(device)
+        self._server_of(device)._leave(device)
+        self.add(run.devices.resume_at(device, run.kernel.now), Kind.PROGRESS, run.dispatched, "available", device)
+
+    def _bring_back(self, device: int) -> None:
+        self._run.away.discard(device)
+        if not any(handle.id == device for handle in self._run.handles):
+            self._server_of(device)._free(device)
 
     def _server_of(self, device: int) -> ServerHandle:
         run = self._run
         return run.servers[run.devices.server_of(device)]
-
-    def _busy(self, device: int) -> bool:
-        return any(handle.id == device for handle in self._run.handles)
 
     def _on_stop(self) -> None:
         raise StopRun
@@ -366,26 +371,18 @@ class Timers:
     def _on_back(self, device: int) -> None:
         """A device has recovered; it is free unless its window of availability has closed meanwhile."""
         run = self._run
-        run.away.discard(device)
-        if run.devices.resume_at(device, run.kernel.now) > run.kernel.now:
-            run.away.add(device)
-        elif not self._busy(device):
-            self._server_of(device)._free(device)
+        if run.devices.resume_at(device, run.kernel.now) <= run.kernel.now:
+            self._bring_back(device)
 
     def _on_leaves(self, device: int) -> None:
-        run = self._run
-        run.watchdog.clock()
-        run.away.add(device)
-        self._server_of(device)._leave(device)
-        self.add(run.devices.resume_at(device, run.kernel.now), Kind.PROGRESS, run.dispatched, "available", device)
+        self._run.watchdog.clock()
+        self._take_away(device)
 
     def _on_available(self, device: int) -> None:
         run = self._run
         run.watchdog.clock()
         if device in run.away and ("back", device) not in self.events:  # it may have recovered at this very instant
-            run.away.discard(device)
-            if not self._busy(device):
-                self._server_of(device)._free(device)
+            self._bring_back(device)
         self.add(run.devices.leaves_at(device, run.kernel.now), Kind.PROGRESS, run.dispatched, "leaves", device)
 
 
