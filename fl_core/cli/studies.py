@@ -351,8 +351,8 @@ def replay(
 
     from fl_core.experiments.run import read_spec
     from fl_core.experiments.store import default_store
-    from fl_core.runtime.sanitizer import describe
     from fl_core.runtime.simulation import StopRun
+    from fl_core.runtime.watchdog import describe
 
     if Path(run).is_file():
         specs = [read_spec(run)]

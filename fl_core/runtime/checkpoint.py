@@ -14,9 +14,10 @@ import copy
 import dataclasses
 import json
 import time
+import types
 import warnings
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -30,8 +31,7 @@ from fl_core.runtime import storage
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.history import TABLES
 from fl_core.runtime.kernel import Event, Kind, Process, Program
-from fl_core.runtime.links import SharedLink
-from fl_core.runtime.messages import Snapshot, Upload
+from fl_core.runtime.messages import SharedLink, Snapshot, Upload
 from fl_core.runtime.server import ServerHandle
 from fl_core.runtime.storage import Owned, Reader, Writer
 
@@ -142,7 +142,9 @@ class Checkpoints:
         except OSError as error:
             with suppress(OSError):
                 fresh.unlink()
-            raise self._unwritable(error) from error
+            before = "what was stored there before is untouched, and the run goes on from it when it is resumed"
+            why = f"cannot write a checkpoint to {self.folder} ({error.strerror or error}); {before}"
+            raise RunError(why) from error
         self._current_is_whole = True
         self.written += 1
 
@@ -168,10 +170,6 @@ class Checkpoints:
         if problems:
             raise RunError(f"{'; '.join(problems)}; delete {self.folder} to begin again")
         return None
-
-    def _unwritable(self, error: OSError) -> RunError:
-        before = "what was stored there before is untouched, and the run goes on from it when it is resumed"
-        return RunError(f"cannot write a checkpoint to {self.folder} ({error.strerror or error}); {before}")
 
     def clear(self) -> None:
         """Delete the checkpoints of a run that has ended."""
@@ -401,7 +399,7 @@ def watch_turns(program: Program, server: ServerHandle) -> None:
         nonlocal turn
         turn += 1
         coroutine = begin()
-        return coroutine if warned or turn & (turn - 1) else _Watched(coroutine, program, server, warn)
+        return coroutine if warned or turn & (turn - 1) else _to_first_wait(coroutine, program, server, warn)
 
     def warn() -> None:
         nonlocal warned
@@ -413,22 +411,20 @@ def watch_turns(program: Program, server: ServerHandle) -> None:
     program.begin = watched
 
 
-class _Watched:
-    """A coroutine up to its first wait; then the program has the coroutine itself."""
-
-    def __init__(
-        self, coroutine: Coroutine[Any, Any, Any], program: Program, server: ServerHandle, warn: Callable[[], None]
-    ) -> None:
-        self.coroutine, self.program, self.server, self.warn = coroutine, program, server, warn
-        self.close = coroutine.close
-
-    def send(self, value: Any) -> Any:
-        before = fingerprint(self.server)
-        wish = self.coroutine.send(value)
-        self.program.coroutine, self.program.send = self.coroutine, self.coroutine.send
-        if self.program.at_rest and fingerprint(self.server) != before:
-            self.warn()
-        return wish
+@types.coroutine
+def _to_first_wait(
+    coroutine: Coroutine[Any, Any, Any], program: Program, server: ServerHandle, warn: Callable[[], None]
+) -> Generator[Any, Any, None]:
+    """Run a turn to its first wait, and then let the program have its own coroutine back."""
+    before = fingerprint(server)
+    try:
+        wish = coroutine.send(None)
+    except StopIteration:
+        return
+    program.coroutine, program.send = coroutine, coroutine.send
+    if program.at_rest and fingerprint(server) != before:
+        warn()
+    yield wish
 
 
 def fingerprint(server: ServerHandle) -> bytes:

@@ -17,15 +17,12 @@ import numpy as np
 from torch import Tensor
 
 from fl_core.errors import RunError
-from fl_core.runtime.executors import Ticket
 from fl_core.runtime.history import append
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
-from fl_core.runtime.links import SharedLink
 from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
-from fl_core.runtime.messages import Cluster, LocalTraining, Snapshot, Upload
+from fl_core.runtime.messages import Cluster, LocalTraining, SharedLink, Snapshot, Upload
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Contrast, Correction, Objective
-from fl_core.world import DeviceProfile
 from fl_core.world.faults import Fault, Interruption, Message
 
 if TYPE_CHECKING:
@@ -37,14 +34,11 @@ MOST_WINDOWS = 10_000
 
 
 class DeviceHandle:
-    """One task of one device, from trigger to upload."""
+    """One task of one device, from trigger to upload.
 
-    id: int
-    """Device number (:data:`fl_core.tasks.POOLED` for single-machine SGD)."""
-    trigger: int
-    """How often this device has been triggered before."""
-    profile: DeviceProfile
-    """What computing and communicating costs this task."""
+    Device `id` (:data:`fl_core.tasks.POOLED` for single-machine SGD) has been triggered `trigger` times before; its
+    `profile` is what computing and communicating costs this task.
+    """
 
     _snapshot: Snapshot | None
     _calls = _steps = _samples = 0
@@ -232,7 +226,7 @@ class DeviceHandle:
             job.momentum = settings.momentum
             job.velocity = self._velocity if settings.momentum_reset else self.state.get("velocity")
         seconds = self._seconds or cost * self.profile.train_seconds(steps, per_epoch)
-        trained: Trained = await self._work(job, seconds)  # type: ignore[misc]  # mypy meets it before its decorator
+        trained: Trained = await self._work(job, seconds)
         before, self._steps = self._steps, self._steps + steps
         self._loss = (before * self._loss + steps * trained.loss) / self._steps if before else trained.loss
         if settings.momentum and not settings.momentum_reset:
@@ -253,7 +247,7 @@ class DeviceHandle:
         start = self._server.model if model is None else model
         job = GradientJob(start, self.id, samples, settings.batch_size, settings.weight_decay, objective, key, cursor)
         seconds = self._seconds or self.profile.train_seconds(1, -(-samples // settings.batch_size))
-        found: Gradient = await self._work(job, seconds, model is None)  # type: ignore[misc]  # mypy meets it before its decorator
+        found: Gradient = await self._work(job, seconds, model is None)
         self._steps += 1
         self._loss = found.loss
         if cursor is not None:
@@ -362,7 +356,10 @@ class DeviceHandle:
             self._draw("joules_compute", 0.0 if self.id == POOLED else run.power.watts(self.id) * at_work)
         if crash is not None:
             self._crash(*crash)
-        result = run.executor.result(ticket or self._on_newest(job))
+        if ticket is None:
+            job.start = self._server.model  # type: ignore[attr-defined]  # only a gradient is taken there
+            ticket = run.executor.submit(job, run.kernel.now)
+        result = run.executor.result(ticket)
         if run.checkpointing:
             self._record(result)
         return result
@@ -459,11 +456,6 @@ class DeviceHandle:
         yield self._gone_at, Kind.PROGRESS
         self._server._lose(self)
         raise Crashed
-
-    def _on_newest(self, job: Any) -> Ticket:
-        """Submit `job` with the server's present model as its start."""
-        job.start = self._server.model
-        return self._run.executor.submit(job, self._run.kernel.now)
 
     # What goes wrong.
 

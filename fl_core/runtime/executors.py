@@ -77,9 +77,9 @@ class Executor(ABC):
     def __exit__(self, *_: object) -> None:
         torch.set_num_threads(self._intraop)
 
-    @abstractmethod
     def submit(self, job: Job, due: float) -> Ticket:
-        """Hand in a job whose result will be needed at virtual time `due`."""
+        """Hand in a job whose result will be needed at virtual time `due`; it need not begin before."""
+        return Ticket(job)
 
     @abstractmethod
     def result(self, ticket: Ticket) -> Any:
@@ -241,7 +241,6 @@ class Batched(Executor):
         super().__exit__()
 
     def submit(self, job: Job, due: float) -> Ticket:
-        """Keep the job for later, beside others of its shape."""
         ticket = Ticket(job)
         shape = shape_of(job)
         if shape is not None:
@@ -250,7 +249,6 @@ class Batched(Executor):
         return ticket
 
     def result(self, ticket: Ticket) -> Any:
-        """Compute `ticket`, if that has not happened, and what goes with it."""
         if not ticket.done:
             self._compute(ticket)
         self._ahead -= 1
@@ -319,12 +317,7 @@ class Sequential(Executor):
         self._workspace = self.task.workspace()
         return self
 
-    def submit(self, job: Job, due: float) -> Ticket:
-        """Keep the job for later."""
-        return Ticket(job)
-
     def result(self, ticket: Ticket) -> Any:
-        """Compute the job."""
         job = ticket.job
         if job is not None:  # the shortest way: what a job costs here, a million jobs cost in each run
             ticket.result = job.run(self._workspace)
@@ -340,7 +333,7 @@ class Debug(Sequential):
     """Computes like ``sequential`` while every rule that programs must keep is checked; slow, for writing them."""
 
     sanitizer: Any = None
-    """What checks; see :mod:`fl_core.runtime.sanitizer`."""
+    """What checks; see :mod:`fl_core.runtime.watchdog`."""
 
     def result(self, ticket: Ticket) -> Any:
         """Compute the job, and see that it changes nothing but its result."""
@@ -401,7 +394,6 @@ class Threads(Executor):
         super().__exit__()
 
     def submit(self, job: Job, due: float) -> Ticket:
-        """Queue the job."""
         ticket = Ticket(job)
         with self._lock:
             self._queue(ticket, due)

@@ -23,7 +23,7 @@ class Job(Protocol):
     """A piece of work that needs a workspace and nothing else."""
 
     def run(self, workspace: Workspace) -> object:
-        """Compute the result."""
+        """Compute the result, which shares no memory with `workspace`."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,6 @@ class TrainJob:
     """Has the last word on the gradient of each step."""
 
     def run(self, workspace: Workspace) -> Trained:
-        """Train in `workspace` and return a copy of the result."""
         workspace.load(self.start)
         parameters, gradient = workspace.parameters, workspace.gradient
         step, velocity, anchor = gradient, None, None
@@ -117,15 +116,13 @@ class Gradient:
 
 @dataclass(slots=True)
 class GradientJob:
-    """The gradient of one mini-batch on one device, as :class:`TrainJob` (WKAFL uploads these)."""
+    """The gradient at `start` of one mini-batch on one device, as :class:`TrainJob` (WKAFL uploads these)."""
 
     steps: ClassVar[int] = 1
 
     start: Tensor
-    """``[d]``, the model at which it is taken; read only."""
     device: int
     samples: int
-    """Whose data, and how many samples that is."""
     batch_size: int
     weight_decay: float
     objective: Objective | None
@@ -134,7 +131,6 @@ class GradientJob:
     cursor: int | None = None
 
     def run(self, workspace: Workspace) -> Gradient:
-        """Differentiate in `workspace` and return a copy of the result."""
         workspace.load(self.start)
         parameters, gradient = workspace.parameters, workspace.gradient
         [batch] = batches_of(self)
@@ -156,7 +152,6 @@ class ServerGradientJob:
     key: tuple[int, str, int, int, int]
 
     def run(self, workspace: Workspace) -> Gradient:
-        """Differentiate in `workspace` and return a copy of the result."""
         workspace.load(self.model)
         noise = noise_stream(self.key) if workspace.noisy else None
         loss = float(workspace.backward(POOLED, self.batch, noise))
@@ -189,7 +184,6 @@ class PeekJob:
     cursor: int | None = None
 
     def run(self, workspace: Workspace) -> Peek:
-        """Measure and differentiate in `workspace`."""
         [batch] = batches_of(self)
         losses = tuple(workspace.loss(model, self.device, batch) for model in (self.model, *self.others))
         workspace.load(self.model)
@@ -199,33 +193,28 @@ class PeekJob:
 
 @dataclass(slots=True)
 class LossJob:
-    """The mean loss of a model on training samples of one device."""
+    """The mean loss of a model ``[d]`` on training samples of one device."""
 
     model: Tensor
-    """``[d]``, read only."""
     device: int
-    """Whose data."""
     samples: int
     """Only the first so many samples are looked at."""
 
     def run(self, workspace: Workspace) -> float:
-        """Return the loss."""
         return workspace.loss(self.model, self.device, self.samples)
 
 
 @dataclass(slots=True)
 class EvaluateJob:
-    """Measure a global model."""
+    """Measure a global model ``[d]``."""
 
     model: Tensor
-    """``[d]``, read only."""
     train_samples: int
     """Bound on the training samples used."""
     test_samples: int = 0
     """Test samples used, spread evenly; 0: all."""
 
     def run(self, workspace: Workspace) -> dict[str, float]:
-        """Return the task's metrics."""
         return workspace.evaluate(self.model, self.train_samples, self.test_samples)
 
 
@@ -236,10 +225,13 @@ def noise_stream(key: tuple[int, str, int, int, int]) -> torch.Generator:
 
 
 def batches_of(job: TrainJob | GradientJob | PeekJob) -> Iterator[np.ndarray]:
-    """Return the mini-batches of `job`, as positions among its device's samples."""
+    """Return the mini-batches of `job`, as positions among its device's samples, drawn or in their order."""
+    samples, size = job.samples, job.batch_size
     if job.cursor is None:
-        return batches(job.samples, job.batch_size, job.steps, stream(*job.key))
-    return cyclic_batches(job.samples, job.batch_size, job.steps, job.cursor)
+        return batches(samples, size, job.steps, stream(*job.key))
+    per_epoch = -(-samples // size)
+    starts = (step % per_epoch * size for step in range(job.cursor, job.cursor + job.steps))
+    return (np.arange(start, min(start + size, samples)) for start in starts)
 
 
 def regularise(
@@ -263,11 +255,3 @@ def batches(samples: int, size: int, steps: int, rng: np.random.Generator) -> It
                 return
             yield order[first : first + size]
             done += 1
-
-
-def cyclic_batches(samples: int, size: int, steps: int, first: int) -> Iterator[np.ndarray]:
-    """Yield `steps` mini-batches of positions in their own order, from number `first` on, round and round."""
-    per_epoch = -(-samples // size)
-    for step in range(first, first + steps):
-        start = step % per_epoch * size
-        yield np.arange(start, min(start + size, samples))

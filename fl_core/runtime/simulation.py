@@ -1,4 +1,4 @@
-"""One run: a task, a world and an algorithm, interpreted by the kernel."""
+"""One run: a task, a world and an algorithm, interpreted by the kernel; and what happens in it by the clock alone."""
 
 from __future__ import annotations
 
@@ -20,14 +20,11 @@ from fl_core.runtime.checkpoint import restore
 from fl_core.runtime.device import DeviceHandle
 from fl_core.runtime.executors import Debug, Executor, make_executor
 from fl_core.runtime.history import JOULES, History, Measurements, append
-from fl_core.runtime.kernel import MOST_AT_ONCE, Kernel, Process, Program, StopRun
-from fl_core.runtime.links import SharedLink
+from fl_core.runtime.kernel import MOST_AT_ONCE, Event, Kernel, Kind, Process, Program, StopRun
 from fl_core.runtime.local import TrainJob
-from fl_core.runtime.messages import Budget, Cluster, Evaluation, LocalTraining, Warmup
-from fl_core.runtime.sanitizer import Sanitizer
+from fl_core.runtime.messages import Budget, Cluster, Evaluation, LocalTraining, SharedLink, Warmup
 from fl_core.runtime.server import ServerHandle
-from fl_core.runtime.timers import Timers
-from fl_core.runtime.watchdog import Watchdog
+from fl_core.runtime.watchdog import Sanitizer, Watchdog
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, LayeredWorkspace, Task
 from fl_core.world import World
@@ -267,6 +264,126 @@ class Simulation:
         steps, key = self.warmup.epochs * -(-samples // size), (self.seed, "warm-up", 0, 0, 0)
         job = TrainJob(model, 0, samples, steps, size, self.warmup.lr, weight_decay, None, key)
         return self.executor.result(self.executor.submit(job, 0.0)).model
+
+
+class Timers:
+    """The timers of a run: evaluations, restarts of the server, devices that come and go, copies on their way.
+
+    `events` are still to happen: the name of an action with its arguments, and its place in the kernel's queue; so
+    many have `fired`.
+    """
+
+    def __init__(self, run: Simulation) -> None:
+        self._run = run
+        self.events: dict[tuple[Any, ...], Event] = {}
+        self.fired = 0
+
+    def begin(self) -> None:
+        """Set the timers that a run begins with."""
+        run = self._run
+        if run.budget.seconds is not None:
+            self.add(run.budget.seconds, Kind.EVALUATION, 1, "stop")
+        if run.evaluation.every_seconds is not None:
+            self.add(run.evaluation.every_seconds, Kind.EVALUATION, 0, "evaluate", 1)
+        for place, when in enumerate(run.evaluation.at_seconds):
+            self.add(when, Kind.EVALUATION, 0, "measure", place)
+        for number, (start, down) in enumerate(o for fault in run.faults for o in fault.outages()):
+            self.add(start, Kind.PROGRESS, 0, "outage", number, down)
+        if not run.devices.always_available:
+            for server in run.servers:
+                for device in server.devices:
+                    self._watch_availability(device)
+
+    def add(self, time: float, kind: Kind, order: int, name: str, *arguments: Any) -> None:
+        """Have ``_on_name(*arguments)`` called at virtual `time`; unlike a bare event it is part of a checkpoint."""
+        if time < float("inf"):
+            key = (name, *arguments)
+            self.events[key] = self._run.kernel.at(time, kind, order, lambda: self._fire(key))
+
+    def put(self, key: tuple[Any, ...], event: tuple[Any, ...]) -> None:
+        """Put back the timer `key` of a resumed run."""
+        self.events[key] = (*event, lambda: self._fire(key))
+        self._run.kernel.put(self.events[key])
+
+    def keep_away(self, device: int, seconds: float) -> None:
+        """Let `device` be free again only after `seconds`."""
+        run = self._run
+        run.away.add(device)
+        self.add(run.kernel.now + seconds, Kind.PROGRESS, run.dispatched, "back", device)
+
+    def _fire(self, key: tuple[Any, ...]) -> None:
+        del self.events[key]
+        self.fired += 1
+        getattr(self, f"_on_{key[0]}")(*key[1:])
+
+    def _watch_availability(self, device: int) -> None:
+        """Set the timer of the next coming or going of `device`; if it is away now, note that."""
+        run = self._run
+        now = run.kernel.now
+        if run.devices.resume_at(device, now) > now:
+            self._take_away(device)
+        else:
+            self.add(run.devices.leaves_at(device, now), Kind.PROGRESS, run.dispatched, "leaves", device)
+
+    def _take_away(self, device: int) -> None:
+        run = self._run
+        run.away.add(device)
+        self._server_of(device)._leave(device)
+        self.add(run.devices.resume_at(device, run.kernel.now), Kind.PROGRESS, run.dispatched, "available", device)
+
+    def _bring_back(self, device: int) -> None:
+        self._run.away.discard(device)
+        if not any(handle.id == device for handle in self._run.handles):
+            self._server_of(device)._free(device)
+
+    def _server_of(self, device: int) -> ServerHandle:
+        run = self._run
+        return run.servers[run.devices.server_of(device)]
+
+    def _on_stop(self) -> None:
+        raise StopRun
+
+    def _on_evaluate(self, count: int) -> None:
+        run = self._run
+        run.watchdog.clock()
+        run.measurements.periodic()
+        assert run.evaluation.every_seconds is not None
+        self.add((count + 1) * run.evaluation.every_seconds, Kind.EVALUATION, 0, "evaluate", count + 1)
+
+    def _on_measure(self, place: int) -> None:
+        self._run.measurements.measure()
+
+    def _on_outage(self, number: int, down: float) -> None:
+        run = self._run
+        run.log_fault(-1, -1, "server_restart")
+        for server in run.servers:
+            server._go_down(run.kernel.now + down)
+        if down:
+            self.add(run.kernel.now + down, Kind.PROGRESS, 0, "up", number)
+
+    def _on_up(self, number: int) -> None:
+        for server in self._run.servers:
+            server._come_up()
+
+    def _on_duplicate(self, server: int, task: int, device: int, size: float, number: int) -> None:
+        self._run.servers[server]._duplicate(size)
+
+    def _on_back(self, device: int) -> None:
+        """A device has recovered; it is free unless its window of availability has closed meanwhile."""
+        run = self._run
+        if run.devices.resume_at(device, run.kernel.now) <= run.kernel.now:
+            self._bring_back(device)
+
+    def _on_leaves(self, device: int) -> None:
+        self._run.watchdog.clock()
+        self._take_away(device)
+
+    def _on_available(self, device: int) -> None:
+        run = self._run
+        run.watchdog.clock()
+        if device in run.away and ("back", device) not in self.events:  # it may have recovered at this very instant
+            self._bring_back(device)
+        self.add(run.devices.leaves_at(device, run.kernel.now), Kind.PROGRESS, run.dispatched, "leaves", device)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import torch
 
 from fl_core.algorithms import Algorithm
 from fl_core.errors import RunError
-from fl_core.runtime import Budget, History, Simulation, kernel, sanitizer, simulation, watchdog
+from fl_core.runtime import Budget, History, Simulation, kernel, simulation, watchdog
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, World
 
@@ -559,11 +559,11 @@ def test_a_step_costs_the_sanitizer_no_more_however_many_devices_hold_a_model(mo
             await server.keep_busy(300)
 
     looked = []
-    monkeypatch.setattr(sanitizer, "digest", lambda value: looked.append(value) or b"")
+    monkeypatch.setattr(watchdog, "digest", lambda value: looked.append(value) or b"")
     task = Quadratic([[1.0]] * 300, [[0.0]] * 300, [1.0])
     run = Simulation(task, World(devices=300, compute=ConstantCompute()), Crowd(), budget=Budget(updates=2))
     run.run(executor="debug")
-    assert len(looked) < 3 * sanitizer.MOST_UPLOADS * run.kernel.events, "and not 300 an event"
+    assert len(looked) < 3 * watchdog.MOST_UPLOADS * run.kernel.events, "and not 300 an event"
 
 
 def test_failures_of_all_servers_together_end_a_run():

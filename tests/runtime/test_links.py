@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from fl_core.algorithms import FedAsync, FedAvg
 from fl_core.runtime import Budget, Checkpoints, Evaluation, LocalTraining, Simulation
-from fl_core.runtime.links import SharedLink, fair_shares
+from fl_core.runtime.messages import SharedLink, fair_shares
 from fl_core.tasks import Quadratic
 from fl_core.world import World
 

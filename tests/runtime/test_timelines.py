@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fl_core.algorithms import FedAsync, FedAvg
 from fl_core.errors import RunError
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
-from fl_core.runtime.idle import IdleSet
+from fl_core.runtime.server import IdleSet
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, Network, TraceCompute, World
 
