@@ -26,6 +26,15 @@ def keep_bars(app: Sphinx, what: str, name: str, obj: object, options: Any, line
     ]
 
 
+def whole(app: Sphinx, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
+    """Give the first line of a value's docstring back what Napoleon took for its type: what stood before a colon."""
+    typed = [line for line in lines if line.startswith(":type: ")]
+    if what in ("attribute", "data", "property") and typed:
+        lines[:] = [line for line in lines if line not in typed]
+        first = next(place for place, line in enumerate(lines) if line)
+        lines[first] = f"{typed[0].removeprefix(':type: ')}: {lines[first]}"
+
+
 def existing_name(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
     """Lead a name of ours to its entry under its package; accept one without an entry that can be imported."""
     target = str(node.get("reftarget", ""))
@@ -69,6 +78,7 @@ def _default(field: Any) -> str:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect all of it to the build."""
+    app.connect("autodoc-process-docstring", whole, priority=600)  # after Napoleon
     app.connect("autodoc-process-docstring", keep_bars)
     app.connect("autodoc-process-docstring", list_names)
     app.connect("autodoc-process-signature", short_signature)

@@ -13,11 +13,17 @@ window.MathJax = Object.assign(window.MathJax || {}, { startup: { async pageRead
     const sizes = wide.map(one => 99 * one.clientWidth / one.scrollWidth * (parseFloat(one.style.fontSize) || 100) / 100);
     wide.forEach((one, place) => { if (sizes[place] > 78) one.style.fontSize = `${sizes[place]}%`; });
   }
+  const lines = [...document.querySelectorAll("article mjx-container:not([display])")].map(one => [one, one.closest("p, li, td, dd, figcaption")]);
+  const long = lines.map(([one, line]) => [one, line ? 99 * line.clientWidth / one.offsetWidth : 100]).filter(([_, size]) => size < 99);
+  long.forEach(([one, size]) => {
+    if (size > 78) one.style.fontSize = `${size}%`;
+    else { one.classList.add("wide"); one.closest(".whole")?.classList.remove("whole"); }
+  });
   cut(document);
 } } });
 
 // An equation that is a little too wide is set smaller. What still goes on to the right, out of sight, fades there.
-const CUT = "article :is(mjx-container[display], pre, .table-box, .pst-scrollable-table-container)";
+const CUT = "article :is(mjx-container:is([display], .wide), pre, .table-box, .pst-scrollable-table-container)";
 const fade = one => one.classList.toggle("cut", one.scrollLeft + one.clientWidth < one.scrollWidth - 2);
 const cut = place => place.querySelectorAll(CUT).forEach(fade);
 addEventListener("scroll", event => event.target.matches?.(CUT) && fade(event.target), { capture: true, passive: true });
@@ -52,12 +58,14 @@ document.addEventListener("DOMContentLoaded", () => {
   unfold();
   explain();
   for (const one of document.querySelectorAll("article span.math")) {
-    const mark = /^[.,;:!?)\]\u2019\u201d-]+/.exec(one.nextSibling?.data ?? "");
-    if (!mark) continue;
-    one.nextSibling.deleteData(0, mark[0].length);
+    const [behind] = /^[.,;:!?)\]\u2019\u201d-]*/.exec(one.nextSibling?.data ?? "");
+    const [before] = /[(\[\u201c]*$/.exec(one.previousSibling?.data ?? "");
+    if (!behind && !before) continue;
+    one.nextSibling?.deleteData?.(0, behind.length);
+    one.previousSibling?.deleteData?.(one.previousSibling.length - before.length, before.length);
     const whole = Object.assign(document.createElement("span"), { className: "whole" });
     one.replaceWith(whole);
-    whole.append(one, mark[0]);
+    whole.append(before, one, behind);
   }
   for (const arrow of document.querySelectorAll(".bd-sidebar-primary summary:not([aria-label])"))
     arrow.setAttribute("aria-label", "Pages of " + arrow.closest("li").querySelector("a").textContent.trim());

@@ -132,8 +132,8 @@ def borne_out(diagnosis: Diagnosis, store: Store) -> tuple[str, list[dict[str, s
     ways = Counter("holds" if e.direction == "holds" else "open" if e.direction == "open" else "not" for e in parts)
     word = "Borne out" if ways["holds"] == len(parts) else "Refuted" if ways["not"] == len(parts) else "Mixed"
     word = "Open" if ways["open"] == len(parts) else word
-    counts = f"{ways['holds']} bear it out, {ways['not']} refute it, {ways['open']} are open"
-    counts = f"{counts} of {len(parts)} comparisons" if word == "Mixed" else f"all {len(parts)} comparisons"
+    counts = f"of {len(parts)} comparisons {ways['holds']} for it, {ways['not']} against it, {ways['open']} open"
+    counts = counts if word == "Mixed" else f"{'both' if len(parts) == 2 else f'all {len(parts)}'} comparisons"
     rows = [_row(each) for each in parts]
     told = counts if len(parts) > 1 else "{}: {}, has to be {}, {}".format(*rows[0].values())
     return f"**{word}**: {told} (`{artifact.id}`).", rows
@@ -162,8 +162,8 @@ def _outlook(paper: str, found: Sequence[Judgement], store: Store) -> str:
             f"{_link(r.judgement.claim.id)} {r.look} seeds, {in_words(costs[r.judgement.claim.id])}" for r in planned
         )
         lines.append(
-            f"- Of {len(rests)} open claims {len(planned)} are expected to be decided by {together.missing} more "
-            f"runs, {in_words(together.core_seconds)} of one core "
+            f"- Of {len(rests)} open claims {len(planned)} {'is' if len(planned) == 1 else 'are'} expected to be "
+            f"decided by {together.missing} more runs, {in_words(together.core_seconds)} of one core "
             f"(`fl-core work --paper {paper.lower()} --undecided`): {each}."
         )
     stuck = [rest.judgement for rest in rests if not rest.missing]

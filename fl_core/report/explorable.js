@@ -42,7 +42,10 @@
     return found;
   }
 
-  const text = value => String(Number(Number(value).toPrecision(4)));
+  const raised = power => String(power).replace(/./g, sign => "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"["0123456789-".indexOf(sign)]);
+  const short = value => Number(Number(value).toPrecision(4));
+  const text = value => (short(value) && Math.abs(short(value)) < 1e-3 ? short(value).toExponential() : String(short(value))).replace(/^(1?)(.*)e\+?(-?\d+)$/,
+    (_, one, digits, power) => `${digits || !one ? one + digits + "·" : ""}10${raised(power)}`).replace("-", "−");
   const add = (name, attributes, content) => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const key in attributes) node.setAttribute(key, attributes[key]);
@@ -65,7 +68,7 @@
     svg.replaceChildren();
     for (const v of ticks(low, high, data.log)) {
       add("line", { x1: L, x2: W - R, y1: sy(v), y2: sy(v), class: "flx-grid" });
-      add("text", { x: L - 6, y: sy(v) + 4, "text-anchor": "end" }, data.log && v < 1e-3 ? v.toExponential(0) : text(v));
+      add("text", { x: L - 6, y: sy(v) + 4, "text-anchor": "end" }, text(v));
     }
     for (const v of ticks(x[0], x[x.length - 1], data.log_x))
       add("text", { x: sx(v), y: H - B + 18, "text-anchor": "middle" }, text(v));

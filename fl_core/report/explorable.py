@@ -25,7 +25,7 @@ Curves = Mapping[str, Sequence[float] | np.ndarray]
 STYLE = """<style>
 .flx { border: 1px solid #8886; border-radius: 6px; padding: .7rem; }
 .flx svg { width: 100%; height: auto; display: block; }
-.flx text { fill: currentColor; font-size: 13px; }
+.flx text { fill: currentColor; font-size: 13px; } @media (max-width: 600px) { .flx text { font-size: 20px; } }
 .flx-grid { stroke: currentColor; opacity: .15; }
 .flx-curve { fill: none; stroke-width: 2.2; }
 .flx-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: .2rem 1rem; }

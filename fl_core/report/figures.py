@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from fl_core.errors import RunError
 from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel
@@ -79,11 +79,12 @@ def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, view: Curves, values: l
             axis.fill_between(x, low, mean + std, color=look["color"], alpha=0.15, lw=0)
     if panel.log:
         axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         low, high = axis.get_ylim()
+        if high < 1e4 * low:  # else powers of ten
+            axis.yaxis.set_major_formatter("{x:g}")
         if high < 100 * low:  # over more decades they would overlap
             axis.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
-            axis.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+            axis.yaxis.set_minor_formatter("{x:g}")
     axis.set_title(panel.label)
     axis.margins(x=0.02)
 

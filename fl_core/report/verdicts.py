@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
 
 from fl_core.experiments.claims import REDUCED, Judgement, Label
 from fl_core.experiments.evidence import Effect
@@ -36,7 +36,7 @@ LOOKS: dict[Label, tuple[str, str, str]] = {
 }
 """Colour, sign and marker of each label: no label is told by its colour alone."""
 WORDS = {"run": "training", "system": "clock and bytes", "theory": "theory", "definition": "definitions"}
-STATEMENT = 66
+STATEMENT = 70
 """Characters of a statement beside its row."""
 EACH = 4
 """Headline claims of a paper in the forest."""
@@ -99,8 +99,10 @@ def _panel(axis: Axes, unit: str, rows: Sequence[Judgement], names: Mapping[str,
         low, high = sorted(turned[1:])
         axis.plot([low, high], [place, place], color=color, lw=2)
         axis.plot(turned[0], place, marker, color=color, markerfacecolor=_filling(judgement.label), markersize=7)
-        said = textwrap.shorten(judgement.claim.statement, STATEMENT, placeholder=" …")
+        said = re.sub(r"( \([^)]*\))?\.$", "", judgement.claim.statement)
+        said = textwrap.shorten(said, STATEMENT, placeholder=" …")
         across = axis.get_yaxis_transform()
+        axis.vlines(float(unit == "ratio"), place - 0.15, place + 0.3, color="#999999", lw=1, zorder=1)
         axis.text(0.005, place - 0.33, said, transform=across, fontsize=7.5, color="#555555", va="center")
         if printed is not None:
             axis.plot(_turn(effect, unit, printed), place, "x", color="#555555", markersize=7, markeredgewidth=1.8)
@@ -108,21 +110,18 @@ def _panel(axis: Axes, unit: str, rows: Sequence[Judgement], names: Mapping[str,
         labels.append(f"{names.get(paper, paper)} {number}")
     axis.set_yticks(range(len(rows)), labels)
     axis.set_ylim(len(rows) - 0.5, -0.7)
-    axis.grid(axis="y", visible=False)
+    axis.grid(visible=False)  # lines would run across the sentences
     if unit == "ratio":
         axis.set_xscale("log")
-        axis.axvline(1, color="#999999", lw=1)
         low, high = axis.get_xlim()
-        axis.set_xlim(max(low, 0.05), min(high, 50))  # an interval that is wider says no more
-        low, high = axis.get_xlim()
+        low, high = axis.set_xlim(max(low, 0.05), min(high, 50))  # an interval that is wider says no more
         near = () if high > 8 * low else (0.8, 1.25)  # over more decades they would overlap
         ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, *near) if low <= t <= high]
         axis.set_xticks(ticks, minor=False)
         axis.set_xticks([], minor=True)
-        axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}×"))
+        axis.xaxis.set_major_formatter("{x:g}×")
         axis.set_title("times as good as what it is compared with: right of 1 as claimed")
     else:
-        axis.axvline(0, color="#999999", lw=1)
         axis.set_title("accuracy, percentage points: right of 0 as claimed")
 
 
@@ -221,7 +220,7 @@ def sentence(judgements: Iterable[Judgement], name: str) -> str:
     counts = Counter(j.label for j in runs)
     told = [f"**{counts[label]}** {label}" for label in LOOKS if counts[label]]
     reduced = sum(j.group == REDUCED for j in runs)
-    budget = f" ({reduced} at a reduced budget)" if reduced else ""
+    budget = f" ({'all' if reduced == len(runs) else reduced} at a reduced budget)" if reduced else ""
     text = f"**{name}.** Of {len(runs)} claims about training{budget}: {', '.join(told) or 'none judged'}."
     for label, lead in (
         ("reproduced", "Clearest"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,7 @@ from bs4 import BeautifulSoup
 
 from fl_core.bookbuild.chapters import ROOT, chapters
 
-LOADS = {
-    "script": "src",
-    "link": "href",
-    "img": "src",
-    "iframe": "src",
-    "source": "src",
-    "video": "src",
-    "audio": "src",
-}
+LOADS = {"link": "href", **dict.fromkeys(("script", "img", "iframe", "source", "video", "audio"), "src")}
 MOST_BYTES = {"a page": 1_500_000, "the site": 45_000_000}
 MOST_MS = 2000
 """Until a page is there, read from disk by a machine that does nothing else."""
@@ -74,6 +67,13 @@ def pages(html: Path) -> dict[str, Path]:
 
 
 # Without a browser
+
+
+def test_minus_signs_powers_and_indices_are_typeset_outside_code():
+    page = {"body": "<td>β^T, w_o^i: -6.39 [-7, 1e-05] at 10 %</td><code>x_t -1</code> fl_core CIFAR-10"}
+    runpy.run_path(str(ROOT / "book/_ext/typeset.py"))["typeset"](None, "a", "", page, True)
+    shown = "<td>β<sup>T</sup>, w<sub>o</sub><sup>i</sup>: −6.39 [−7, 10<sup>−5</sup>] at 10\u00a0%</td>"
+    assert page["body"] == f"{shown}<code>x_t -1</code> fl_core CIFAR-10"
 
 
 def test_every_chapter_is_a_page_with_a_run_box(html: Path):

@@ -79,7 +79,7 @@ def test_a_stage_is_drawn_from_black_to_white_and_says_its_size_and_range():
     figure = plot_stages({"scaled": torch.tensor([[[-2.0, 0.0, 2.0]]])}, columns=1)
     [axis] = figure.axes
     assert np.asarray(axis.images[0].get_array())[0, :, 0].tolist() == [0, 0.5, 1]
-    assert axis.get_xlabel() == "1 × 3\n-2 to 2"
+    assert axis.get_xlabel() == "1 × 3\n−2 to 2"
 
 
 def test_a_word_is_sound_features_and_an_image():

@@ -14,7 +14,7 @@ from fl_papers.sdfeel.experiment import ASYNC, FRESH, WEIGHTED, gaps, values_at
 def mixes_better(study: Study, other: str) -> list[Effect]:
     """Return what asynchronous training gains at the end with another rule of mixing."""
     return [
-        Effect(f"H = {gap:g}, {other.partition(', ')[2]} less the paper's rule",
+        Effect(f"H = {gap:g}, {other.partition(', ')[2].replace('_', '-')} less the paper's rule",
                values_at(study, other, gap, "test_accuracy", role="variant"),
                values_at(study, ASYNC, gap, "test_accuracy"), POINTS, "more", resolution=1 / IMAGES)
         for gap in gaps(study, other, "variant")
