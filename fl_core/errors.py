@@ -27,15 +27,7 @@ class CallbackError(RunError):
 
 
 def nearest(name: str, choices: Iterable[str], cutoff: float = 0.5) -> str:
-    """Return ``"; did you mean 'x'?"`` for the choice closest to `name`, or an empty string.
-
-    Parameters
-    ----------
-    name : str
-    choices : iterable of str
-    cutoff : float
-        How alike they must be, in [0, 1].
-    """
+    """Return ``"; did you mean 'x'?"`` for the choice most like `name`, or "" if none is so by `cutoff` of 1."""
     found = difflib.get_close_matches(str(name), list(map(str, choices)), n=1, cutoff=cutoff)
     return f"; did you mean {found[0]!r}?" if found else ""
 

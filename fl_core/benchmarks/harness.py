@@ -279,7 +279,8 @@ def compare(name: str, reports: Mapping[str, Report]) -> pd.DataFrame:
     for key, part in found.items():
         for row in part["rows"]:
             head = {"quantity": _label(row, part["sizes"]), "unit": row["unit"], "target": row["target"]}
-            rows.setdefault((row["quantity"], row["size"]), head)[key] = _median_and_range(row)
+            spread = f" ({number(row['low'])} to {number(row['high'])})" if len(row["values"]) > 1 else ""
+            rows.setdefault((row["quantity"], row["size"]), head)[key] = number(row["median"]) + spread
     order = sorted(rows, key=lambda row: [quantity for quantity, _ in rows].index(row[0]))
     frame = pd.DataFrame([rows[row] for row in order], columns=["quantity", "unit", "target", *found])
     return frame if frame["target"].notna().any() else frame.drop(columns="target")
@@ -329,11 +330,6 @@ def _label(row: Mapping[str, Any], sizes: str) -> str:
     return row["quantity"] if row["size"] is None else f"{row['quantity']}, {sizes} = {row['size']:,}"
 
 
-def _median_and_range(row: Mapping[str, Any]) -> str:
-    text = number(row["median"])
-    return f"{text} ({number(row['low'])} to {number(row['high'])})" if len(row["values"]) > 1 else text
-
-
 SHARES = {"forward": BLUE, "backward": SKY, "step": GREEN, "gather": ORANGE, "evaluation": GREY, "runtime": VERMILION}
 """What a thread's time goes to, in the order of the bars."""
 
@@ -345,13 +341,14 @@ def part_table(name: str, reports: Mapping[str, Report]) -> Table:
 
 def plot_shares(reports: Mapping[str, Report]) -> Figure:
     """Draw where the time of one thread goes: a bar for each report that measured part ``limit``."""
-    shown = {label: rows for label, report in reports.items() if (rows := _rows(report, "limit"))}
+    measured = {label: _rows(report, "limit") for label, report in reports.items()}
+    shown = {label: {row["quantity"]: row["median"] for row in rows} for label, rows in measured.items() if rows}
     with style():
         figure, axis = plt.subplots(figsize=(5.6, 1.5 + 0.45 * len(shown)))
         left = dict.fromkeys(shown, 0.0)
         for what, colour in SHARES.items():
             # A difference of two measurements can come out below zero: then there is nothing to see.
-            widths = {label: max(0.0, _median(rows, f"share: {what}")) for label, rows in shown.items()}
+            widths = {label: max(0.0, float(medians[f"share: {what}"])) for label, medians in shown.items()}
             axis.barh(list(shown), list(widths.values()), 0.6, list(left.values()), color=colour, label=what)
             left = {label: left[label] + width for label, width in widths.items()}
         axis.invert_yaxis()
@@ -382,7 +379,3 @@ def plot_memory(reports: Mapping[str, Report]) -> Figure:
 
 def _rows(report: Report, part: str) -> list[dict[str, Any]]:
     return report["parts"][part]["rows"] if part in report["parts"] else []
-
-
-def _median(rows: list[dict[str, Any]], quantity: str) -> float:
-    return float(next(row["median"] for row in rows if row["quantity"] == quantity))

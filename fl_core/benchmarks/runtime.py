@@ -28,8 +28,7 @@ from fl_core.benchmarks.harness import (
     peak_bytes,
     seconds_of,
 )
-from fl_core.benchmarks.loops import Gradients, Recorder, Side, Workload
-from fl_core.benchmarks.throughput import gains, rates
+from fl_core.benchmarks.throughput import Gradients, Recorder, Side, Workload, gains, rates
 from fl_core.datasets import Dataset, Partition, Preprocessing, prepared
 from fl_core.datasets.registry import all_sources, all_surrogates, source_folder
 from fl_core.errors import RunError

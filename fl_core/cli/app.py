@@ -27,29 +27,22 @@ KEPT = {
 INTERRUPTED = 130
 """Exit code after Ctrl-C, SIGTERM or SIGHUP."""
 
-Artifacts = Annotated[
-    list[str] | None,
-    Argument(metavar="ARTIFACT", help="Ids, or a beginning with '*' ('fl-core list artifacts'); by default all."),
-]
+Artifacts = Annotated[list[str] | None, Argument(
+    metavar="ARTIFACT", help="Ids, or a beginning with '*' ('fl-core list artifacts'); by default all.")]  # fmt: skip
 Profile = Annotated[str, Option("--profile", "-P", help="smoke (seconds), laptop (published) or paper.")]
 OpenProfile = Annotated[
-    str | None,
-    Option("--profile", "-P", help="By default laptop; with --undecided each claim's own budget."),
+    str | None, Option("--profile", "-P", help="By default laptop; with --undecided each claim's own budget.")
 ]
 Dataset = Annotated[str, Option(help="Data set ('fl-core data').")]
 Seeds = Annotated[str | None, Option(metavar="0,1,…", help="Instead of the profile's seeds.")]
-Scheduler = Annotated[
-    str | None, Option(metavar="ADDRESS", help="Use the workers of this Dask cluster, tcp://… or tls://…")
-]
+Scheduler = Annotated[str | None, Option(
+    metavar="ADDRESS", help="Use the workers of this Dask cluster, tcp://… or tls://…")]  # fmt: skip
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Processes at a time; by default one per core.")]
 Force = Annotated[bool, Option("--force", help="Let --out replace a file.")]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
-Device = Annotated[
-    str | None,
-    Option(
-        help="cpu: exact; cuda, or cuda:1 for the second accelerator: what trains at a time together, up to rounding."
-    ),
-]
+Device = Annotated[str | None, Option(
+    help="cpu: exact; cuda, or cuda:1 for the second accelerator: what trains at a time together, up to rounding."
+)]  # fmt: skip
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """Environment variable: the accelerators that CUDA shows to this process and those it starts, separated by commas."""
 Paper = Annotated[str | None, Option(help="Only figures or claims of a paper, for example FEDASYNC.")]
@@ -146,16 +139,15 @@ app = typer.Typer(
 @app.callback()
 def door(
     debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[
-        bool, Option("--version", callback=_version, is_eager=True, help="Print it and stop.")
-    ] = False,
+    version: Annotated[bool, Option(
+        "--version", callback=_version, is_eager=True, help="Print it and stop.")] = False,
     own: Annotated[
         list[str] | None,
         Option(
             "--import", metavar="FILE.py", help="Repeatable, anywhere. A script or module with parts of your own."
         ),
     ] = None,
-) -> None:
+) -> None:  # fmt: skip
     """Asynchronous federated learning in virtual time.
 
     Everything that can be named is shown by 'fl-core list'. Wrong input is answered with one line that says what

@@ -9,6 +9,7 @@ import inspect
 import re
 import shutil
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,19 +41,19 @@ class Kind:
 
     use: str  # how a choice is made
     module: str = ""  # where the classes are known by name,
-    table: str = ""  # in a dictionary, a family, or a function that returns them; empty: see `items_of`
+    table: str | Callable[[Any], list[Item]] = ""  # in a dictionary, a family, or a function; or what makes the items
     alone: str = ""  # what it is, if it is listed only when it is asked for
 
 
 KINDS = {
     "algorithms": Kind("run --algorithm NAME --set PARAMETER=VALUE", "fl_core.algorithms", "ALGORITHMS"),
     "weights": Kind(
-        "run --algorithm fedasync --set weight='hinge(a=10, b=4)'", "fl_core.formulas.staleness", "StalenessWeight"
-    ),
+        "run --algorithm fedasync --set weight='hinge(a=10, b=4)'", "fl_core.formulas.staleness", "StalenessWeight"),
     "compressors": Kind(
-        "run --algorithm fedper --set compressor='topk(delta=0.1)'", "fl_core.formulas.compression", "Compressor"
-    ),
-    "models": Kind("run --set model='NAME(OPTION=VALUE)'"),
+        "run --algorithm fedper --set compressor='topk(delta=0.1)'", "fl_core.formulas.compression", "Compressor"),
+    "models": Kind(
+        "run --set model='NAME(OPTION=VALUE)'", "fl_core.models",
+        lambda m: [Item(name, summary(m.MODELS[name]), parameters(m.options(name))) for name in sorted(m.MODELS)]),
     "datasets": Kind("run --set dataset=NAME"),
     "partitions": Kind("run --set partition='dirichlet(alpha=0.3)'", "fl_core.datasets", "Partition"),
     "preprocessing": Kind("run --set preprocessing=NAME, or --set preprocessing.FIELD=VALUE"),
@@ -60,23 +61,27 @@ KINDS = {
     "compute": Kind("run --set world.compute='uniform(fastest=1, slowest=10)'", "fl_core.world", "Compute"),
     "availability": Kind(
         'run --set world.availability=\'{"kind": "periodic", "period_seconds": 60, "available": 0.5}\'',
-        "fl_core.world",
-        "Availability",
-    ),
+        "fl_core.world", "Availability"),
     "graphs": Kind(
-        'run --set world.clusters=\'{"servers": 6, "graph": {"kind": "star"}}\'', "fl_core.world.topology", "Graph"
-    ),
+        'run --set world.clusters=\'{"servers": 6, "graph": {"kind": "star"}}\'', "fl_core.world.topology", "Graph"),
     "triggers": Kind(
-        'run --set world.trigger=\'{"kind": "timed", "period_seconds": 10}\'', "fl_core.world", "Trigger"
-    ),
+        'run --set world.trigger=\'{"kind": "timed", "period_seconds": 10}\'', "fl_core.world", "Trigger"),
     "faults": Kind('run --set world.faults=\'[{"kind": "lost", "probability": 0.1}]\'', "fl_core.world", "Fault"),
-    "artifacts": Kind("regenerate NAME"),
-    "profiles": Kind("regenerate ARTIFACT --profile NAME"),
-    "executors": Kind("run --executor NAME"),
-    "notebooks": Kind("regenerate NAME"),
+    "artifacts": Kind(
+        "regenerate NAME", "fl_core.experiments.artifacts",
+        lambda m: [Item(name, f"{each.title} ({each.reference})") for name, each in m.artifacts().items()]),
+    "profiles": Kind(
+        "regenerate ARTIFACT --profile NAME", "fl_core.experiments.experiment",
+        lambda m: [Item(*row) for row in m.PROFILES.items()]),
+    "executors": Kind(
+        "run --executor NAME", "fl_core.runtime.executors",
+        lambda m: [Item(name, summary(getattr(m, name.title()))) for name in m.EXECUTORS]),
+    "notebooks": Kind(
+        "regenerate NAME", "fl_core.bookbuild.chapters",
+        lambda m: [Item(name, "") for name in m.committed().values()]),
     "records": Kind("verify 'PAPER-*'", alone="the published runs, and how many of them are verified by this code"),
     "fields": Kind("run --set NAME=VALUE", alone="everything that --set can change"),
-}
+}  # fmt: skip
 
 LIST = """\b
 Examples:
@@ -88,11 +93,10 @@ Examples:
 
 @app.command("list", epilog=LIST)
 def show(
-    kind: Annotated[
-        str | None, typer.Argument(metavar="KIND", help=f"{', '.join(KINDS)}; without it the names of all.")
-    ] = None,
+    kind: Annotated[str | None, typer.Argument(
+        metavar="KIND", help=f"{', '.join(KINDS)}; without it the names of all.")] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Show what there is to choose from, with meanings."""
     if as_json:
         chosen = [known(kind)] if kind else [name for name, what in KINDS.items() if not what.alone]
@@ -144,8 +148,11 @@ def _wrapped(head: str, indent: int, text: str, width: int) -> str:
 
 def items_of(kind: str) -> list[Item]:
     """Return all choices of a kind."""
-    if table := KINDS[kind].table:
-        found = getattr(import_module(KINDS[kind].module), table)
+    what = KINDS[kind]
+    if callable(what.table):
+        return what.table(import_module(what.module))
+    if what.table:
+        found = getattr(import_module(what.module), what.table)
         classes = found() if inspect.isfunction(found) else getattr(found, "kinds", found)
         return [Item(name, summary(cls), parameters(cls)) for name, cls in sorted(classes.items())]
     items: list[Item] = globals()[f"_{kind}"]()
@@ -192,12 +199,6 @@ def _plain(text: str) -> str:
     return re.sub(r"``([^`]*)``|`([^`]*)`", r"\1\2", " ".join(text.split()))
 
 
-def _models() -> list[Item]:
-    from fl_core.models import MODELS, options
-
-    return [Item(name, summary(make), parameters(options(name))) for name, make in sorted(MODELS.items())]
-
-
 def _datasets() -> list[Item]:
     from fl_core.datasets import OWN, all_sources, all_surrogates
 
@@ -225,30 +226,6 @@ def _fields() -> list[Item]:
         groups.setdefault(head if dot else "run", []).append(row)
     told = {name: described(RunSpec, name) for name in RunSpec.model_fields}
     return [Item(name, told.get(name, "The run as a whole."), tuple(rows)) for name, rows in groups.items()]
-
-
-def _executors() -> list[Item]:
-    from fl_core.runtime import executors
-
-    return [Item(name, summary(getattr(executors, name.title()))) for name in executors.EXECUTORS]
-
-
-def _artifacts() -> list[Item]:
-    from fl_core.experiments.artifacts import artifacts
-
-    return [Item(name, f"{artifact.title} ({artifact.reference})") for name, artifact in artifacts().items()]
-
-
-def _profiles() -> list[Item]:
-    from fl_core.experiments.experiment import PROFILES
-
-    return [Item(name, meaning) for name, meaning in PROFILES.items()]
-
-
-def _notebooks() -> list[Item]:
-    from fl_core.bookbuild.chapters import committed
-
-    return [Item(name, "") for name in committed().values()]
 
 
 def _records() -> list[Item]:

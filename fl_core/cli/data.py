@@ -120,11 +120,10 @@ def _entry(source: Source, width: int) -> Iterator[str]:
 def obtain(
     names: Annotated[list[str], Argument(metavar="NAME", help="Data sets, real ones or surrogates.")],
     again: Annotated[bool, Option("--again", help="Discard what is there, and begin anew.")] = False,
-    folder: Annotated[
-        Path | None, Option(help="Keep it there; runs find it if $FL_CORE_DATASETS names that folder.")
-    ] = None,
+    folder: Annotated[Path | None, Option(
+        help="Keep it there; runs find it if $FL_CORE_DATASETS names that folder.")] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Download, verify and decode a data set, or generate a surrogate; an interrupted download goes on."""
     from fl_core.datasets import base, registry
 
@@ -211,15 +210,13 @@ def take_in(
 
 @commands.command("calibrate", epilog=DATA)
 def calibrate(
-    names: Annotated[
-        list[str] | None, Argument(metavar="NAME", help="Real data sets; by default all that have one.")
-    ] = None,
-    real: Annotated[
-        bool, Option("--real", help="Train on the data sets themselves, as far as they are here.")
-    ] = False,
+    names: Annotated[list[str] | None, Argument(
+        metavar="NAME", help="Real data sets; by default all that have one.")] = None,
+    real: Annotated[bool, Option(
+        "--real", help="Train on the data sets themselves, as far as they are here.")] = False,
     jobs: Jobs = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Train the papers' reference networks on surrogates, and compare with what is known for the real data.
 
     Runs that are stored are not repeated. ResNet-20 on Tiny ImageNet takes nearly two hours on one core; all others

@@ -276,10 +276,9 @@ def code_lines(source: str) -> int:
     """Return the lines of `source` that hold code: no docstrings, comments, blank lines and imports."""
     silent: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import | ast.ImportFrom) or (
-            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        ):
-            silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.Expr(ast.Constant(str())):
+                silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     spoken: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in SILENT:
@@ -308,12 +307,10 @@ def bench(
     pairs: Annotated[int | None, Option(help="Repetitions, sides alternating; by default 5, or 1 if quick.")] = None,
     threads: Annotated[int, Option(help="Worker threads of ours; the bare loop has one.")] = 2,
     as_json: Json = False,
-    out: Annotated[
-        Path | None,
-        Option(metavar="FILE.json", help="Keep the report, with machine, load, versions, commit and date."),
-    ] = None,
+    out: Annotated[Path | None, Option(
+        metavar="FILE.json", help="Keep the report, with machine, load, versions, commit and date.")] = None,
     force: Force = False,
-) -> None:
+) -> None:  # fmt: skip
     """Measure speed and memory, and compare with targets.
 
     reference, synchronous and small race against a bare PyTorch loop on one thread over the same mini-batches. The

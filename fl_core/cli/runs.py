@@ -40,45 +40,34 @@ Examples:
 
 @app.command(epilog=RUN)
 def run(
-    spec: Annotated[
-        Path | None, Argument(metavar="SPEC", help="JSON or YAML: what --print-spec writes, or a part of it.")
-    ] = None,
-    algorithm: Annotated[
-        str | None,
-        Option("--algorithm", "-a", metavar="NAME", help="Replaces the file's one ('fl-core list algorithms')."),
-    ] = None,
+    spec: Annotated[Path | None, Argument(
+        metavar="SPEC", help="JSON or YAML: what --print-spec writes, or a part of it.")] = None,
+    algorithm: Annotated[str | None, Option(
+        "--algorithm", "-a", metavar="NAME", help="Replaces the file's one ('fl-core list algorithms').")] = None,
     settings: Annotated[list[str] | None, Option("--set", "-s", metavar="NAME=VALUE", help=SETTING)] = None,
     seed: Annotated[int | None, Option(help="Determines every random number.")] = None,
-    executor: Annotated[
-        str | None, Option(help="threads, sequential, batched (on an accelerator; equal up to rounding) or debug.")
-    ] = None,
+    executor: Annotated[str | None, Option(
+        help="threads, sequential, batched (on an accelerator; equal up to rounding) or debug.")] = None,
     threads: Annotated[int | None, Option(help="Worker threads; by default one per core.")] = None,
     device: Device = None,
     scheduler: Scheduler = None,
-    pace: Annotated[
-        float | None,
-        Option(help="On a cluster: wall seconds that a second of the world lasts; without, nothing waits."),
-    ] = None,
+    pace: Annotated[float | None, Option(
+        help="On a cluster: wall seconds that a second of the world lasts; without, nothing waits.")] = None,
     trace: Annotated[bool, Option("--trace", help="Record what every device does when.")] = False,
-    checkpoint_every: Annotated[
-        str | None, Option(metavar="DURATION", help="Keep the state of the run in data/cache so often: 60s, 5m, 1h.")
-    ] = None,
-    resume: Annotated[
-        bool, Option("--resume", help="Go on from the last checkpoint, if there is one; implies 60s.")
-    ] = False,
-    out: Annotated[
-        Path | None, Option(metavar="FILE.json", help="Write specification, provenance and history here.")
-    ] = None,
-    save_model: Annotated[
-        Path | None, Option(metavar="FILE.safetensors", help="Write the last global model here.")
-    ] = None,
+    checkpoint_every: Annotated[str | None, Option(
+        metavar="DURATION", help="Keep the state of the run in data/cache so often: 60s, 5m, 1h.")] = None,
+    resume: Annotated[bool, Option(
+        "--resume", help="Go on from the last checkpoint, if there is one; implies 60s.")] = False,
+    out: Annotated[Path | None, Option(
+        metavar="FILE.json", help="Write specification, provenance and history here.")] = None,
+    save_model: Annotated[Path | None, Option(
+        metavar="FILE.safetensors", help="Write the last global model here.")] = None,
     force: Force = False,
     store: Annotated[bool, Option("--store/--no-store", help="Keep the result in data/cache.")] = True,
-    print_spec: Annotated[
-        bool, Option("--print-spec", help="Print the specification as canonical JSON and stop.")
-    ] = False,
+    print_spec: Annotated[bool, Option(
+        "--print-spec", help="Print the specification as canonical JSON and stop.")] = False,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Run one specification and print its evaluations.
 
     Without a file, every field that is not set has its default. Values are numbers, JSON, 'none', or text such as

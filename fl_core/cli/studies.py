@@ -41,21 +41,12 @@ if TYPE_CHECKING:
     from fl_core.experiments.store import Store
     from fl_core.experiments.worker import Tally
 
-Undecided = Annotated[
-    bool, Option("--undecided", help="Only what open claims need, up to the seeds that would decide them.")
-]
-
-Only = Annotated[
-    list[str] | None,
-    Option("--only", metavar="CLAIM", help="Repeatable. Only what this claim needs, for example FEDLUCK-C06."),
-]
-
-Heavy = Annotated[
-    bool,
-    Option(
-        "--heavy", help="Only runs at the paper's budget that take a core over two hours, on all data that is here."
-    ),
-]
+Undecided = Annotated[bool, Option(
+    "--undecided", help="Only what open claims need, up to the seeds that would decide them.")]  # fmt: skip
+Only = Annotated[list[str] | None, Option(
+    "--only", metavar="CLAIM", help="Repeatable. Only what this claim needs, for example FEDLUCK-C06.")]  # fmt: skip
+HEAVY = "Only runs at the paper's budget that take a core over two hours, on all data that is here."
+Heavy = Annotated[bool, Option("--heavy", help=HEAVY)]
 
 TableForm = Literal["latex", "parquet"]
 TABLES: dict[TableForm, tuple[str, str]] = {"latex": ("tex", "Jinja2"), "parquet": ("parquet", "pyarrow")}
@@ -252,9 +243,8 @@ Examples:
 
 @app.command(epilog=VERIFY)
 def verify(
-    names: Annotated[
-        list[str] | None, Argument(metavar="ARTIFACT_OR_HASH", help="Whose records; by default all.")
-    ] = None,
+    names: Annotated[list[str] | None, Argument(
+        metavar="ARTIFACT_OR_HASH", help="Whose records; by default all.")] = None,
     paper: Paper = None,
     sample: Annotated[int, Option(help="Replay so many, spread over algorithms, quick ones first.")] = 10,
     every: Annotated[bool, Option("--all", help="Replay all of them.")] = False,
@@ -265,7 +255,7 @@ def verify(
     ] = None,
     enter: Annotated[bool, Option("--enter", help="Write down which code gave the same bits.")] = False,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Run stored records again and compare every bit.
 
     Says what differs first, and where; the exit code is not 0 if anything does. Where a record's processor had other
@@ -337,15 +327,13 @@ Examples:
 
 @app.command(epilog=REPLAY)
 def replay(
-    run: Annotated[
-        str, Argument(metavar="HASH_OR_SPEC", help="A stored record, or a specification's or result's file.")
-    ],
+    run: Annotated[str, Argument(
+        metavar="HASH_OR_SPEC", help="A stored record, or a specification's or result's file.")],
     at: Annotated[int, Option("--at", metavar="EVENT", help="Stop before this event, counted from 0.")],
-    interactive: Annotated[
-        bool, Option("--interactive", "-i", help="Open a Python console with the run at hand.")
-    ] = False,
+    interactive: Annotated[bool, Option(
+        "--interactive", "-i", help="Open a Python console with the run at hand.")] = False,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Run again up to an event, and show the state there."""
     import code
 
@@ -381,12 +369,7 @@ def replay(
     said = said or f"the run ends after {simulation.kernel.events} events, before event {at}"
     if as_json:
         servers = [
-            {
-                "version": each.version,
-                "at_work": each.in_flight,
-                "idle": len(each.idle),
-                "waiting": len(each.waiting),
-            }
+            {"version": each.version, "at_work": each.in_flight, "idle": len(each.idle), "waiting": len(each.waiting)}
             for each in simulation.servers
         ]
         place = {"event": simulation.kernel.events, "seconds": simulation.kernel.now, "version": simulation.version}
@@ -455,22 +438,17 @@ Examples:
 @app.command(epilog=REGENERATE)
 def regenerate(
     target: Annotated[str, Argument(metavar="ARTIFACT_OR_NOTEBOOK", help="An artifact's id or a chapter's name.")],
-    profile: Annotated[
-        str | None,
-        Option("--profile", "-P", help="smoke, laptop or paper; by default the published one, or the chapter's."),
-    ] = None,
-    parameters: Annotated[
-        list[str] | None, Option("-p", "--parameter", metavar="NAME=VALUE", help="Repeatable; validated.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        Option("--output", "-o", help="A folder (artifact) or .ipynb file (chapter); by default below _build."),
-    ] = None,
+    profile: Annotated[str | None, Option(
+        "--profile", "-P", help="smoke, laptop or paper; by default the published one, or the chapter's.")] = None,
+    parameters: Annotated[list[str] | None, Option(
+        "-p", "--parameter", metavar="NAME=VALUE", help="Repeatable; validated.")] = None,
+    output: Annotated[Path | None, Option(
+        "--output", "-o", help="A folder (artifact) or .ipynb file (chapter); by default below _build.")] = None,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
     table: Annotated[TableForm | None, Option("--table", help="Write the numbers in this form, too.")] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Make one figure or one chapter of the book again.
 
     A figure is written as png and svg, with its numbers (csv) and caption (txt); other parameters make other files.

@@ -61,10 +61,6 @@ def no_runs(profile_name: str, dataset: str, seeds: Sequence[int] | None, **over
     return []
 
 
-MEAN_AND_DEVIATION = "mean and standard deviation over"
-"""What most artifacts show of several seeds."""
-
-
 @dataclass(frozen=True)
 class Artifact:
     """One figure or table of a paper."""
@@ -87,7 +83,7 @@ class Artifact:
     """Same arguments: the paper's setting beside ours."""
     claims: tuple[str, ...] = ()
     """Ids of the claims that it carries."""
-    over_seeds: str = MEAN_AND_DEVIATION
+    over_seeds: str = "mean and standard deviation over"
     """What it shows of several seeds, before the word "seeds"."""
 
     def grid(
@@ -170,48 +166,32 @@ def find_artifact(name: str) -> Artifact:
 
 def find_artifacts(names: Iterable[str]) -> list[Artifact]:
     """Return the artifacts with these ids; an id that ends in ``-*`` stands for all that begin so."""
-    found: dict[str, Artifact] = {}
+    known, found = artifacts(), dict[str, Artifact]()
     for name in names:
-        if name.endswith("*"):
-            matches = {key: value for key, value in artifacts().items() if key.startswith(name[:-1])}
-            if not matches:
-                raise unknown("artifact", name, artifacts())
-            found |= matches
-        else:
-            found[name] = find_artifact(name)
+        matches = [key for key in known if key == name or (name.endswith("*") and key.startswith(name[:-1]))]
+        if not matches:
+            raise unknown("artifact", name, known)
+        found |= {key: known[key] for key in matches}
     return list(found.values())
 
 
 def make_study(
-    chosen: Artifact | Iterable[Artifact],
-    profile_name: str,
-    dataset: str = "fashion-mnist",
-    seeds: Sequence[int] | None = None,
-    **overrides: Any,
-) -> Study:
+    chosen: Artifact | Iterable[Artifact], profile_name: str, dataset: str = "fashion-mnist",
+    seeds: Sequence[int] | None = None, **overrides: Any,
+) -> Study:  # fmt: skip
     """Return the union of the grids of `chosen`, each run once, as a study without results."""
-    chosen = [chosen] if isinstance(chosen, Artifact) else list(chosen)
-    entries: dict[str, Entry] = {}
-    for artifact in chosen:
-        for entry in artifact.grid(profile_name, dataset, seeds, **overrides):
-            key = entry.key + repr(entry.labels)
-            entries.setdefault(key, entry)
-    options = {name: value for name, value in overrides.items() if value is not None}
-    if seeds is not None:
-        options["seeds"] = list(seeds)
+    chosen = [chosen] if isinstance(chosen, Artifact) else chosen
+    grids = [artifact.grid(profile_name, dataset, seeds, **overrides) for artifact in chosen]
+    entries = {entry.key + repr(entry.labels): entry for grid in grids for entry in grid}
+    given = overrides | {"seeds": None if seeds is None else list(seeds)}
+    options = {name: value for name, value in given.items() if value is not None}
     return Study(profile_name, dataset, tuple(entries.values()), {}, options)
 
 
 def larger_stored(
-    chosen: Sequence[Artifact],
-    store: Store,
-    than: str,
-    dataset: str = "fashion-mnist",
-    seeds: Sequence[int] | None = None,
-    *,
-    some_seeds: bool = False,
-    **overrides: Any,
-) -> Study | None:
+    chosen: Sequence[Artifact], store: Store, than: str, dataset: str = "fashion-mnist",
+    seeds: Sequence[int] | None = None, *, some_seeds: bool = False, **overrides: Any,
+) -> Study | None:  # fmt: skip
     """Return the study of the largest profile above `than` all of whose runs are in `store`, or None.
 
     With `some_seeds` a profile also counts with those of its seeds whose runs are all stored.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,9 @@ REFERENCE, LINEAR, LESS, NOISY = "reference network", "linear model", "less data
 
 def entries(reference: Reference, seed: int = 0) -> list[Entry]:
     """Return the runs of one reference: at most four, all on the surrogate (for an embedded data set on the real)."""
-    if not reference.controls:
-        return [_entry(reference, REFERENCE, seed)]
     found = [_entry(reference, REFERENCE, seed)]
+    if not reference.controls:
+        return found
     if reference.linear_lr:
         linear = _training(reference, reference.linear_lr)
         found.append(_entry(reference, LINEAR, seed, model="linear", training=linear))
@@ -72,9 +73,8 @@ def calibration(store: Store, datasets: Iterable[str] = (), references: Sequence
     return load_study(Study("laptop", "real data" if references is REAL else "surrogates", tuple(runs), {}), store)
 
 
-def calibration_on_real_data(store: Store, datasets: Iterable[str] = ()) -> Study:
-    """Return the runs of the reference networks on the real data sets, with what `store` has of their results."""
-    return calibration(store, datasets, REAL)
+calibration_on_real_data = partial(calibration, references=REAL)
+"""The same, of the reference networks on the real data sets themselves."""
 
 
 def table(study: Study, references: Sequence[Reference] | None = None) -> pd.DataFrame:

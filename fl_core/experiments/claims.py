@@ -38,18 +38,9 @@ from fl_core.plugins import paper_modules
 
 Kind = Literal["run", "system", "theory", "definition"]
 Label = Literal[
-    "reproduced",
-    "weaker than printed",
-    "no difference",
-    "contradicted",
-    "smaller than printed, sign open",
-    "undecided",
-    "true",
-    "true as corrected",
-    "vacuous",
-    "unproved",
-    "by construction",
-]
+    "reproduced", "weaker than printed", "no difference", "contradicted", "smaller than printed, sign open",
+    "undecided", "true", "true as corrected", "vacuous", "unproved", "by construction",
+]  # fmt: skip
 NO_RUNS = "no runs to judge it on"
 FULL = "paper"
 """Profile with the paper's own budget."""
@@ -116,6 +107,11 @@ class Claim:
         return self.id.partition("-")[0]
 
     @property
+    def reading(self) -> str:
+        """Of theory, whether as printed or as corrected."""
+        return ("as printed", "as corrected")[self.corrected] if self.kind == "theory" else ""
+
+    @property
     def code(self) -> tuple[str, int]:
         """Name and line of the function that judges it: ``"fl_papers.sdfeel.claims:faster_in_loss", 48``."""
         judge: Any = self.judge
@@ -155,6 +151,16 @@ class Judgement:
     def checks(self) -> list[Check]:
         """The parts that are exact."""
         return [part for part in self.parts if isinstance(part, Check)]
+
+    @property
+    def held(self) -> int:
+        """Number of effects that hold."""
+        return sum(effect.direction == "holds" for effect in self.effects)
+
+    @property
+    def data(self) -> str:
+        """Kind of the data, and in what it differs from what it is a copy of."""
+        return ": ".join(filter(None, [self.data_kind, differs(self.dataset)]))
 
     @property
     def runs(self) -> frozenset[str]:
@@ -215,29 +221,17 @@ class Judgement:
     @property
     def label(self) -> Label:
         """The one word for both readings; for theory what has been shown."""
-        kind, checks = self.claim.kind, self.checks
+        kind, holds = self.claim.kind, [check.holds for check in self.checks]
         if kind == "theory":
             return self._theory()
+        direction, smaller = self.direction, self.size == "smaller"
         if not self.effects:
-            if not checks or any(check.holds is None for check in checks):
-                return "undecided"
-            if any(check.holds is False for check in checks):
-                return "contradicted"
-            return "by construction" if kind == "definition" else "reproduced"
-        if kind == "definition" and self.direction == "holds":
-            return "by construction"
-        match self.direction, self.size:
-            case "holds", "smaller":
-                return "weaker than printed"
-            case "holds", _:
-                return "reproduced"
-            case "equal", _:
-                return "no difference"
-            case "opposite", _:
-                return "contradicted"
-            case _, "smaller":
-                return "smaller than printed, sign open"
-        return "undecided"
+            direction = "open" if not holds or None in holds else "opposite" if False in holds else "holds"
+        if direction == "holds":
+            return "by construction" if kind == "definition" else "weaker than printed" if smaller else "reproduced"
+        if direction == "open":
+            return "smaller than printed, sign open" if smaller else "undecided"
+        return "no difference" if direction == "equal" else "contradicted"
 
     def _theory(self) -> Label:
         shown = {(check.shows, check.holds) for check in self.checks}
@@ -271,7 +265,7 @@ class Judgement:
         """Whether there is something to judge it on, and it is real."""
         return self.data_kind == "real" and bool(self.effects or any(c.holds is not None for c in self.checks))
 
-    @property
+    @cached_property
     def decisive(self) -> Part | None:
         """The part that the label hangs on: the one with least evidence for it."""
         if self.effects:
@@ -300,17 +294,12 @@ class Judgement:
     def reason(self) -> str:
         """Why it is not decided, in words; which parts hold where the label is about others, or are left out."""
         out = [part.excluded for part in self.parts if isinstance(part, Effect) and part.excluded]
-        left = (
-            f"{len(out)} of {len(self.parts)} parts left out ({'; '.join(sorted(set(out)))})"
-            if out and self.effects
-            else ""
-        )
-        return "; ".join(text for text in (self._undecided, left) if text)
+        left = f"{len(out)} of {len(self.parts)} parts left out ({'; '.join(sorted(set(out)))})"
+        return "; ".join(filter(None, [self._undecided, left if out and self.effects else ""]))
 
     @property
     def _undecided(self) -> str:
-        held = sum(effect.direction == "holds" for effect in self.effects)
-        parts = f"{held} of {len(self.effects)} parts hold" if len(self.effects) > 1 else ""
+        parts = f"{self.held} of {len(self.effects)} parts hold" if len(self.effects) > 1 else ""
         if self.claim.kind != "run" or self.label not in OPEN:
             return parts if self.claim.kind == "run" and self.label in ("no difference", "contradicted") else ""
         if not self.effects:
@@ -333,13 +322,11 @@ class Judgement:
 
     def with_margin(self, factor: float) -> Judgement:
         """Return the judgement if so many times as much were practically equal, by itself."""
-        wider = [
-            replace(part, delta=part.scale.outer(factor * part.margin))
-            if isinstance(part, Effect) and part.margin
-            else part
-            for part in self.parts
-        ]
-        found = replace(self, parts=tuple(wider))
+        parts = list(self.parts)
+        for i, part in enumerate(parts):
+            if isinstance(part, Effect) and part.margin:
+                parts[i] = replace(part, delta=part.scale.outer(factor * part.margin))
+        found = replace(self, parts=tuple(parts))
         return replace(found, p=found.own_p * self.step)
 
     def rests_on(self) -> str:
@@ -358,50 +345,52 @@ class Judgement:
 
     def row(self) -> dict[str, Any]:
         """Return the judgement as plain values, one row of the ledger and of its export."""
-        part = self.decisive
-        effect = part if isinstance(part, Effect) else None
-        low, high = effect.interval if effect else (np.nan, np.nan)
-        printed = effect.printed if effect else None
-        if printed is not None and effect and not effect.scale.logarithmic:
-            printed *= effect.scale.factor
-        held = sum(e.direction == "holds" for e in self.effects) + sum(c.holds is True for c in self.checks)
-        return {
-            "claim": self.claim.id,
-            "paper": self.claim.paper,
-            "kind": self.claim.kind,
-            "counted": self.counted,
-            "statement": self.claim.statement,
-            "source": self.claim.source,
-            "reading": ("as corrected" if self.claim.corrected else "as printed")
-            if self.claim.kind == "theory"
-            else "",
-            "endpoint": self.claim.endpoint,
-            "null": self.claim.null if self.claim.kind == "run" else "",
-            "label": self.label,
-            "direction": self.direction if self.effects else "",
-            "size": self.size if self.effects else "",
-            "parts": len(self.effects) + len(self.checks),
-            "held": held,
-            "decided_by": part.name if part else "",
-            "effect": effect.estimate if effect else np.nan,
-            "low": low,
-            "high": high,
-            "unit": effect.scale.unit if effect else "",
-            "printed": np.nan if printed is None else printed,
-            "detail": "" if effect or not part else part.words()[0],
-            "seeds": self.seeds if effect else 0,
-            "p_holm": self.p if effect else np.nan,
-            "seeds_needed": self.seeds_needed if self.open else None,
-            "reason": self.reason,
-            "budget": self.budget if self.effects else "",
-            "dataset": self.dataset if self.effects else "",
-            "data": ": ".join(filter(None, [self.data_kind, differs(self.dataset)])) if self.effects else "",
-            "artifact": " ".join(self.artifacts),
-            "runs": " ".join(sorted(self.runs)),
-            "judge": self.claim.code[0],
-            "command": f"fl-core claims {self.claim.id}",
-        }
+        return {name: value(self) for name, (_, value) in COLUMNS.items()}
 
+
+def _deciding(read: Callable[[Any], Any], kind: Any = Effect, otherwise: Any = np.nan) -> Callable[[Judgement], Any]:
+    """Return what reads the deciding part, if that is of this kind."""
+    return lambda j: read(j.decisive) if isinstance(j.decisive, kind) else otherwise
+
+
+COLUMNS: dict[str, tuple[str, Callable[[Judgement], Any]]] = {
+    "claim": ("id, stable over releases", lambda j: j.claim.id),
+    "paper": ("first part of the id", lambda j: j.claim.paper),
+    "kind": ("run, system, theory or definition", lambda j: j.claim.kind),
+    "counted": ("whether it is in the headline", lambda j: j.counted),
+    "statement": ("what the paper says, in our words", lambda j: j.claim.statement),
+    "source": ("where", lambda j: j.claim.source),
+    "reading": ("theory: as printed or as corrected", lambda j: j.claim.reading),
+    "endpoint": ("what is compared", lambda j: j.claim.endpoint),
+    "null": ("true if the claim is not", lambda j: j.claim.null if j.claim.kind == "run" else ""),
+    "label": ("the verdict, one word or phrase", lambda j: j.label),
+    "direction": ("holds, opposite, equal or open", lambda j: j.direction if j.effects else ""),
+    "size": ("as printed, smaller, larger, open or not printed", lambda j: j.size if j.effects else ""),
+    "parts": ("number of parts", lambda j: len(j.effects) + len(j.checks)),
+    "held": ("of which hold", lambda j: j.held + sum(check.holds is True for check in j.checks)),
+    "decided_by": ("the part with least evidence", _deciding(lambda part: part.name, Part, "")),
+    "effect": ("its mean effect", _deciding(lambda effect: effect.estimate)),
+    "low": ("end of its interval", _deciding(lambda effect: effect.interval[0])),
+    "high": ("end of its interval", _deciding(lambda effect: effect.interval[1])),
+    "unit": ("ratio, points or difference", _deciding(lambda effect: effect.scale.unit, otherwise="")),
+    "printed": ("the effect that the paper prints", _deciding(lambda effect: effect.printed_shown)),
+    "detail": ("what was compared, if it is exact", _deciding(lambda check: check.detail, Check, "")),
+    "seeds": ("of the look", lambda j: j.seeds),
+    "p_holm": ("two-sided, over looks and claims", lambda j: j.p if j.effects else np.nan),
+    "seeds_needed": ("for 80 % power, empty if more than 20", lambda j: j.seeds_needed if j.open else None),
+    "reason": ("why it is undecided, or what is left out", lambda j: j.reason),
+    "budget": ("paper, or laptop: reduced", lambda j: j.budget if j.effects else ""),
+    "dataset": ("name", lambda j: j.dataset if j.effects else ""),
+    "data": ("real, re-encoded, partial or surrogate", lambda j: j.data if j.effects else ""),
+    "artifact": ("which carry it", lambda j: " ".join(j.artifacts)),
+    "runs": ("hashes of the records that its effects rest on", lambda j: " ".join(sorted(j.runs))),
+    "judge": ("the function that compares them, module:name", lambda j: j.claim.code[0]),
+    "command": ("prints it with all parts", lambda j: f"fl-core claims {j.claim.id}"),
+}
+"""Of the ledger and its export, with their meanings: a stable schema, to which columns are only added.
+
+:meta hide-value:
+"""
 
 CLAIMS: dict[str, Claim] = {}
 
@@ -445,11 +434,7 @@ def lucky(chance: float, seeds: int) -> bool:
 
 def judge(names: Iterable[str], study: Study, artifacts: Sequence[str] = ()) -> list[Judgement]:
     """Judge the claims called `names` on `study`, each once, in order of their ids, as one family."""
-    found = []
-    for name in sorted(set(names)):
-        claim = find_claim(name)
-        found.append(judge_one(claim, study, artifacts))
-    return settled(found)
+    return settled(judge_one(find_claim(name), study, artifacts) for name in sorted(set(names)))
 
 
 def judge_one(claim: Claim, study: Study, artifacts: Sequence[str] = ()) -> Judgement:
@@ -495,28 +480,25 @@ def settled(judgements: Iterable[Judgement]) -> list[Judgement]:
 
 
 def ledger(judgements: Iterable[Judgement]) -> pd.DataFrame:
-    """Return the judgements as a frame, one row a claim (:meth:`Judgement.row`)."""
-    return pd.DataFrame([judgement.row() for judgement in judgements])
+    """Return the judgements as a frame, one row a claim, with all :data:`COLUMNS` in their order."""
+    return pd.DataFrame([judgement.row() for judgement in judgements], columns=list(COLUMNS))
 
 
 def details(judgements: Iterable[Judgement]) -> pd.DataFrame:
     """Return every effect and check of the judgements as a frame, as text."""
     rows = []
-    for judgement in judgements:
-        for part in judgement.parts:
-            value, interval, claimed = part.words()
-            row: dict[str, Any] = {"claim": judgement.claim.id, "part": part.name}
-            row |= {"effect": value, "interval": interval}
-            if isinstance(part, Effect):
-                shown = part.printed is not None
-                printed = f"{(1 if part.scale.logarithmic else part.scale.factor) * (part.printed or 0):.3g}"
-                says = part.excluded or part.direction
-                row |= {"unit": part.scale.unit, "claimed": claimed, "printed": printed if shown else "–",
-                        "direction": says, "size": part.size, "seeds": part.look or len(part.seeds)}  # fmt: skip
-            else:
-                says = {True: "holds", False: "fails", None: "nothing to check"}[part.holds]
-                row |= {"unit": "–", "claimed": claimed, "printed": "–", "direction": says, "size": "–", "seeds": "–"}
-            rows.append(row)
+    for judgement, part in ((each, part) for each in judgements for part in each.parts):
+        value, interval, claimed = part.words()
+        row: dict[str, Any] = {"claim": judgement.claim.id, "part": part.name, "effect": value, "interval": interval}
+        if isinstance(part, Effect):
+            printed = "–" if part.printed is None else f"{part.printed_shown:.3g}"
+            row |= {"unit": part.scale.unit, "claimed": claimed, "printed": printed,
+                    "direction": part.excluded or part.direction, "size": part.size,
+                    "seeds": part.look or len(part.seeds)}  # fmt: skip
+        else:
+            says = {True: "holds", False: "fails", None: "nothing to check"}[part.holds]
+            row |= {"unit": "–", "claimed": claimed, "printed": "–", "direction": says, "size": "–", "seeds": "–"}
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -251,16 +251,16 @@ class Effect:
         return "open"
 
     @property
-    def _unscaled(self) -> tuple[float, float]:
-        low, high = self.interval
-        return low / self.scale.factor, high / self.scale.factor
+    def printed_shown(self) -> float:
+        """The printed effect as effects are shown; NaN without one."""
+        return float("nan") if self.printed is None else self.printed * self.scale.factor
 
     @property
     def size(self) -> Size:
         """How the interval lies to the printed effect, measured from the null in the claimed direction."""
         if self.printed is None:
             return "not printed"
-        low, high = self._unscaled
+        low, high = (end / self.scale.factor for end in self.interval)
         if not self.look or self.excluded or np.isnan(low):
             return "open"
         if low <= self.printed <= high:
@@ -330,23 +330,17 @@ def moderated(effects: Sequence[Effect]) -> list[Effect]:
     Degrees of freedom and variance of the prior are those of Smyth (2004), section 6.2, for variances of equal
     degrees of freedom.
     """
-    found: list[Effect] = list(effects)
-    for scale in {effect.scale for effect in effects}:
-        rows = [i for i, e in enumerate(found) if e.scale == scale and _plain(e)]
-        for look in {found[i].look for i in rows}:
-            group = [i for i in rows if found[i].look == look]
-            variances = np.array([found[i].values.var(ddof=1) for i in group])
-            if len(group) < ALIKE[0] or not (variances > 0).all():
-                continue
-            prior = _prior(variances, look - 1)
-            if prior:
-                for i in group:
-                    found[i] = replace(found[i], prior=prior)
+    found, groups = list(effects), dict[tuple[Scale, int], list[int]]()
+    for i, e in enumerate(found):
+        if e.look and not e.discrete and not e.excluded and np.isfinite(e.sides).all():
+            groups.setdefault((e.scale, e.look), []).append(i)
+    for (_, look), group in groups.items():
+        variances = np.array([found[i].values.var(ddof=1) for i in group])
+        enough = len(group) >= ALIKE[0] and (variances > 0).all()
+        if enough and (prior := _prior(variances, look - 1)):
+            for i in group:
+                found[i] = replace(found[i], prior=prior)
     return found
-
-
-def _plain(effect: Effect) -> bool:
-    return bool(effect.look and not effect.discrete and not effect.excluded and np.isfinite(effect.sides).all())
 
 
 def _prior(variances: np.ndarray, freedom: int) -> tuple[float, float] | None:
@@ -396,10 +390,8 @@ def holm(values: Sequence[float]) -> list[float]:
     """Return Holm's adjusted p-values of any number of tests."""
     order = np.argsort(values)
     steps = np.array(values)[order] * np.arange(len(values), 0, -1)
-    adjusted = np.minimum(np.maximum.accumulate(steps), 1.0)
-    found = np.empty(len(values))
-    found[order] = adjusted
-    return [float(value) for value in found]
+    adjusted: list[float] = np.minimum(np.maximum.accumulate(steps), 1.0)[np.argsort(order)].tolist()
+    return adjusted
 
 
 def untrained(accuracies: Mapping[int, float], classes: int, examples: int) -> bool:

@@ -1,13 +1,14 @@
-"""What the experiments of all papers have in common: a reader's options, profiles, set-ups, and labelled runs."""
+"""What the experiments of all papers have in common: profiles, set-ups, labelled runs, and a reader's parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fl_core.datasets import stands_for
+from fl_core.datasets import names, stands_for
 from fl_core.errors import SpecError, nearest, unknown
 from fl_core.experiments.explain import explain
 from fl_core.experiments.study import Entry
@@ -113,3 +114,99 @@ class Experiment:
             return table(cls(profile, dataset, seeds, **overrides))
 
         return make
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Numbers from `low` to `high`, or whole numbers; the ends count as valid unless `open` is set."""
+
+    low: float
+    high: float
+    integer: bool = False
+    open: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Return whether `value` is a number in the interval."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        if self.integer and value != int(value):
+            return False
+        return self.low < value < self.high if self.open else self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        kind = "an integer" if self.integer else "a number"
+        return f"{kind} in {'(' if self.open else '['}{self.low:g}, {self.high:g}{')' if self.open else ']'}"
+
+
+@dataclass(frozen=True)
+class OrNone:
+    """What `rule` allows, or None, which leaves the choice to the profile."""
+
+    rule: Any
+
+
+Valid = Interval | Iterable[Any] | type | OrNone
+
+
+def check_parameters(namespace: Mapping[str, Any], **valid: Valid) -> None:
+    """Check a notebook's ``globals()``, so that a wrong parameter stops it with one sentence, a SpecError.
+
+    `valid` says what each may be: a tuple of choices, an :class:`Interval`, a type, a list with one Interval, meaning
+    a non-empty list of such numbers, or one of these in :class:`OrNone`. An upper-case name that looks like a
+    misspelt parameter is wrong, too: papermill accepts any name, and a misspelt one would silently change nothing.
+    """
+    for name, value in namespace.items():
+        injected = isinstance(value, str | int | float | list | dict | None) and value is not PROFILES  # is imported
+        if injected and name.isupper() and name not in valid and nearest(name, valid, cutoff=0.75):
+            raise SpecError(f"unknown parameter {name!r}{nearest(name, valid)} (valid: {', '.join(valid)})")
+    for name, rule in valid.items():
+        words, holds = _rule(rule)
+        if name not in namespace:
+            raise SpecError(f"parameter {name} is missing; it should be {words}")
+        if not holds(namespace[name]):
+            hint = nearest(namespace[name], map(str, rule)) if isinstance(rule, tuple | dict) else ""
+            raise SpecError(f"parameter {name} = {namespace[name]!r} is not valid: it should be {words}{hint}")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The checked parameters of a replication chapter; `overrides` are the options that differ from the default."""
+
+    profile: str
+    show: str
+    dataset: str
+    seeds: list[int] | None
+    overrides: dict[str, Any]
+    recompute: bool
+
+
+def chosen_parameters(namespace: Mapping[str, Any], experiment: type[Experiment]) -> Chosen:
+    """Return a replication chapter's parameters; the options among them are checked by the experiment's rules."""
+    options = {name.upper(): name for name in experiment.OPTIONS.model_fields if name.upper() in namespace}
+    known = tuple(name for name in names() if name in experiment.SETUPS or stands_for(name) in experiment.SETUPS)
+    check_parameters(
+        namespace, PROFILE=PROFILES, SHOW=("published", "this run"), DATASET=known,
+        SEEDS=OrNone([Interval(0, 2**31, integer=True)]), RECOMPUTE=(True, False), **dict.fromkeys(options, object),
+    )  # fmt: skip
+    overrides = experiment.OPTIONS.changed(**{field: namespace[name] for name, field in options.items()})
+    given = {name.lower(): namespace[name] for name in ("PROFILE", "SHOW", "DATASET", "SEEDS", "RECOMPUTE")}
+    return Chosen(overrides=overrides, **given)
+
+
+def _is_listed(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str) and bool(list(value))
+
+
+def _rule(rule: Any) -> tuple[str, Callable[[Any], bool]]:
+    """Return what a rule allows, in words, and whether a value is that."""
+    match rule:
+        case OrNone():
+            words, holds = _rule(rule.rule)
+            return f"None, or {words}", lambda value: value is None or holds(value)
+        case Interval():
+            return str(rule), rule.holds
+        case list():
+            return f"a list, each {rule[0]}", lambda value: _is_listed(value) and all(map(_rule(rule[0])[1], value))
+        case type():
+            return f"a value of type {rule.__name__}", lambda value: isinstance(value, rule)
+    return "one of " + ", ".join(map(repr, rule)), lambda value: value in rule

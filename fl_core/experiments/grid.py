@@ -15,45 +15,45 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, as_completed, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from math import ceil
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from tqdm import tqdm
 
-from fl_core.datasets import sizes
+from fl_core.algorithms import ALGORITHMS
+from fl_core.config import Family
+from fl_core.datasets import OWN, STEPS, sizes
 from fl_core.errors import CallbackError, RunError, SpecError
-from fl_core.experiments.parts import pack, unpack
 from fl_core.experiments.run import Callback, Result, run, tell
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, check_writable, default_store
+from fl_core.models import MODELS
+from fl_core.plugins import import_own, named, papers, told
 from fl_core.processes import begin_worker, pool
 from fl_core.runtime.executors import MOST_THREADS, make_executor, usable_cores
 from fl_core.runtime.local import TrainJob
 from fl_core.streams import stream
+from fl_core.world import named_worlds
+from fl_core.world.world import REGISTERED
 
 EVALUATION_COST = 1 / 3
 """Of an image that is only classified, relative to one that is trained on (forward pass of three passes)."""
-
 ONE_RUN = threading.Lock()
 """Held while a process computes a run: a Dask worker may have several threads."""
-
 CONNECT_SECONDS = 10
 """So long a Dask scheduler has to answer."""
-
 TOLD_SECONDS = 0.25
 """Between two looks at what worker processes have told for callbacks."""
-
 FEWEST = 3
 """Stored runs of an algorithm that an estimate rests on; with fewer it rests on all runs of the model."""
-
 JOBS = "FL_CORE_JOBS"
 """Environment variable: processes at a time where nobody says how many (what executes several notebooks sets it)."""
-
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt, in bytes: free memory at the end of the heap, and single blocks, that go back."""
 
@@ -134,18 +134,10 @@ def _costs(
 
 
 def execute(
-    specs: Iterable[RunSpec],
-    *,
-    jobs: int | None = None,
-    store: Store | None = None,
-    progress: bool = True,
-    recompute: bool = False,
-    published: bool = False,
-    pool: Executor | None = None,
-    executor: str = "sequential",
-    on_evaluation: Callback | None = None,
-    on_commit: Callback | None = None,
-) -> dict[str, Result]:
+    specs: Iterable[RunSpec], *, jobs: int | None = None, store: Store | None = None, progress: bool = True,
+    recompute: bool = False, published: bool = False, pool: Executor | None = None, executor: str = "sequential",
+    on_evaluation: Callback | None = None, on_commit: Callback | None = None,
+) -> dict[str, Result]:  # fmt: skip
     """Return the results of `specs` by hash, running those that the store lacks, or with `recompute` all.
 
     Every result is stored as soon as its run has finished, so an interrupted call loses only the runs in progress,
@@ -175,20 +167,16 @@ def execute(
     callbacks = {name: each for name, each in given.items() if each is not None}
     if alone:
         outcomes = _compute_here(missing, partial(task, callbacks=partial(_with_run, callbacks)))
-    elif callbacks:
-        outcomes = _compute_and_tell(jobs, pool, missing, task, callbacks, store.cache)
     else:
-        outcomes = _compute_elsewhere(jobs, pool, missing, task)
+        outcomes = _compute_elsewhere(jobs, pool, missing, task, callbacks, store.cache)
     with tqdm(total=len(missing), desc="runs", unit="run", disable=None if progress else True) as bar:
         for spec, failure in outcomes:
-            found = store.get(spec) if failure is None else None
-            if found is not None:
+            if failure is not None:
+                failed.append(f"{brief(spec)}: {type(failure).__name__}: {failure}")
+            elif (found := store.get(spec)) is not None:
                 results[spec.hash] = found
             else:
-                told = (
-                    f"{type(failure).__name__}: {failure}" if failure else "the store does not give its result back"
-                )
-                failed.append(f"{brief(spec)}: {told}")
+                failed.append(f"{brief(spec)}: the store does not give its result back")
             bar.update()
     if failed:
         raise RunError(f"{len(failed)} of {len(missing)} runs failed (the others are stored): " + "; ".join(failed))
@@ -221,7 +209,9 @@ def client_of(scheduler: str, **options: Any) -> Any:
 
 def brief(spec: RunSpec) -> str:
     """Return a few words that tell `spec` from its neighbours in a grid."""
-    parameters = ", ".join(f"{name}={value}" for name, value in spec.algorithm if value != _default(spec, name))
+    fields = type(spec.algorithm).model_fields
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+    parameters = ", ".join(f"{name}={value}" for name, value in spec.algorithm if value != defaults[name])
     return f"run {spec.hash} ({spec.algorithm.name}({parameters}), lr {spec.training.lr:g}, seed {spec.seed})"
 
 
@@ -281,22 +271,31 @@ def _compute_here(specs: list[RunSpec], task: Callable[[str], None]) -> Outcomes
 
 
 def _compute_elsewhere(
-    jobs: int, given: Executor | None, specs: list[RunSpec], task: Callable[[str], None], told: _Told | None = None
-) -> Outcomes:
-    if given is not None:
-        yield from _compute_in(given, specs, task, told)
-        return
-    with pool(min(jobs, len(specs)), begin_worker) as workers:
-        yield from _compute_in(workers, specs, task, told)
-
-
-def _compute_and_tell(
-    jobs: int, given: Executor | None, specs: list[RunSpec], task: Any, callbacks: Mapping[str, Callback], near: Path
-) -> Outcomes:
-    near.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".told-", dir=near) as name:
-        task = partial(task, callbacks=partial(_into_file, Path(name), tuple(callbacks)))
-        yield from _compute_elsewhere(jobs, given, specs, task, _Told(Path(name), callbacks))
+    jobs: int, given: Executor | None, specs: list[RunSpec], task: partial[None], callbacks: Mapping[str, Callback],
+    near: Path,
+) -> Outcomes:  # fmt: skip
+    """Compute in a pool; what is to be called here, workers tell in files of a folder `near` the store."""
+    telling: _Told | None = None
+    with ExitStack() as stack:
+        if callbacks:
+            near.mkdir(parents=True, exist_ok=True)
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".told-", dir=near)))
+            task = partial(task, callbacks=partial(_into_file, folder, [*callbacks]))
+            telling = _Told(folder, callbacks)
+        workers = stack.enter_context(pool(min(jobs, len(specs)), begin_worker)) if given is None else given
+        futures: dict[Future[None], RunSpec] = {workers.submit(_in_worker, task, s.to_json()): s for s in specs}
+        try:
+            for future in telling.ended(futures) if telling else as_completed(futures):
+                try:
+                    yield futures[future], future.result()
+                except BrokenExecutor:
+                    why = "killed, out of memory, or begun from a script without `if __name__ == '__main__':`"
+                    raise RunError(f"a worker process ended ({why}); call again to continue") from None
+                except Exception as error:
+                    yield futures[future], error
+        finally:
+            for future in futures:  # a pool that was given does more after this grid
+                future.cancel()
 
 
 class _Told:
@@ -349,24 +348,6 @@ def _into_file(folder: Path, names: Sequence[str], run: str) -> dict[str, Callba
     return {name: partial(write, name) for name in names}
 
 
-def _compute_in(
-    pool: Executor, specs: list[RunSpec], task: Callable[[str], None], told: _Told | None = None
-) -> Outcomes:
-    futures: dict[Future[None], RunSpec] = {pool.submit(_in_worker, task, spec.to_json()): spec for spec in specs}
-    try:
-        for future in told.ended(futures) if told else as_completed(futures):
-            try:
-                yield futures[future], future.result()
-            except BrokenExecutor:
-                why = "killed, out of memory, or begun from a script without `if __name__ == '__main__':`"
-                raise RunError(f"a worker process ended ({why}); call again to continue") from None
-            except Exception as error:
-                yield futures[future], error
-    finally:
-        for future in futures:  # a pool that was given does more after this grid
-            future.cancel()
-
-
 def _in_worker(task: Callable[[str], None], specification: str) -> None:
     _keep_freed_memory()
     task(specification)
@@ -403,10 +384,6 @@ def _processes(jobs: int | None) -> int:
     return jobs or int(os.environ.get(JOBS, 0)) or usable_cores()
 
 
-def _default(spec: RunSpec, name: str) -> object:
-    return type(spec.algorithm).model_fields[name].get_default(call_default_factory=True)
-
-
 @lru_cache(maxsize=4)
 def _speeds(store: Store, stamp: Hashable) -> dict[tuple[str, str], list[float]]:
     """Return seconds per image trained on of all stored runs, by model and algorithm; by model alone under ``""``."""
@@ -441,3 +418,56 @@ def _measure(sample: RunSpec) -> float:
             if (seconds := time.perf_counter() - started) > 0.5:
                 return seconds / (steps * min(size, samples))
             steps *= 4
+
+
+# Parts of one's own: what a notebook or a script defines is sent to other processes as it is.
+
+
+def pack() -> bytes:
+    """Return all parts of one's own that are known here, for :func:`unpack` in another process; b"": there are none.
+
+    What is defined in ``__main__`` or by a script goes as a whole, what is installed by its name.
+    """
+    found = [
+        (table, name, part)
+        for table, parts in tables().items()
+        for name, part in parts.items()
+        if not _module(part).startswith(("fl_core.", *papers()))
+    ]
+    if not found:
+        return b""
+    imported = {import_own(name).__name__ for name in named() if name.endswith(".py")}  # by name nobody finds these
+    scripts = {sys.modules[_module(part)] for *_, part in found if _module(part) in imported}
+    for script in scripts:
+        cloudpickle.register_pickle_by_value(script)
+    try:
+        return bytes(cloudpickle.dumps(found))
+    except Exception as error:
+        names = ", ".join(name for _, name, _ in found)
+        text = f"what is defined here ({names}) cannot be sent to another process: {told(error)}"
+        raise SpecError(f"{text}; use one process (jobs=1)") from error
+    finally:
+        for script in scripts:
+            cloudpickle.unregister_pickle_by_value(script)
+
+
+@cache
+def unpack(content: bytes) -> None:
+    """Make the parts that another process has packed known here."""
+    if content:
+        known = tables()
+        for table, name, part in cloudpickle.loads(content):
+            known[table][name] = part
+
+
+def tables() -> dict[str, dict[str, Any]]:
+    """Return every table of parts by name."""
+    named_worlds()  # loads those of the papers
+    kinds: dict[str, dict[str, Any]] = {f"{each.__module__}.{each.__qualname__}": each.kinds
+                                         for each in Family.__subclasses__()}  # fmt: skip
+    named = {"algorithm": ALGORITHMS, "model": MODELS, "dataset": OWN, "preprocessing": STEPS, "world": REGISTERED}
+    return kinds | named
+
+
+def _module(part: Any) -> str:
+    return str(getattr(getattr(part, "load", part), "__module__", ""))

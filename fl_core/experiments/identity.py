@@ -97,22 +97,17 @@ def instructions() -> str:
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
-@cache
-def _digest_inside(cls: type[Algorithm]) -> str:
-    return _digest(cls)
-
-
 def _digest(cls: type[Algorithm], own: _Own | None = None) -> str:
     """Return the digest of what an algorithm of fl_core, and what is somebody's own, are computed by."""
-    used = {each.__module__ for each in _own_classes(cls) if each.__module__.startswith(f"{PACKAGE}.")}
+    own_classes = [each for each in cls.__mro__ if issubclass(each, Algorithm) and each is not Algorithm]
+    used = {each.__module__ for each in own_classes if each.__module__.startswith(f"{PACKAGE}.")}
     used |= own.modules if own else set()
     modules = {*_closure(*ROOTS), *(name for module in sorted(used) for name in _closure(module, apart=False))}
     parts = [f"{name}\n{_source(name)}" for name in sorted(modules)] + (own.texts if own else [])
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _own_classes(cls: type) -> list[type]:
-    return [each for each in cls.__mro__ if issubclass(each, Algorithm) and each is not Algorithm]
+_digest_inside = cache(_digest)
 
 
 @cache
@@ -189,13 +184,10 @@ def essence(source: str) -> str:
             lines[row - 1] = lines[row - 1][:column]
     for node in ast.walk(tree):
         for text in getattr(node, "body", ()) if isinstance(getattr(node, "body", ()), list) else ():
-            if (
-                isinstance(text, ast.Expr)
-                and isinstance(text.value, ast.Constant)
-                and isinstance(text.value.value, str)
-            ):
-                for row in range(text.lineno, (text.end_lineno or text.lineno) + 1):
-                    lines[row - 1] = ""
+            match text:
+                case ast.Expr(ast.Constant(str())):
+                    for row in range(text.lineno, (text.end_lineno or text.lineno) + 1):
+                        lines[row - 1] = ""
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 

@@ -18,8 +18,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from fl_core.datasets import data_folder
 from fl_core.errors import unknown
 from fl_core.experiments.artifacts import artifacts, find_artifact, make_study, no_runs
@@ -33,9 +31,9 @@ from fl_core.experiments.claims import (
     find_claim,
     headline,
     judge_one,
-    ledger,
     settled,
 )
+from fl_core.experiments.claims import ledger as frame
 from fl_core.experiments.evidence import LOOKS, SCALES, Censored, Effect
 from fl_core.experiments.grid import Plan, plan
 from fl_core.experiments.identity import instructions
@@ -231,48 +229,6 @@ def in_short(judgements: Iterable[Judgement]) -> str:
         f" Of the {runs} records that they rest on {doubtful} are UNVERIFIED: made by other code." if doubtful else ""
     )
     return f"{'; '.join(groups)}.{listed}{errors}{doubts}"
-
-
-COLUMNS = {
-    "claim": "id, stable over releases",
-    "paper": "first part of the id",
-    "kind": "run, system, theory or definition",
-    "counted": "whether it is in the headline",
-    "statement": "what the paper says, in our words",
-    "source": "where",
-    "reading": "theory: as printed or as corrected",
-    "endpoint": "what is compared",
-    "null": "true if the claim is not",
-    "label": "the verdict, one word or phrase",
-    "direction": "holds, opposite, equal or open",
-    "size": "as printed, smaller, larger, open or not printed",
-    "parts": "number of parts",
-    "held": "of which hold",
-    "decided_by": "the part with least evidence",
-    "effect": "its mean effect",
-    "low": "end of its interval",
-    "high": "end of its interval",
-    "unit": "ratio, points or difference",
-    "printed": "the effect that the paper prints",
-    "detail": "what was compared, if it is exact",
-    "seeds": "of the look",
-    "p_holm": "two-sided, over looks and claims",
-    "seeds_needed": "for 80 % power, empty if more than 20",
-    "reason": "why it is undecided, or what is left out",
-    "budget": "paper, or laptop: reduced",
-    "dataset": "name",
-    "data": "real, re-encoded, partial or surrogate",
-    "artifact": "which carry it",
-    "runs": "hashes of the records that its effects rest on",
-    "judge": "the function that compares them, module:name",
-    "command": "prints it with all parts",
-}
-"""Of the export, with their meanings: a stable schema, to which columns are only added."""
-
-
-def frame(judgements: Iterable[Judgement]) -> pd.DataFrame:
-    """Return the rows of the ledger with the columns of the export, in their order."""
-    return ledger(judgements).reindex(columns=list(COLUMNS))
 
 
 def standard(dataset: str, profile: str, seeds: object, overrides: object) -> bool:

@@ -55,14 +55,9 @@ class Replayed(NamedTuple):
 
 
 def replay(
-    task: Classification,
-    algorithm: Algorithm,
-    updates: Sequence[Sequence[Arrival]],
-    initial: Tensor,
-    *,
-    forced: Mapping[int, Tensor] | None = None,
-    training: LocalTraining | None = None,
-) -> Replayed:
+    task: Classification, algorithm: Algorithm, updates: Sequence[Sequence[Arrival]], initial: Tensor, *,
+    forced: Mapping[int, Tensor] | None = None, training: LocalTraining | None = None,
+) -> Replayed:  # fmt: skip
     """Let `algorithm` make a version from the arrivals of each of `updates`, from the model `initial` ``[d]`` on.
 
     With `forced`, the recorded models of some versions, each of them takes the place of the one that was made before

@@ -43,16 +43,10 @@ class Result:
 
 
 def run(
-    spec: RunSpec,
-    *,
-    executor: str = "threads",
-    threads: int | None = None,
-    trace: bool = False,
-    progress: Callable[[float], None] | None = None,
-    checkpoints: Checkpoints | None = None,
-    on_evaluation: Callback | None = None,
-    on_commit: Callback | None = None,
-) -> Result:
+    spec: RunSpec, *, executor: str = "threads", threads: int | None = None, trace: bool = False,
+    progress: Callable[[float], None] | None = None, checkpoints: Checkpoints | None = None,
+    on_evaluation: Callback | None = None, on_commit: Callback | None = None,
+) -> Result:  # fmt: skip
     """Run `spec` and return its history with provenance, as :meth:`fl_core.runtime.Simulation.run` does it.
 
     `trace` records what every device does when. `on_evaluation` is called with each row of ``history.evaluations`` as

@@ -236,8 +236,8 @@ def _read(path: Path, key: str, stamp: Stamp) -> Result:
         if path.name.endswith(SUFFIX):
             record, intact = parsed(unpacked(path)), True
         else:
-            line, digest = _line(path, stamp, key)
-            name = f"{path} line {_index(path, stamp)[key][0] + 1} (run {key})"
+            number, digest = _index(path, stamp)[key]
+            name, line = f"{path} line {number + 1} (run {key})", _lines(path, stamp)[number]
             record, intact = parsed(line), digest == _line_digest(line)
         if record["format"] != FORMAT:
             raise DataError(f"result file {name} has format {record['format']!r}; this version reads format {FORMAT}")
@@ -354,17 +354,12 @@ def _lines(path: Path, stamp: Stamp) -> list[bytes]:
     return unpacked(path).split(b"\n")
 
 
-def _line(path: Path, stamp: Stamp, key: str) -> tuple[bytes, str]:
-    number, digest = _index(path, stamp)[key]
-    return _lines(path, stamp)[number], digest
-
-
 def _all_lines(path: Path) -> dict[str, bytes]:
     """Return the lines of a packed file by hash, each as it was written."""
     stamp, found = _stamp(path), {}
     try:
-        for key in _index(path, stamp):
-            found[key], digest = _line(path, stamp, key)
+        for key, (number, digest) in _index(path, stamp).items():
+            found[key] = _lines(path, stamp)[number]
             if digest != _line_digest(found[key]):
                 raise ValueError(f"run {key} does not match its digest")
     except DAMAGES as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -13,7 +13,7 @@ import pandas as pd
 
 from fl_core.algorithms import Algorithm
 from fl_core.errors import SpecError, unknown
-from fl_core.experiments.evidence import LEVEL, POINTS, RATIO, Effect, Scale, holm, moderated
+from fl_core.experiments.evidence import LEVEL, POINTS, RATIO, Effect, holm, moderated
 from fl_core.experiments.grid import execute
 from fl_core.experiments.measures import BySeed, final_accuracy, guessing, passages
 from fl_core.experiments.run import Callback, Result, tell
@@ -52,18 +52,10 @@ class Sweep(Study):
 
 
 def sweep(
-    spec: RunSpec,
-    grid: Mapping[str, Sequence[Any]],
-    seeds: Iterable[int] = range(3),
-    *,
-    jobs: int | None = None,
-    store: Store | None = None,
-    progress: bool = True,
-    pool: Executor | None = None,
-    executor: str = "sequential",
-    on_evaluation: Callback | None = None,
-    on_commit: Callback | None = None,
-) -> Sweep:
+    spec: RunSpec, grid: Mapping[str, Sequence[Any]], seeds: Iterable[int] = range(3), *, jobs: int | None = None,
+    store: Store | None = None, progress: bool = True, pool: Executor | None = None, executor: str = "sequential",
+    on_evaluation: Callback | None = None, on_commit: Callback | None = None,
+) -> Sweep:  # fmt: skip
     """Run `spec` with every combination of a grid's values and every seed, and return all runs.
 
     A grid maps fields of the specification, dotted names too, to their values: ``{"algorithm": ["fedasync", {"name":
@@ -137,14 +129,17 @@ def compare(
     rows, effects = [], []
     for setting, value in product(settings, [value for value in values if value != reference]):
         rest = dict(zip(others, setting, strict=True))
-        pair = [runs.select(**{by: each}, **rest) for each in (value, reference)]
-        effects.append(_effect(runs, scale, *(measure(side) for side in pair)))
+        left, right = (measure(runs.select(**{by: each}, **rest)) for each in (value, reference))
+        effect = Effect("", left, right, scale)
+        effects.append(replace(effect, excluded="not trained" if guessing(runs, effect.runs) else ""))
         rows.append({**rest, by: value, "against": reference})
     effects = moderated(effects)
     adjusted = holm([min(effect.p.values()) for effect in effects])
     for row, effect, p in zip(rows, effects, adjusted, strict=True):
         row |= {"effect": effect.estimate, "low": effect.interval[0], "high": effect.interval[1]}
-        row |= {"unit": scale.unit, "seeds": len(effect.seeds), "p": p, "verdict": _verdict(effect, p)}
+        direction = {"holds": "more", "opposite": "less"}.get(effect.direction, effect.direction)
+        verdict = effect.excluded or (direction if p <= LEVEL else "open")
+        row |= {"unit": scale.unit, "seeds": len(effect.seeds), "p": p, "verdict": verdict}
         row |= {"seeds_needed": None if p <= LEVEL or effect.excluded else effect.seeds_needed(LEVEL / len(effects))}
     return pd.DataFrame(rows).astype({"seeds_needed": "Int64"})
 
@@ -161,14 +156,3 @@ def _time_to(target: float, axis: str) -> Callable[[Runs], Mapping[int, float]]:
         return result.history.evaluations[axis], result.history.evaluations["test_accuracy"]
 
     return lambda runs: passages(runs, read, target)
-
-
-def _effect(runs: Sweep, scale: Scale, left: Mapping[int, float], right: Mapping[int, float]) -> Effect:
-    lost = guessing(runs, getattr(left, "runs", frozenset()) | getattr(right, "runs", frozenset()))
-    return Effect("", left, right, scale, excluded="not trained" if lost else "")
-
-
-def _verdict(effect: Effect, p: float) -> str:
-    if effect.excluded:
-        return effect.excluded
-    return {"holds": "more", "opposite": "less"}.get(effect.direction, effect.direction) if p <= LEVEL else "open"

@@ -32,8 +32,7 @@ from torch import Tensor
 
 from fl_core.datasets import load_dataset
 from fl_core.errors import RunError, SpecError
-from fl_core.experiments.grid import client_of
-from fl_core.experiments.parts import pack, unpack
+from fl_core.experiments.grid import client_of, pack, unpack
 from fl_core.experiments.run import Result, commit
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas import fedluck
@@ -371,12 +370,9 @@ class WallSimulation(Simulation):
         self._alone_since = time.monotonic()
 
     def run(
-        self,
-        executor: str = "threads",
-        threads: int | None = 1,
-        progress: Callable[[float], None] | None = None,
+        self, executor: str = "threads", threads: int | None = 1, progress: Callable[[float], None] | None = None,
         checkpoints: Checkpoints | None = None,
-    ) -> History:
+    ) -> History:  # fmt: skip
         """Run until the budget is used up; the `executor` computes evaluations, all else the workers."""
         from distributed import Queue
 

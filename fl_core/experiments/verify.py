@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import os
 import re
 import subprocess
@@ -39,13 +38,8 @@ from fl_core.runtime import History
 
 TABLE = "verified.json"
 """Beside the published records: which other code was shown to give the same bits, on which sample."""
-OWN, REPLAYED, SAMPLED, EARLIER, UNVERIFIED = STANDINGS = (
-    "made by this code",
-    "replayed",
-    "equal by sample",
-    "equal to earlier code",
-    "unverified",
-)
+STANDINGS = "made by this code", "replayed", "equal by sample", "equal to earlier code", "unverified"
+OWN, REPLAYED, SAMPLED, EARLIER, UNVERIFIED = STANDINGS
 """What a record's code is to this one; the first three are verified. Earlier code was like it, and has changed."""
 WATTS_PER_CORE = 10.0
 """Of a busy server core with its share of memory, fans and power supply: an estimate, nothing was measured."""
@@ -217,22 +211,15 @@ def difference(old: History, new: History, whole: bool = True) -> str:
         for row in range(shared):
             for column in before.keys() & after.keys():
                 was, now = before[column][row], after[column][row]
-                if was != now and not (_nan(was) and _nan(now)):
-                    return f"{column} in row {row} of the {name}{_where(before, row)}: {was!r} stored, {now!r} now"
+                if was != now and (was == was or now == now):
+                    places = [f"{place} {before[place][row]}" for place in ("version", "seconds") if place in before]
+                    where = f"row {row} of the {name} ({', '.join(places)})"
+                    return f"{column} in {where}: {was!r} stored, {now!r} now"
         if whole and rows[0] != rows[1]:
             return f"{rows[0]} {name} stored, {rows[1]} now"
     if whole and old.outcomes and old.outcomes != new.outcomes:
         return f"outcomes: {old.outcomes} stored, {new.outcomes} now"
     return ""
-
-
-def _where(table: dict[str, list[Any]], row: int) -> str:
-    places = [f"{column} {table[column][row]}" for column in ("version", "seconds") if column in table]
-    return f" ({', '.join(places)})"
-
-
-def _nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 class Verified:

@@ -8,9 +8,8 @@ from typing import Any
 from fl_core.experiments import ledger
 from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study, stored_seeds
 from fl_core.experiments.claims import CLAIMS, Judgement, judge
-from fl_core.experiments.experiment import Experiment
+from fl_core.experiments.experiment import Experiment, chosen_parameters
 from fl_core.experiments.grid import execute, plan
-from fl_core.experiments.notebook import chosen_parameters
 from fl_core.experiments.store import default_store
 from fl_core.experiments.study import Study, listed
 from fl_core.report import Markdown, display

@@ -35,7 +35,7 @@ from fl_core.benchmarks.harness import (
     plot_shares,
     read_report,
 )  # fmt: skip
-from fl_core.benchmarks.loops import Floor, Plain, Workload
+from fl_core.benchmarks.throughput import Floor, Plain, Workload
 from fl_core.cli import app, doctor
 from fl_core.datasets import PARTITIONS, all_surrogates
 from fl_core.errors import DataError, RunError, SpecError

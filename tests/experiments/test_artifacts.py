@@ -11,10 +11,8 @@ import pytest
 from fl_core.errors import RunError, SpecError
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, larger_stored, make_study
 from fl_core.experiments.claims import judge
-from fl_core.experiments.experiment import PROFILES
+from fl_core.experiments.experiment import PROFILES, Interval, OrNone, check_parameters
 from fl_core.experiments.grid import execute
-from fl_core.experiments.notebook import PROFILES as NOTEBOOK_PROFILES
-from fl_core.experiments.notebook import Interval, OrNone, check_parameters
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Study, listed, load_study
 from fl_core.report.figures import draw
@@ -42,7 +40,7 @@ def test_every_figure_and_table_of_the_paper_is_registered() -> None:
 
 
 def test_profiles_have_one_list() -> None:
-    assert tuple(PROFILES) == NOTEBOOK_PROFILES == tuple(experiment.PROFILES)
+    assert tuple(PROFILES) == tuple(experiment.PROFILES)
 
 
 @pytest.mark.parametrize(("profile", "count"), [("smoke", 27), ("laptop", 141), ("paper", 523)])

@@ -18,7 +18,7 @@ from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
 from fl_core.experiments import ledger
 from fl_core.experiments.artifacts import artifacts
-from fl_core.experiments.claims import NO_RUNS, OPEN, Check, Claim, Judgement, claims, judge_one
+from fl_core.experiments.claims import COLUMNS, NO_RUNS, OPEN, Check, Claim, Judgement, claims, judge_one
 from fl_core.experiments.evidence import LEVEL, POINTS, Censored, Effect
 from fl_core.experiments.measures import BySeed
 from fl_core.experiments.store import Store, default_store
@@ -54,7 +54,7 @@ def test_the_command_the_page_and_the_export_say_the_same():
     assert found.keys() == {name for name, claim in claims().items() if claim.paper == PAPER}
     rows = ledger.frame(found.values()).set_index("claim")
     exported = pd.read_csv(io.StringIO(command("--paper", "sdfeel", "--csv")), keep_default_na=False)
-    assert list(exported.columns) == list(ledger.COLUMNS)
+    assert list(exported.columns) == list(COLUMNS)
     assert dict(zip(exported["claim"], exported["label"], strict=True)) == rows["label"].to_dict()
     as_json = json.loads(command("--paper", "sdfeel", "--json"))
     assert {row["claim"]: row["label"] for row in as_json} == rows["label"].to_dict()
@@ -216,7 +216,7 @@ def test_a_claim_has_a_row_for_the_authors_programs_as_released(tmp_path: Path):
 
 def test_the_columns_of_the_export_are_explained():
     text = (data_folder() / "README.md").read_text()
-    for column, meaning in ledger.COLUMNS.items():
+    for column, (meaning, _) in COLUMNS.items():
         assert f"| `{column}` | {meaning} |" in text
 
 

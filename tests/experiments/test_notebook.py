@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fl_core.errors import SpecError
-from fl_core.experiments.notebook import PROFILES, Interval, check_parameters
+from fl_core.experiments.experiment import PROFILES, Interval, check_parameters
 
 RULES = {
     "PROFILE": PROFILES,

@@ -24,7 +24,7 @@ from fl_core import RunSpec, compare, plugins, register_dataset, register_model,
 from fl_core.algorithms import FedAsync
 from fl_core.datasets import OWN, Preprocessing, load_dataset
 from fl_core.errors import DataError, RunError, SpecError
-from fl_core.experiments import grid, parts
+from fl_core.experiments import grid
 from fl_core.experiments import store as storage
 from fl_core.experiments.evidence import POINTS, Effect, holm, moderated
 from fl_core.experiments.grid import dask_pool, execute, plan
@@ -98,10 +98,10 @@ SPEC: dict[str, Any] = {
 @contextmanager
 def tidied() -> Iterator[None]:
     """Leave no part behind."""
-    before = {name: dict(known) for name, known in parts.tables().items()}
+    before = {name: dict(known) for name, known in grid.tables().items()}
     modules, path = set(sys.modules), list(sys.path)
     yield
-    for name, known in parts.tables().items():
+    for name, known in grid.tables().items():
         known.clear()
         known.update(before[name])
     for name in set(sys.modules) - modules:
@@ -197,11 +197,11 @@ def test_a_script_is_imported_by_the_command_line_and_its_processes(tmp_path, mo
     app(["run", *words, "--import", "mine.py"], standalone_mode=False)
     assert "moons (own data)" in capsys.readouterr().out
     assert plugins.named() == [str(tmp_path / "mine.py")]
-    packed = parts.pack()
+    packed = grid.pack()
     (tmp_path / "mine.py").unlink()  # another machine has no such file
     monkeypatch.setenv(plugins.IMPORT, "")
     OWN.clear()
-    parts.unpack(packed)
+    grid.unpack(packed)
     assert run(RunSpec(**SPEC)).provenance["data"] == "own"
 
 
