@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_core.experiments.claims import Check, make_claim
+from fl_core.experiments.claims import FULL, Check, make_claim
 from fl_core.experiments.claims import exact as exact_statement
 from fl_core.experiments.evidence import POINTS, RATIO, Effect, Relation
 from fl_core.experiments.measures import BySeed, passage
 from fl_core.experiments.study import Study
 from fl_core.formulas.staleness import Hinge
+from fl_core.report.discussion import Diagnosis
 from fl_papers.fedasync import exact
 from fl_papers.fedasync.experiment import ADAPTIVE, SLOWER, options_of
 from fl_papers.fedasync.figures import alphas, area, event_curves, oscillation, sweep_values
@@ -351,3 +352,10 @@ CLAIMS = [
           "ratio of first passages to the lowest training loss that both have (running mean of 3 measurements, "
           f"interpolated), one client {SLOWER} times slower, each α", sooner, null="equal times"),
 ]  # fmt: skip
+DIAGNOSES = [
+    Diagnosis("C01 C16", "the learning rate of FedAsync is the authors' and not searched, as SGD's is, and another "
+              "one suits it better"),
+    Diagnosis("C13 C15", "short runs favour a large α, and at the paper's length the trends are the paper's",
+              "fedasync-fig10", best_alpha, FULL),
+]  # fmt: skip
+"""Why claims may come out as they do, and the runs that test each suspicion."""
