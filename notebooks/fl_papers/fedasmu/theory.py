@@ -95,15 +95,9 @@ class Problem:
 
 
 def printed_bound(
-    initial_gap: float,
-    problem: Problem,
-    *,
-    alpha_min: float,
-    staleness_bound: int,
-    epochs_min: int,
-    epochs_max: int,
+    initial_gap: float, problem: Problem, *, alpha_min: float, staleness_bound: int, epochs_min: int, epochs_max: int,
     constants: Sequence[float] = EXPLICIT,
-) -> float:
+) -> float:  # fmt: skip
     """Return the right-hand side of Theorem 1, with T = l_min^6 rounds and eta = l_min^-3; it does not hold (E13).
 
     `initial_gap` is F(w_0) - F(w_T), `alpha_min` the smallest mixing weight.
@@ -125,15 +119,9 @@ def printed_bound(
 
 
 def corrected_bound(
-    initial_gap: float,
-    problem: Problem,
-    *,
-    lr: float,
-    weights: Sequence[float],
-    epochs: Sequence[int],
-    beta_max: float,
-    drift: float,
-) -> float:
+    initial_gap: float, problem: Problem, *, lr: float, weights: Sequence[float], epochs: Sequence[int],
+    beta_max: float, drift: float,
+) -> float:  # fmt: skip
     """Return a bound on the mean of |grad F|^2 where gradients are taken, each round weighted by alpha_t (derived).
 
     It does not vanish: what remains is V^2, the drift, and beta (2 + L eta) G^2. It needs convex losses, and
@@ -397,19 +385,10 @@ TRANSFERS = 3
 
 
 def arrivals(
-    aggregations: int = 5000,
-    *,
-    devices: int = 100,
-    concurrency: int = 10,
-    ratio: float = 5.0,
-    per_tick: int = 10,
-    period_seconds: float = 10.0,
-    fastest_seconds: float = 100.0,
-    transfer_seconds: float = 1.0,
-    loguniform: bool = False,
-    staleness_bound: int | None = None,
-    seed: int = 0,
-) -> pd.DataFrame:
+    aggregations: int = 5000, *, devices: int = 100, concurrency: int = 10, ratio: float = 5.0, per_tick: int = 10,
+    period_seconds: float = 10.0, fastest_seconds: float = 100.0, transfer_seconds: float = 1.0,
+    loguniform: bool = False, staleness_bound: int | None = None, seed: int = 0,
+) -> pd.DataFrame:  # fmt: skip
     """Return a row for each upload that arrives until so many have been mixed in; only times count, none trains.
 
     At each tick up to `per_tick` idle devices start, drawn at random, and no more than `concurrency` are in flight.

@@ -53,13 +53,12 @@ def against(
     study: Study, axis: str, method: str, whiches: Sequence[int], claimed: Relation, bound: float | None = None
 ) -> list[Effect]:
     """Compare the areas of plain FedAsync, at each staleness and alpha, with another method's."""
-    other, found = area(study, axis, method), []
-    for which in whiches:
-        for alpha in alphas(study):
-            labels = {"alpha": alpha, "max_staleness": staleness(study, which)}
-            name = f"against {method}, K = {labels['max_staleness']}, α = {alpha:g}"
-            found.append(Effect(name, area(study, axis, PLAIN, **labels), other, RATIO, claimed, bound))
-    return found
+    other = area(study, axis, method)
+    return [
+        Effect(f"against {method}, K = {K}, α = {alpha:g}", area(study, axis, PLAIN, alpha=alpha, max_staleness=K),
+               other, RATIO, claimed, bound)
+        for K in (staleness(study, which) for which in whiches) for alpha in alphas(study)
+    ]  # fmt: skip
 
 
 def areas(study: Study, which: int) -> dict[float, BySeed]:

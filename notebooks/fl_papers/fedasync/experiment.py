@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Annotated, Any, ClassVar
 
 import pandas as pd
@@ -179,9 +180,8 @@ class FedAsyncExperiment(Experiment):
                     yield self._entry("SGD", SGD(block=STEPS), seed, lr)
                 yield self._entry("FedAvg", FedAvg(clients_per_round=ROUND), seed, lr)
                 yield self._fedavg_start(lr, seed)
-            for alpha in self.alphas:
-                for method in ADAPTIVE:
-                    yield self._fedasync(method, alpha, staleness, seed)
+            for alpha, method in product(self.alphas, ADAPTIVE):
+                yield self._fedasync(method, alpha, staleness, seed)
             if which == 1 and axis == "gradients":
                 for alpha in self.scale.claim_alphas:
                     if alpha not in self.alphas:
@@ -191,17 +191,15 @@ class FedAsyncExperiment(Experiment):
 
     def staleness_sweep(self) -> Iterator[Entry]:
         """Yield the runs of Figure 8: one for each maximum staleness, method and seed."""
-        for seed in self.seeds:
-            for staleness in self.options.sweep_staleness or self.scale.sweep_staleness:
-                for method in ADAPTIVE:
-                    yield self._swept("staleness sweep", method, self.options.sweep_alpha, staleness, seed)
+        points = self.options.sweep_staleness or self.scale.sweep_staleness
+        for seed, staleness, method in product(self.seeds, points, ADAPTIVE):
+            yield self._swept("staleness sweep", method, self.options.sweep_alpha, staleness, seed)
 
     def alpha_sweep(self, which: int) -> Iterator[Entry]:
         """Yield the runs of Figure 9 (`which` 0, small maximum staleness) or 10 (1): by alpha, method and seed."""
-        for seed in self.seeds:
-            for alpha in self.options.sweep_alphas or self.scale.sweep_alphas:
-                for method in ADAPTIVE:
-                    yield self._swept("alpha sweep", method, alpha, self.options.max_staleness[which], seed)
+        points = self.options.sweep_alphas or self.scale.sweep_alphas
+        for seed, alpha, method in product(self.seeds, points, ADAPTIVE):
+            yield self._swept("alpha sweep", method, alpha, self.options.max_staleness[which], seed)
 
     def clocked(self) -> Iterator[Entry]:
         """Yield the runs with a clock: FedAvg, and FedAsync for each alpha, with one slow client of a hundred.
@@ -212,13 +210,12 @@ class FedAsyncExperiment(Experiment):
         per_step = (SECONDS_PER_STEP,) * (DEVICES - 1) + (SLOWER * SECONDS_PER_STEP,)
         world = World(devices=DEVICES, compute=TraceCompute(seconds_per_step=per_step))
         methods: list[tuple[str, float | None, Algorithm]] = [("FedAvg", None, FedAvg(clients_per_round=ROUND))]
-        for alpha in self.alphas:
-            methods.append(("FedAsync", alpha, FedAsync(alpha=alpha, rho=self.options.rho, concurrency=ROUND)))
+        asynchronous = partial(FedAsync, rho=self.options.rho, concurrency=ROUND)
+        methods += [("FedAsync", alpha, asynchronous(alpha=alpha)) for alpha in self.alphas]
         evaluation = Evaluation(every_updates=None, every_seconds=every, train_samples=self.scale.train_samples)
-        for seed in self.seeds:
-            for method, alpha, algorithm in methods:
-                spec = self._spec(algorithm, world, Budget(seconds=seconds), evaluation, LOCAL_LR, seed)
-                yield Entry(spec, {"method": method, "alpha": alpha, "lr": LOCAL_LR, "role": "event", "seed": seed})
+        for seed, (method, alpha, algorithm) in product(self.seeds, methods):
+            spec = self._spec(algorithm, world, Budget(seconds=seconds), evaluation, LOCAL_LR, seed)
+            yield Entry(spec, {"method": method, "alpha": alpha, "lr": LOCAL_LR, "role": "event", "seed": seed})
 
     def luck(self) -> Iterator[Entry]:
         """Yield plain FedAsync's curves at the small staleness, and again from perturbed initial models."""
@@ -331,19 +328,10 @@ class FedAsyncExperiment(Experiment):
         return FedAsync(alpha=alpha, weight=weight, rho=self.options.rho, convention=convention, **decay)
 
     def _entry(
-        self,
-        method: str,
-        algorithm: Algorithm,
-        seed: int,
-        lr: float = LOCAL_LR,
-        updates: int | None = None,
-        every: int | None = None,
-        *,
-        alpha: float | None = None,
-        max_staleness: int | None = None,
-        role: str = "curve",
-        part: str = "whole",
-    ) -> Entry:
+        self, method: str, algorithm: Algorithm, seed: int, lr: float = LOCAL_LR, updates: int | None = None,
+        every: int | None = None, *, alpha: float | None = None, max_staleness: int | None = None,
+        role: str = "curve", part: str = "whole",
+    ) -> Entry:  # fmt: skip
         scale = self.scale
         world = World(devices=DEVICES, compute=ConstantCompute(), max_staleness=max_staleness)
         evaluation = Evaluation(every_updates=every or scale.eval_every, train_samples=scale.train_samples)
@@ -364,6 +352,6 @@ class FedAsyncExperiment(Experiment):
 
 FIGURES = {
     number: FedAsyncExperiment.made(partial(FedAsyncExperiment.convergence, axis=axis, which=which))
-    for number, (axis, which) in enumerate(((axis, which) for axis in AXES for which in (0, 1)), start=2)
+    for number, (axis, which) in enumerate(product(AXES, (0, 1)), start=2)
 }
 """Grids of Figures 2 to 7."""

@@ -65,12 +65,12 @@ def _printed_ratio(study: Study, left: str, right: str, what: str, target: Targe
 
 def _less(study: Study, wanted: Iterable[tuple[str, str, Target]], partition: str, what: str) -> list[Effect]:
     """Return that one method needs less to a target than another, as parts."""
-    found = []
-    for less, more, target in wanted:
-        left, right = (needed(study, method, partition, target.here, what) for method in (less, more))
-        printed = _printed_ratio(study, less, more, what, target, partition)
-        found.append(Effect(f"{target}, {less} against {more}", left, right, RATIO, "less", printed=printed))
-    return found
+    return [
+        Effect(f"{target}, {less} against {more}", needed(study, less, partition, target.here, what),
+               needed(study, more, partition, target.here, what), RATIO, "less",
+               printed=_printed_ratio(study, less, more, what, target, partition))
+        for less, more, target in wanted
+    ]  # fmt: skip
 
 
 def least_at_every_target(study: Study, what: str) -> list[Effect]:
@@ -129,11 +129,11 @@ def often_least_traffic(study: Study) -> list[Effect]:
 
 def skew_slows(study: Study) -> list[Effect]:
     """C16, at the targets that both partitions have."""
-    common, found = sought(study, "dirichlet"), []
-    for target in (t for t in sought(study, "iid") if t in common):
-        uneven, even = (needed(study, "FedLuck", part, target.here, "since_start") for part in ("dirichlet", "iid"))
-        found.append(Effect(f"{target}", uneven, even, RATIO, "more"))
-    return found
+    return [
+        Effect(f"{target}", needed(study, "FedLuck", "dirichlet", target.here, "since_start"),
+               needed(study, "FedLuck", "iid", target.here, "since_start"), RATIO, "more")
+        for target in sought(study, "iid") if target in sought(study, "dirichlet")
+    ]  # fmt: skip
 
 
 def _ends_above(study: Study, pairs: Iterable[tuple[str, str]], bound: float | None = None) -> list[Effect]:

@@ -296,65 +296,53 @@ class FedLuckExperiment(Experiment):
 
     def comparison(self, partitions: Sequence[str], methods: Sequence[str] = METHODS) -> Iterator[Entry]:
         """Yield the runs of Figures 2 and 3 and of the tables on `partitions` (keys of :data:`LABELS`)."""
-        for seed in self.seeds:
-            for partition in partitions:
-                for method in methods:
-                    algorithm, steps = self.methods[method](self)
-                    seconds = self.seconds * self.setup.longer.get(method, 1.0)
-                    labels = {"method": method, "partition": partition, "role": "comparison"}
-                    yield self._entry(algorithm, labels, partition, seed, seconds, steps)
+        for seed, partition, method in product(self.seeds, partitions, methods):
+            algorithm, steps = self.methods[method](self)
+            seconds = self.seconds * self.setup.longer.get(method, 1.0)
+            labels = {"method": method, "partition": partition, "role": "comparison"}
+            yield self._entry(algorithm, labels, partition, seed, seconds, steps)
 
     def heat_map(self) -> Iterator[Entry]:
         """Yield the runs of Figure 1; each ends when its target is reached."""
         evaluation = Evaluation(every_updates=HEAT_PERIODS_PER_EVALUATION, test_samples=self.scale.test_samples)
         settings: dict[str, Any] = {"model": self.narrow, "devices": FEWER_DEVICES, "evaluation": evaluation}
-        settings["accuracy"] = self.heat_target
-        for seed in self.seeds:
-            for k in self.heat_steps:
-                for delta in self.heat_deltas:
-                    labels = {"method": "FedPer", "steps": k, "delta": delta, "role": "heat map"}
-                    labels["target"] = settings["accuracy"]
-                    yield self._entry(self._fedper(k, delta), labels, "iid", seed, self.heat_seconds, **settings)
+        for seed, k, delta in product(self.seeds, self.heat_steps, self.heat_deltas):
+            labels = {"method": "FedPer", "steps": k, "delta": delta, "role": "heat map", "target": self.heat_target}
+            yield self._entry(self._fedper(k, delta), labels, "iid", seed, self.heat_seconds,
+                              accuracy=self.heat_target, **settings)  # fmt: skip
 
     def periods(self) -> Iterator[Entry]:
         """Yield FedLuck's runs with other periods, with independent labels."""
-        for seed in self.seeds:
-            for period in (self.period * factor for factor in self.scale.periods):
-                labels = {"method": "FedLuck", "period": period, "role": "period"}
-                algorithm = self._fedluck(period_seconds=period)
-                yield self._entry(algorithm, labels, "iid", seed, self.scale.extra_seconds, model=self.narrow)
+        for seed, factor in product(self.seeds, self.scale.periods):
+            algorithm = self._fedluck(period_seconds=self.period * factor)
+            labels = {"method": "FedLuck", "period": algorithm.period_seconds, "role": "period"}
+            yield self._entry(algorithm, labels, "iid", seed, self.scale.extra_seconds, model=self.narrow)
 
     def variants(self) -> Iterator[Entry]:
         """Yield FedLuck's runs in :data:`VARIANTS`, with Dirichlet labels."""
-        for seed in self.seeds:
-            for name, changed in VARIANTS.items():
-                settings = dict(changed)
-                reset = settings.pop("momentum_reset", False)
-                labels = {"method": "FedLuck", "variant": name, "role": "variant"}
-                yield self._entry(
-                    self._fedluck(**settings), labels, "dirichlet", seed, self.scale.extra_seconds,
-                    model=self.narrow, momentum_reset=reset,
-                )  # fmt: skip
+        for seed, (name, changed) in product(self.seeds, VARIANTS.items()):
+            settings, labels = dict(changed), {"method": "FedLuck", "variant": name, "role": "variant"}
+            reset = settings.pop("momentum_reset", False)
+            yield self._entry(
+                self._fedluck(**settings), labels, "dirichlet", seed, self.scale.extra_seconds, model=self.narrow,
+                momentum_reset=reset,
+            )  # fmt: skip
 
     def deviations(self) -> Iterator[Entry]:
         """Yield FedLuck's runs with each of :data:`DEVIATIONS`, with independent labels."""
-        for seed in self.seeds:
-            for name, released in DEVIATIONS.items():
-                labels = {"method": "FedLuck", "deviation": name, "role": "deviation"}
-                other = self.as_in(released)
-                yield other._entry(other._fedluck(), labels, "iid", seed, self.seconds)
+        for seed, (name, released) in product(self.seeds, DEVIATIONS.items()):
+            labels, other = {"method": "FedLuck", "deviation": name, "role": "deviation"}, self.as_in(released)
+            yield other._entry(other._fedluck(), labels, "iid", seed, self.seconds)
 
     def race(self) -> Iterator[Entry]:
         """Yield FedLuck's and FedPer's first seconds, measured at every aggregation, by partition and weighting."""
-        for seed in self.seeds:
-            for partition, weights, method in product(LABELS, (False, True), ("FedLuck", "FedPer")):
-                other = self.as_in(WRITTEN._replace(weights=weights))
-                algorithm, _ = self.methods[method](other)
-                weighting = "samples" if weights else "uniform"
-                labels = {"method": method, "partition": partition, "weighting": weighting, "role": "race"}
-                evaluation = Evaluation(every_updates=1, test_samples=self.scale.test_samples)
-                seconds = min(self.seconds, RACE_PERIODS * self.period)
-                yield other._entry(algorithm, labels, partition, seed, seconds, evaluation=evaluation)
+        evaluation = Evaluation(every_updates=1, test_samples=self.scale.test_samples)
+        ways, seconds = {"uniform": False, "samples": True}, min(self.seconds, RACE_PERIODS * self.period)
+        for seed, partition, way, method in product(self.seeds, LABELS, ways, ("FedLuck", "FedPer")):
+            other = self.as_in(WRITTEN._replace(weights=ways[way]))
+            algorithm, _ = self.methods[method](other)
+            labels = {"method": method, "partition": partition, "weighting": way, "role": "race"}
+            yield other._entry(algorithm, labels, partition, seed, seconds, evaluation=evaluation)
 
     def luck(self) -> Iterator[Entry]:
         """Yield FedLuck's part of the race with independent labels, and again from a perturbed initial model."""
@@ -372,16 +360,15 @@ class FedLuckExperiment(Experiment):
         other.released = released
         return other
 
-    def _fedbuff(self) -> FedBuff:
-        plain: dict[str, Any] = {"weight": Constant(), "compressor": Identity()}
-        return FedBuff(buffer=8, global_lr=self.setup.global_lr, concurrency=DEVICES, **plain)
-
     methods: ClassVar[dict[str, Callable[[Any], tuple[Algorithm, int | None]]]] = {
         "FedLuck": lambda e: (e._fedluck(), None),
         "FedPer": lambda e: (
             e._fedper(e.options.steps or e.setup.fedper[0], e.options.delta or e.setup.fedper[1]), None
         ),
-        "FedBuff": lambda e: (e._fedbuff(), e.setup.fedbuff),
+        "FedBuff": lambda e: (
+            FedBuff(buffer=8, global_lr=e.setup.global_lr, concurrency=DEVICES, weight=Constant(),
+                    compressor=Identity()), e.setup.fedbuff
+        ),
         "FedAsync": lambda e: (FedAsync(alpha=0.4, rho=0.001, concurrency=DEVICES), e.setup.fedasync),
         "FedAvg+TopK": lambda e: (
             FedAvgTopK(clients_per_round=DEVICES, compressor=e._topk(e.setup.fedavg_topk[1])), e.setup.fedavg_topk[0]
@@ -498,17 +485,14 @@ class FedLuckExperiment(Experiment):
     def _evaluation(self, algorithm: Algorithm, seconds: float) -> Evaluation:
         """Return when a run is measured; one that goes on after the horizon is measured there on all images, too."""
         rare = isinstance(algorithm, FedBuff | FedAvgTopK)
+        test_samples = self.scale.test_samples
+        if self.released.images:
+            test_samples = 0 if isinstance(algorithm, FedAvgTopK) else 600 if self.setup.cell == "lstm" else 1000
         return Evaluation(
-            every_updates=1 if rare else None,
+            every_updates=1 if rare else None, test_samples=test_samples,
             every_seconds=None if rare else PERIODS_PER_EVALUATION * self.setup.period_seconds,
-            test_samples=self._test_samples(algorithm),
             at_seconds=(self.seconds,) if self.seconds < seconds else (),
-        )
-
-    def _test_samples(self, algorithm: Algorithm) -> int:
-        if not self.released.images:
-            return self.scale.test_samples
-        return 0 if isinstance(algorithm, FedAvgTopK) else 600 if self.setup.cell == "lstm" else 1000
+        )  # fmt: skip
 
 
 def _targets(found: Mapping[str, Sequence[float]]) -> str:

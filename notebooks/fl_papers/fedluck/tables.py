@@ -142,11 +142,9 @@ def regimes(points: int = 400) -> pd.DataFrame:
 
 def q_along_corollary(steps: tuple[int, ...] = (1, 5, 20), delta: float = 0.1) -> pd.DataFrame:
     """Return Q_l along the learning rates of Corollary 1 with unit constants, over log10 T (E5)."""
-    frames = []
-    for k in steps:
-        rounds = np.geomspace(1, 1e6, 121)
-        q = theory.q_local(theory.corollary1_rates(k, rounds, delta).local_lr, k)
-        frames.append(pd.DataFrame({"x": np.log10(rounds), "q": q, "parameter": float(k)}))
+    rounds = np.geomspace(1, 1e6, 121)
+    q = {k: theory.q_local(theory.corollary1_rates(k, rounds, delta).local_lr, k) for k in steps}
+    frames = [pd.DataFrame({"x": np.log10(rounds), "q": own, "parameter": float(k)}) for k, own in q.items()]
     return pd.concat(frames, ignore_index=True).assign(method="Q", q_std=np.nan)
 
 
@@ -528,11 +526,6 @@ def released(study: Study) -> Study:
     """Return the comparison as the authors' program does it."""
     runs = (entry for entry in study.entries if entry.labels["role"] == "as released")
     return replace(study, entries=tuple(Entry(entry.spec, {**entry.labels, "role": "comparison"}) for entry in runs))
-
-
-def released_table(study: Study) -> pd.DataFrame:
-    """Return Table 1 from the runs as released."""
-    return targets_table(released(study))
 
 
 def deviations_table(study: Study) -> pd.DataFrame:

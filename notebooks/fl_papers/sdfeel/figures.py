@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -116,14 +116,12 @@ def comparison(shown: Mapping[str, Study]) -> Comparison:
 def numbers(study: Study) -> pd.DataFrame:
     """Return loss and accuracy of the curves of Figure 2 at parts of the horizon, mean and deviation as text."""
     rows = []
-    for method in (ASYNC, SYNC):
-        for gap in gaps(study, method):
-            row: dict[str, Any] = {"method": method, "H": f"{gap:g}"}
-            for metric, words in (("train_loss", "loss"), ("test_accuracy", "accuracy")):
-                for part in PARTS:
-                    found = experiment.values_at(study, method, gap, metric, part)
-                    row[f"{words} at {100 * part:.0f} %"] = mean_text(list(found.values()))
-            rows.append({**row, "seeds": len(runs(study, method, gap))})
+    for method, gap in ((name, gap) for name in (ASYNC, SYNC) for gap in gaps(study, name)):
+        row: dict[str, Any] = {"method": method, "H": f"{gap:g}"}
+        for (metric, words), part in product(zip(METRICS, ("loss", "accuracy"), strict=True), PARTS):
+            found = experiment.values_at(study, method, gap, metric, part)
+            row[f"{words} at {100 * part:.0f} %"] = mean_text(list(found.values()))
+        rows.append({**row, "seeds": len(runs(study, method, gap))})
     return pd.DataFrame(rows)
 
 
@@ -272,7 +270,7 @@ def printed_mixing(study: Study, events: int = 300) -> pd.DataFrame:
             for matrix in theory.paper_matrices(gap, events, rule=rule):
                 models = models @ matrix
                 largest.append(abs(models).max())
-            found.append(_curve(name, range(events + 1), "model", largest, gap))
+            found.append(exact_curve(name, range(events + 1), "model", largest, gap=gap))
     return pd.concat(found, ignore_index=True)
 
 
@@ -281,19 +279,16 @@ def what_is_minimised(study: Study, events: int = 3000) -> pd.DataFrame:
     found = []
     for name, values in theory.inconsistency(events).items():
         smooth = pd.Series(values).rolling(events // 20, min_periods=1).mean().to_numpy()[:: events // 60]
-        found.append(_curve(name, np.arange(0, events + 1, events // 60), "model", smooth))
+        found.append(exact_curve(name, np.arange(0, events + 1, events // 60), "model", smooth, gap=np.nan))
     return pd.concat(found, ignore_index=True)
 
 
 def bound_terms(study: Study) -> pd.DataFrame:
     """Return the terms of the bound (16), derived constants, by ``varied`` quantity and its ``value``."""
-    found = {**VARIED, "iterations": (10, 50, 250, 1000)}
-    rows = [
+    return pd.DataFrame(
         {"varied": name, "value": value, **theory.bound("derived", **{name: value})._asdict()}
-        for name, values in found.items()
-        for value in values
-    ]
-    return pd.DataFrame(rows)
+        for name, values in {**VARIED, "iterations": (10, 50, 250, 1000)}.items() for value in values
+    )  # fmt: skip
 
 
 def contraction(study: Study, events: int = 80) -> pd.DataFrame:
@@ -302,14 +297,11 @@ def contraction(study: Study, events: int = 80) -> pd.DataFrame:
     found = []
     for gap in GAPS:
         rho = theory.mixing_errors(theory.paper_matrices(gap, events))
-        found.append(_curve(ASYNC, lags, "rho", [np.diagonal(rho, lag).max() for lag in lags], gap))
+        largest = [np.diagonal(rho, lag).max() for lag in lags]
+        found.append(exact_curve(ASYNC, lags, "rho", largest, gap=gap))
     rate = zeta(synchronous_mixing_matrix(theory.RING))
-    found.append(_curve(f"{SYNC}, six events a round", lags, "rho", rate ** (lags / 6)))
+    found.append(exact_curve(f"{SYNC}, six events a round", lags, "rho", rate ** (lags / 6), gap=np.nan))
     return pd.concat(found, ignore_index=True)
-
-
-def _curve(method: str, x: Any, column: str, values: Any, gap: float = np.nan) -> pd.DataFrame:
-    return exact_curve(method, x, column, values, gap=gap)
 
 
 # Drawings
@@ -345,12 +337,9 @@ def draw_staleness(found: pd.DataFrame) -> Figure:
         above.set(xlabel="staleness of the cluster that ends an iteration", ylabel="events with at most this one")
         above.legend()
         ends = found.groupby("gap")[["largest", "bound", "printed"]].first()
-        looks = (
-            ("printed", GREY, "s", "(D − 1) H, the paper's sketch"),
-            ("bound", VERMILION, "v", "the bound with its constant"),
-            ("largest", BLUE, "o", "observed"),
-        )
-        for column, colour, marker, label in looks:
+        for column, colour, marker, label in (("printed", GREY, "s", "(D − 1) H, the paper's sketch"),
+                                              ("bound", VERMILION, "v", "the bound with its constant"),
+                                              ("largest", BLUE, "o", "observed")):  # fmt: skip
             below.plot(ends.index, ends[column], color=colour, marker=marker, label=label)
         below.set(xscale="log", yscale="log", xlabel="gap H", ylabel="largest staleness")
         for axis, ticks in ((below.xaxis, ends.index), (below.yaxis, (5, 10, 20, 50, 100))):

@@ -48,14 +48,9 @@ def transfer_seconds(bits: Any, bits_per_second: Any) -> Any:
 
 
 def synchronous_round_seconds(
-    step_seconds: ArrayLike,
-    upload_seconds: float,
-    exchange_seconds: float,
-    *,
-    local_steps: int = 100,
-    intra_rounds: int = 1,
-    gossip_rounds: int = 1,
-) -> float:
+    step_seconds: ArrayLike, upload_seconds: float, exchange_seconds: float, *, local_steps: int = 100,
+    intra_rounds: int = 1, gossip_rounds: int = 1,
+) -> float:  # fmt: skip
     """Return T_round = tau_2 (tau_1 max_i s_i + T_ct-sr) + alpha T_sr-sr, which everybody waits for (2.5, BL-2.15).
 
     tau_1 is `local_steps`, tau_2 `intra_rounds`, alpha `gossip_rounds`.
@@ -70,8 +65,7 @@ def utilisation(step_seconds: ArrayLike, local_steps: ArrayLike, iteration_secon
 
     The iteration time is that of a client's cluster, or of the synchronous round.
     """
-    busy = np.asarray(step_seconds) * np.asarray(local_steps) / np.asarray(iteration_seconds)
-    return float(np.mean(busy))
+    return float(np.mean(np.asarray(step_seconds) * np.asarray(local_steps) / np.asarray(iteration_seconds)))
 
 
 class ClusterEvent(NamedTuple):
@@ -107,8 +101,7 @@ def cluster_event_clock(iteration_seconds: Sequence[float]) -> Iterator[ClusterE
 def staleness_bound(iteration_seconds: Sequence[float]) -> NDArray[np.int64]:
     """Return sum_{j != d} ceil(T_d / T_j) ``[D]``, which the staleness of cluster d never exceeds (Lemma 1, D4)."""
     periods = _periods(iteration_seconds)
-    bounds = [sum(ceil(own / other) for j, other in enumerate(periods) if j != d) for d, own in enumerate(periods)]
-    return np.array(bounds)
+    return np.array([sum(ceil(own / other) for other in periods) - 1 for own in periods])  # less that of d itself
 
 
 def _periods(iteration_seconds: Sequence[float]) -> list[float]:
@@ -163,10 +156,8 @@ class Clock:
     def busy(self) -> tuple[float, float]:
         """Part of the time in which devices compute, mean over devices: in synchronous rounds, in clusters (C07)."""
         periods = np.repeat(self.periods, [len(cluster) for cluster in self.clusters])
-        return (
-            utilisation(self.seconds, self.min_batches, self.round_seconds),
-            utilisation(self.seconds, self.local_steps, periods),
-        )
+        synchronous = utilisation(self.seconds, self.min_batches, self.round_seconds)
+        return synchronous, utilisation(self.seconds, self.local_steps, periods)
 
     def events(self, count: int) -> list[ClusterEvent]:
         """Return the first `count` asynchronous events."""
@@ -288,17 +279,9 @@ class QuadraticRun(NamedTuple):
 
 
 def quadratic_run(
-    centres: ArrayLike,
-    clusters: Sequence[Sequence[int]],
-    neighbors: Sequence[Sequence[int]],
-    steps: Sequence[int],
-    sizes: ArrayLike,
-    iteration_seconds: Sequence[float],
-    lr: float,
-    events: int,
-    start: float = 0.0,
-    **variant: Any,
-) -> QuadraticRun:
+    centres: ArrayLike, clusters: Sequence[Sequence[int]], neighbors: Sequence[Sequence[int]], steps: Sequence[int],
+    sizes: ArrayLike, iteration_seconds: Sequence[float], lr: float, events: int, start: float = 0.0, **variant: Any,
+) -> QuadraticRun:  # fmt: skip
     """Run so many events of the procedure in plain Python, the shortest way, all models from `start`.
 
     `centres`, `steps` and `sizes` are of each client, `iteration_seconds` of each cluster; `variant` goes to
@@ -306,8 +289,8 @@ def quadratic_run(
     """
     centres, sizes = np.asarray(centres, dtype=float), np.asarray(sizes, dtype=float)
     server, started = [float(start)] * len(clusters), [float(start)] * len(clusters)
-    models, triggers, seconds, staleness = [list(server)], [], [], []
-    for event in islice(cluster_event_clock(iteration_seconds), events):
+    models, seen = [list(server)], list(islice(cluster_event_clock(iteration_seconds), events))
+    for event in seen:
         d = event.cluster
         members = list(clusters[d])
         shares, counts = sizes[members] / sizes[members].sum(), [steps[i] for i in members]
@@ -322,10 +305,9 @@ def quadratic_run(
             server[j] = formulas.gossip_towards(before[j], own, weight)
         started[d] = server[d]
         models.append(list(server))
-        triggers.append(d)
-        seconds.append(event.seconds)
-        staleness.append(event.staleness)
-    return QuadraticRun(np.array(models), triggers, seconds, staleness)
+    return QuadraticRun(
+        np.array(models), [e.cluster for e in seen], [e.seconds for e in seen], [e.staleness for e in seen]
+    )
 
 
 def cluster_steps(clusters: Sequence[Sequence[int]], sizes: ArrayLike, steps: Sequence[int]) -> list[float]:

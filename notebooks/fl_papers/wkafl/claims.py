@@ -20,30 +20,14 @@ from fl_core.experiments.rounding import luck
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.report.discussion import Diagnosis
-from fl_papers.wkafl import errata
-from fl_papers.wkafl.experiment import (
-    ABLATIONS,
-    COMPARED,
-    PLACE,
-    PRINTED,
-    Cell,
-    Measure,
-    accuracies,
-    early,
-    final,
-    levels,
-    measured,
-    name_of,
-    skews,
-    task_of,
-    uneven,
-)
+from fl_papers.wkafl import errata, experiment
+from fl_papers.wkafl.experiment import Cell, Measure, early, final, levels, measured, name_of, skews, task_of, uneven
 from fl_papers.wkafl.figures import PROBE_SEEDS, probe
 
 Judge = Callable[..., Sequence[Part]]
 Cells = Callable[[Study, str], list[Cell]]
 
-BASELINES = COMPARED[1:]
+BASELINES = experiment.COMPARED[1:]
 MEASURES: Mapping[Measure, tuple[str, Scale, str]] = {
     final: ("final", POINTS, "accuracy"), early: ("early", POINTS, ""), uneven: ("stability", RATIO, "stability"),
 }  # fmt: skip
@@ -58,8 +42,9 @@ def printed(study: Study, source: str, quantity: str, method: str, cell: Cell) -
     Fashion-MNIST, which stands for EMNIST MNIST, has the direction of an effect in common with it, not its size.
     """
     name = {"emnist-mnist": "digits", "cifar10": "cifar10"}.get(study.dataset)
-    place = {key: cell.get(key) for key in PLACE}
-    found = PRINTED.number(source=source, task=name, method=method, quantity=quantity, **place) if name else None
+    labels = {"source": source, "task": name, "method": method, "quantity": quantity}
+    labels |= {key: cell.get(key) for key in experiment.PLACE}
+    found = experiment.PRINTED.number(**labels) if name else None
     return float("nan") if found is None else found
 
 
@@ -82,7 +67,7 @@ def compare(
     method: str = "WKAFL", claimed: Relation = "more", bound: float | None = None,
 ) -> list[Effect]:  # fmt: skip
     """Compare a method with each of `others` by each measure, in each cell that has both."""
-    found = []
+    found: list[Effect] = []
     for measure, cell, other in product(measures, cells(study, snapshot), others):
         what, scale, quantity = MEASURES[measure]
         source, both = "table2" if cells in (by_level, highest) else "table3", (method, other)
@@ -169,7 +154,7 @@ def far_ahead(study: Study, snapshot: str) -> list[Effect]:
 def less_stable_if_skewed(study: Study, snapshot: str) -> list[Effect]:
     """C18: each method is less stable with the fewest labels than with the most."""
     cells, found = by_skew(study, snapshot), []
-    for method in COMPARED if len(cells) > 1 else ():
+    for method in experiment.COMPARED if len(cells) > 1 else ():
         ends = cells[0], cells[-1]
         few, many = (measured(study, uneven, method, end) for end in ends)
         sizes = [printed(study, "table3", "stability", method, end) for end in ends]
@@ -184,11 +169,11 @@ def _mild(study: Study, snapshot: str) -> list[Cell]:
 
 def twafl_is_level(study: Study, snapshot: str) -> list[Effect]:
     """C19: CIFAR-10 with five or ten labels."""
-    found = []
-    for cell in _mild(study, snapshot):
-        ours, theirs = (measured(study, final, method, cell) for method in ("WKAFL", "TWAFL"))
-        found.append(Effect(name_of(cell), ours, theirs, POINTS, "equal", delta=0.01, resolution=STEP))
-    return found
+    return [
+        Effect(name_of(cell), measured(study, final, "WKAFL", cell), measured(study, final, "TWAFL", cell), POINTS,
+               "equal", delta=0.01, resolution=STEP)
+        for cell in _mild(study, snapshot)
+    ]  # fmt: skip
 
 
 def curves_coincide(study: Study, snapshot: str) -> list[Effect]:
@@ -204,7 +189,7 @@ def curves_coincide(study: Study, snapshot: str) -> list[Effect]:
 
 
 def _farthest(one: Result, other: Result, window: int = 5) -> float:
-    values = [np.array(accuracies(result)) for result in (one, other)]
+    values = [np.array(experiment.accuracies(result)) for result in (one, other)]
     kernel = np.ones(min(window, *map(len, values)))
     smooth = [np.convolve(each, kernel / len(kernel), "valid") for each in values]
     shared = min(map(len, smooth))
@@ -216,7 +201,7 @@ def lenet_explains(study: Study, snapshot: str) -> list[Part]:
 
     The first half holds on the surrogate by construction: it was calibrated by this very run.
     """
-    central = [float(np.mean(accuracies(result)[-4:])) for _, result in study.select(role="reference")]
+    central = [float(np.mean(experiment.accuracies(result)[-4:])) for _, result in study.select(role="reference")]
     cells = [*levels(study, snapshot), *skews(study, snapshot)]
     ours = {name_of(cell): values for cell in cells if (values := measured(study, final, "WKAFL", cell))}
     if not central or not ours:
@@ -258,12 +243,11 @@ def _both(
     number: str, source: str, statement: str, endpoint: str, judge: Judge, null: str = "no difference",
     modes: Iterable[str] = ("aliased",),
 ) -> list[Claim]:  # fmt: skip
-    others = [
-        claim(f"{number}-{mode}", source, f"{statement} ({OTHER_MODES[mode]})", endpoint,
-              partial(judge, snapshot=mode), null=null, beside=mode)
-        for mode in modes
+    return [
+        _true(number, source, statement, endpoint, judge, null),
+        *(claim(f"{number}-{mode}", source, f"{statement} ({OTHER_MODES[mode]})", endpoint,
+                partial(judge, snapshot=mode), null=null, beside=mode) for mode in modes),
     ]  # fmt: skip
-    return [_true(number, source, statement, endpoint, judge, null), *others]
 
 
 _all_modes = partial(_both, modes=OTHER_MODES)
@@ -272,7 +256,7 @@ _all_modes = partial(_both, modes=OTHER_MODES)
 CLAIMS = [
     *_both("C03", "Fig. 5", "WKAFL ends highest and starts fastest among its ablations.",
            "final and early accuracy, WKAFL minus each ablation",
-           partial(compare, cells=levels, measures=[final, early], others=ABLATIONS)),
+           partial(compare, cells=levels, measures=[final, early], others=experiment.ABLATIONS)),
     *_both("C04", "Fig. 5", "Selecting gradients makes training smoother and faster.",
            "stability without trend and early accuracy, WKAFL against No Grad-Sel",
            lambda *a, **k: [*compare(*a, **k, cells=levels, measures=[uneven], others=["No Grad-Sel"],

@@ -39,11 +39,8 @@ does not give (A9). Two numbers of Table 2 occur again in another cell of Table 
 TASKS = {"fashion-mnist": "digits", "emnist-mnist": "digits", "cifar10": "cifar10"}
 """The task of the tables that a data set, real or surrogate, stands for."""
 NAMES = {
-    "cifar10": "CIFAR-10",
-    "emnist-byclass": "EMNIST ByClass",
-    "mnist-writers": "EMNIST ByClass",
-    "celeba": "CelebA",
-}
+    "cifar10": "CIFAR-10", "emnist-byclass": "EMNIST ByClass", "mnist-writers": "EMNIST ByClass", "celeba": "CelebA",
+}  # fmt: skip
 """The paper's data sets; for any other it has EMNIST MNIST."""
 MAIN = "fashion-mnist"
 """Takes the place of EMNIST MNIST (E30)."""
@@ -274,9 +271,8 @@ class WKAFLExperiment(experiment.Experiment):
 
     def motivation(self) -> Iterator[Entry]:
         """Yield the runs of Figure 2 a: staleness weights and momentum alone, at a constant learning rate (A13)."""
-        for seed in self.seeds:
-            level, constant = self.setup.levels[0], {"lr_staleness_factor": 0.0}
-            yield self.entry("No Grad-Sel", level, 1, seed, role="motivation", changed=constant)
+        level, constant = self.setup.levels[0], {"lr_staleness_factor": 0.0}
+        yield from (self.entry("No Grad-Sel", level, 1, s, role="motivation", changed=constant) for s in self.seeds)
 
     def byzantine(self) -> Iterator[Entry]:
         """Yield the runs of Appendix A (P = 100, one label), without and with Byzantine uploads."""
