@@ -28,17 +28,13 @@ from fl_papers.fedasmu.tables import number
 
 COLUMN, SEARCHED = "lenet-fmnist", ("FedAvg", "FedAsync")
 RATIO_OF_TIMES = "time, FedAvg over FedAsync"
-COMPARED = tuple(method for method in METHODS if method != "FedSA")
-"""FedSA is a reconstruction."""
-SEARCH_SEED, TRIAL_SEED, FRESH_SEEDS = 100, 101, (110, 111, 112, 113, 114)
-"""No seed chooses and judges."""
+COMPARED = tuple(method for method in METHODS if method != "FedSA")  # FedSA is a reconstruction.
+SEARCH_SEED, TRIAL_SEED, FRESH_SEEDS = 100, 101, (110, 111, 112, 113, 114)  # No seed chooses and judges.
 SEARCH = (48, 0.1), (12, 0.3), (3, 1.0)
 """Candidates that are left at each step of A, and the part of all uploads that they get; `TRIALS`: of B."""
 TRIALS = (9, 0.1), (3, 0.3)
-CLOSE, ALIKE = 0.02, 1.25
-"""An accuracy, and a ratio of times, that count as the printed ones."""
-LOSS_IMAGES = 5_000
-"""Training images on which B's trials are compared: no test image chooses."""
+CLOSE, ALIKE = 0.02, 1.25  # An accuracy, and a ratio of times, that count as the printed ones.
+LOSS_IMAGES = 5_000  # Training images on which B's trials are compared: no test image chooses.
 OWN: Mapping[str, tuple[str, tuple[float, ...]]] = {
     "FedProx": ("mu", (0.001, 0.01, 0.1)),
     "MOON": ("mu", (0.1, 1.0, 5.0)),

@@ -21,8 +21,7 @@ from fl_papers.fedasmu.tables import deviations
 from fl_papers.fedasmu.theory import Vector, grad_estimate
 
 Shown = tuple[bool | np.bool_, str]
-PROBLEMS = 20
-"""Random ones on which formulas are compared."""
+PROBLEMS = 20  # Random ones on which formulas are compared.
 
 # Printed formulas beside difference quotients and exact gradients
 

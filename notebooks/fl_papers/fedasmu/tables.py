@@ -31,12 +31,9 @@ PRINTED = Printed(__file__)
 """Tables 1, 2, 5 and 6, and the gains that the text quotes: where a number stands (``source``), the column of the
 tables, the setting if it is not the tables', the method, what it is compared with, the quantity. Accuracies, gains
 and savings are fractions; times have no unit in print, and one that is infinite is printed as "/": not reached."""
-IMPLIED = "implied"
-"""Setting of the values of Figure 2 that the text's ranges fix; they are printed nowhere."""
-ONE_DIGIT = 0.675
-"""The one saving whose percentage has one decimal in print, not two."""
-BUDGETS = ("reduced", "full", "printed")
-"""Columns of :func:`both_budgets`."""
+IMPLIED = "implied"  # Setting of the values of Figure 2 that the text's ranges fix; they are printed nowhere.
+ONE_DIGIT = 0.675  # The one saving whose percentage has one decimal in print, not two.
+BUDGETS = ("reduced", "full", "printed")  # Columns of :func:`both_budgets`.
 
 What = Literal["accuracy gain", "time saved"]
 ADVANTAGES: dict[What, Callable[..., BySeed]] = {"accuracy gain": gaps, "time saved": savings}
@@ -370,8 +367,7 @@ def _printed_ratio(column: str, method: str, setting: str = "") -> str | None:
 
 # The paper's settings, and what the specifications have
 
-INITIAL = {"pytorch": "PyTorch's", "glorot": "Glorot's"}
-"""Whose rule initial values follow."""
+INITIAL = {"pytorch": "PyTorch's", "glorot": "Glorot's"}  # Whose rule initial values follow.
 SYMBOLS: dict[str, tuple[str, Callable[[Any], float]]] = {
     "m": ("m", lambda spec: spec.world.devices),
     "m_prime": ("m′", lambda spec: spec.world.trigger.per_tick),

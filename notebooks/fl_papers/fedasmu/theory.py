@@ -86,8 +86,7 @@ class Problem:
 
     smoothness: float
     gradient: float
-    deviation: float
-    """It contains how much the devices' data differ."""
+    deviation: float  # It contains how much the devices' data differ.
 
     def __post_init__(self) -> None:
         require_range("> 0", smoothness=self.smoothness)
@@ -169,8 +168,7 @@ def printed_drift(problem: Problem, *, lr: float, alpha: float, staleness: int, 
 
 STALENESS, EPOCHS, LR, BETA = 5, 4, 0.05, 0.3
 """tau, local steps, learning rate, and largest weight of a fresh model in the random runs."""
-WEIGHTS = (0.02, 0.08)
-"""Range of their mixing weights; with it kappa of `drift_bound` is 0.42."""
+WEIGHTS = (0.02, 0.08)  # Range of their mixing weights; with it kappa of `drift_bound` is 0.42.
 
 
 class Task(NamedTuple):
@@ -178,16 +176,11 @@ class Task(NamedTuple):
 
     device: int
     start: Vector
-    points: list[Vector]
-    """Where gradients are taken."""
-    nexts: list[Vector]
-    """Where each of these steps leads; the last one is the upload w_o^i."""
-    slot: int
-    """Steps before the merge; 0: no merge."""
-    before: Vector
-    """w^b; without a merge the start."""
-    fresh: Vector
-    """w_g; without a merge the start."""
+    points: list[Vector]  # Where gradients are taken.
+    nexts: list[Vector]  # Where each of these steps leads; the last one is the upload w_o^i.
+    slot: int  # Steps before the merge; 0: no merge.
+    before: Vector  # w^b; without a merge the start.
+    fresh: Vector  # w_g; without a merge the start.
     beta: float
     alpha: float
 
@@ -250,8 +243,7 @@ def random_run(seed: int, rounds: int = 300) -> Trace:
 
 # Each step of the proof, the corrected theorem, and what goes wrong with the printed one
 
-SLACK = 1e-12
-"""Rounding that an inequality is allowed."""
+SLACK = 1e-12  # Rounding that an inequality is allowed.
 STEPS = {
     "1": "smoothness along a local step",
     "2": "polarisation",
@@ -380,8 +372,7 @@ def _inequalities(trace: Trace, problem: Problem, drift: float, t: int) -> dict[
 
 # Who uploads when under FedASMU's trigger (E06, E17)
 
-TRANSFERS = 3
-"""Of a task: the model, the fresh model, the upload."""
+TRANSFERS = 3  # Of a task: the model, the fresh model, the upload.
 
 
 def arrivals(
@@ -442,17 +433,13 @@ START = FreshControls(29.66013673, 1.0)
 class SlotToy:
     """A device on F(w) = w^2 / 2 that starts at 1, while the global model gets better faster than it does."""
 
-    epochs: int = 5
-    """E; the slots are 1 .. E - 1."""
-    local: float = 0.9
-    """What an epoch leaves of the device's own w, and `fleet` of the global model meanwhile."""
+    epochs: int = 5  # E; the slots are 1 .. E - 1.
+    local: float = 0.9  # What an epoch leaves of the device's own w, and `fleet` of the global model meanwhile.
     fleet: float = 0.4
     origin: int = 100
-    versions: int = 2
-    """Made per epoch."""
+    versions: int = 2  # Made per epoch.
     controls: FreshControls = START
-    noise: float = 0.02
-    """Standard deviation of a reward, as mini-batches differ."""
+    noise: float = 0.02  # Standard deviation of a reward, as mini-batches differ.
 
     @property
     def slots(self) -> int:

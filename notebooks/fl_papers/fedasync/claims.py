@@ -29,14 +29,11 @@ from fl_papers.fedasync.figures import alphas, area, event_curves, oscillation, 
 
 PLAIN, POLY, HINGE = ADAPTIVE
 SMALL, LARGE = 0, 1
-SYNC = "FedAvg", None
-"""Method and alpha of the synchronous runs with a clock."""
+SYNC = "FedAvg", None  # Method and alpha of the synchronous runs with a clock.
 AS_FAST, SIMILAR, ALIVE, TINY, LESS_NEEDED = 1.15, 1.1, 0.9, 0.05, 0.02
 """The specification's margins: of areas (C01, C04) and of final accuracies (C11, C13, C14)."""
-WIDTH = 3
-"""Measurements of the running mean whose first passage is a time to a loss (C30)."""
-IMAGES = 10_000
-"""Of the test set: one of them is the step of an accuracy."""
+WIDTH = 3  # Measurements of the running mean whose first passage is a time to a loss (C30).
+IMAGES = 10_000  # Of the test set: one of them is the step of an accuracy.
 
 points = partial(Effect, scale=POINTS, resolution=1 / IMAGES)
 

@@ -28,14 +28,12 @@ from fl_core.world import ConstantCompute, NamedWorld, TraceCompute, World
 
 DEVICES, SAMPLES, BATCH, ROUND = 100, 500, 50, 10
 """Devices, images per device, images per mini-batch, FedAvg's devices per round: as in the paper."""
-STEPS = SAMPLES // BATCH
-"""Gradients per local task, and iterations between two versions of SGD."""
+STEPS = SAMPLES // BATCH  # Gradients per local task, and iterations between two versions of SGD.
 LOCAL_LR, WEIGHT_DECAY = 0.1, 1e-4
 ADAPTIVE = ("FedAsync", "FedAsync+Poly", "FedAsync+Hinge")
 AXES = {"gradients": "gradients", "epochs": "version", "communications": "communications"}
 """Abscissa of a figure and the column that counts it."""
-SLOWER = 10
-"""With a clock: the slow client needs so many times the others' time for a mini-batch."""
+SLOWER = 10  # With a clock: the slow client needs so many times the others' time for a mini-batch.
 SECONDS_PER_STEP = 0.1
 """With a clock: a local task of ten mini-batches takes a virtual second, on the slow client ten."""
 
@@ -56,25 +54,17 @@ class FedAsyncWorld(NamedWorld):
 class Scale:
     """What a profile decides."""
 
-    updates: int
-    """Global epochs T of FedAsync and of FedAvg; SGD gets FedAsync's gradients."""
-    decay_epoch: int
-    """Global epoch after which alpha is halved: 0.4 T."""
-    eval_every: int
-    """Global epochs between two measurements of the global model."""
-    train_samples: int
-    """Training images that the training loss is averaged over."""
+    updates: int  # Global epochs T of FedAsync and of FedAvg; SGD gets FedAsync's gradients.
+    decay_epoch: int  # Global epoch after which alpha is halved: 0.4 T.
+    eval_every: int  # Global epochs between two measurements of the global model.
+    train_samples: int  # Training images that the training loss is averaged over.
     seeds: tuple[int, ...]
-    alphas: tuple[float, ...]
-    """Mixing weights of the plotted curves."""
+    alphas: tuple[float, ...]  # Mixing weights of the plotted curves.
     claim_alphas: tuple[float, ...]
     """Mixing weights that only a claim needs, run without adaptivity at the larger staleness."""
-    lrs: tuple[float, ...]
-    """Learning rates among which FedAvg's and SGD's are chosen."""
-    sweep_staleness: tuple[int, ...]
-    """Maximum staleness of each point of Figure 8."""
-    sweep_alphas: tuple[float, ...]
-    """Mixing weight of each point of Figures 9 and 10."""
+    lrs: tuple[float, ...]  # Learning rates among which FedAvg's and SGD's are chosen.
+    sweep_staleness: tuple[int, ...]  # Maximum staleness of each point of Figure 8.
+    sweep_alphas: tuple[float, ...]  # Mixing weight of each point of Figures 9 and 10.
     seconds: tuple[float, float] = (1.0, 1.0)
     """With a clock: budget and time between two evaluations; about ten FedAsync updates a second at most profiles."""
 
@@ -98,11 +88,9 @@ PROFILES = {
 class Setup:
     """What is trained on a data set."""
 
-    model: str
-    """The network at profile ``paper``; `reduced` at the smaller ones."""
+    model: str  # The network at profile ``paper``; `reduced` at the smaller ones.
     reduced: str
-    preprocessing: Any
-    """As a run specification takes it."""
+    preprocessing: Any  # As a run specification takes it.
     lrs: tuple[float, ...] | None = None
     """Learning rates tried for FedAvg and SGD at profile ``laptop``, where a run is too long to try all."""
 

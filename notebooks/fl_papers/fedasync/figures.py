@@ -40,8 +40,7 @@ from fl_papers.fedasync.experiment import ADAPTIVE, AXES, LOCAL_LR, options_of
 FOLDER = Path(__file__).parent
 METRICS = ("test_accuracy", "train_loss")
 COUNTERS = ("version", "gradients", "communications")
-TUNED = ("SGD", "FedAvg")
-"""Methods whose learning rate is chosen from a grid."""
+TUNED = ("SGD", "FedAvg")  # Methods whose learning rate is chosen from a grid.
 
 
 def chosen_lr(study: Study, method: str, without: int | None = None) -> float | None:
@@ -476,5 +475,4 @@ def explore_staleness() -> Explorable:
     return Explorable(title, sliders, errors, script, "update", log=True, dashes=("", "6 3"))
 
 
-FLOOR = 1e-12
-"""Added to an error, so that it has a logarithm."""
+FLOOR = 1e-12  # Added to an error, so that it has a logarithm.

@@ -48,8 +48,7 @@ def table_1_follows_from_the_world(study: Study) -> list[Check]:
 
 # On runs
 
-POINT = 0.01
-"""Of accuracy."""
+POINT = 0.01  # Of accuracy.
 ROUNDING = 0.05
 """A ratio of printed numbers is compared with ours if their last digits leave it uncertain by at most this."""
 

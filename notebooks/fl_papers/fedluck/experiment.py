@@ -31,10 +31,8 @@ from fl_core.runtime import Budget, Evaluation, LocalTraining
 from fl_core.world import Compute, NamedWorld, Network, TraceCompute, UniformBandwidth, UniformCompute, World
 from fl_core.world.triggers import Continuous
 
-DEVICES, FEWER_DEVICES = 10, 5
-"""Devices of all experiments, and of Figure 1."""
-TRAIN_FRACTION = 0.8
-"""Part of its samples that a device trains on (A3)."""
+DEVICES, FEWER_DEVICES = 10, 5  # Devices of all experiments, and of Figure 1.
+TRAIN_FRACTION = 0.8  # Part of its samples that a device trains on (A3).
 MOMENTUM = 0.9
 LABELS: dict[str, str] = {"iid": "independent labels", "dirichlet": "Dirichlet labels"}
 """The two partitions, as the tables and figures call them."""
@@ -81,31 +79,24 @@ def linspace(first: float, last: float, count: int) -> list[float]:
 class Setup:
     """A task of the paper (sections 2.6 and 6.3)."""
 
-    cell: Literal["cnn", "vgg11s", "lstm"]
-    """Its name in the world ``fedluck``."""
+    cell: Literal["cnn", "vgg11s", "lstm"]  # Its name in the world ``fedluck``.
     model: str
     parameters: int
-    shape: tuple[int, int, int]
-    """What the network reads."""
+    shape: tuple[int, int, int]  # What the network reads.
     preprocessing: Any
-    local_lr: float
-    """eta_l; `global_lr`: eta_g; `period_seconds`: T~."""
+    local_lr: float  # eta_l; `global_lr`: eta_g; `period_seconds`: T~.
     batch_size: int
     global_lr: float
     period_seconds: float
-    seconds: float
-    """Horizon of Figure 2 and Table 2."""
-    longer: dict[str, float]
-    """Methods that run so many times longer, for the targets of Figure 3 and Table 1."""
-    targets: dict[str, tuple[float, ...]]
-    """Accuracies of Figure 3 (``"iid"``) and Table 1 (``"dirichlet"``)."""
+    seconds: float  # Horizon of Figure 2 and Table 2.
+    longer: dict[str, float]  # Methods that run so many times longer, for the targets of Figure 3 and Table 1.
+    targets: dict[str, tuple[float, ...]]  # Accuracies of Figure 3 (``"iid"``) and Table 1 (``"dirichlet"``).
     fedper: tuple[int, float]
     """Local steps k and kept fraction delta, as `fedavg_topk`; `fedbuff` and `fedasync` have local steps only."""
     fedbuff: int
     fedasync: int
     fedavg_topk: tuple[int, float]
-    fixed_compression: float
-    """What the methods that optimise one variable do not, as `fixed_steps`."""
+    fixed_compression: float  # What the methods that optimise one variable do not, as `fixed_steps`.
     fixed_steps: int
     heat_target: float
     """Accuracy whose rounds Figure 1 counts; CIFAR-10, which the figure lacks, has the first target of Figure 3."""
@@ -150,22 +141,16 @@ class Scale:
     """What a profile decides."""
 
     seeds: tuple[int, ...]
-    full: tuple[str, ...]
-    """Cells whose Figures 2 and 3 and tables have the paper's network, horizon and targets."""
-    width: float
-    """Width of the network in all other runs, relative to the paper's."""
-    seconds: Mapping[str, float]
-    """Horizon of the cells that are not in `full`."""
-    test_samples: int
-    """Of the evaluations that targets are looked for in (A16); 0: all. The horizon always has all."""
+    full: tuple[str, ...]  # Cells whose Figures 2 and 3 and tables have the paper's network, horizon and targets.
+    width: float  # Width of the network in all other runs, relative to the paper's.
+    seconds: Mapping[str, float]  # Horizon of the cells that are not in `full`.
+    test_samples: int  # Of the evaluations that targets are looked for in (A16); 0: all. The horizon always has all.
     heat_steps: tuple[int, ...]
     """Local steps k and, in `heat_deltas`, kept fractions delta of Figure 1; `heat_seconds`: its longest run."""
     heat_deltas: tuple[float, ...]
     heat_seconds: float
-    extra_seconds: float
-    """Length of the runs with other periods and of the variants."""
-    periods: tuple[float, ...]
-    """T~ of those with other periods, as multiples of the task's."""
+    extra_seconds: float  # Length of the runs with other periods and of the variants.
+    periods: tuple[float, ...]  # T~ of those with other periods, as multiples of the task's.
     target_factor: float = 1.0
     """Accuracies that are looked for in the cells that are not in `full`, as a part of the paper's."""
     heat_targets: Mapping[str, float] = field(default_factory=dict)
@@ -183,8 +168,7 @@ PROFILES = {
     ),
     "paper": Scale((0, 1, 2, 3, 4), _CELLS, 1.0, {}, 0, _STEPS, _DELTAS, 1_500.0, 800.0, _PERIODS),
 }  # fmt: skip
-RACE_PERIODS = 80
-"""Length of FedLuck's race with FedPer."""
+RACE_PERIODS = 80  # Length of FedLuck's race with FedPer.
 PERIODS_PER_EVALUATION, HEAT_PERIODS_PER_EVALUATION = 2, 4
 """Periods T~ from one evaluation to the next (A16); FedBuff and FedAvg+TopK are measured at each version instead."""
 
@@ -212,19 +196,14 @@ class FedLuckOptions(Options):
 
     mode: Literal["as_written", "as_released"] = "as_written"
     """What the authors' program does and the paper does not say (:data:`RELEASED`) is "as_released"."""
-    steps: int | None = Field(None, ge=1)
-    """k of FedPer, with its `delta`."""
+    steps: int | None = Field(None, ge=1)  # k of FedPer, with its `delta`.
     delta: float | None = Field(None, gt=0, le=1)
-    dirichlet: float = Field(1.0, gt=0, allow_inf_nan=False)
-    """Concentration of the labels."""
+    dirichlet: float = Field(1.0, gt=0, allow_inf_nan=False)  # Concentration of the labels.
     solver: Literal["official_grid", "exact", "exact_ceil"] = "official_grid"
-    period_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """T~ of all periodic methods."""
-    seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """Horizon of Figures 2 and 3 and of both tables."""
+    period_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)  # T~ of all periodic methods.
+    seconds: float | None = Field(None, gt=0, allow_inf_nan=False)  # Horizon of Figures 2 and 3 and of both tables.
     local_lr: float | None = Field(None, gt=0, allow_inf_nan=False)
-    per_tensor: bool = True
-    """Scope of top-k (A6)."""
+    per_tensor: bool = True  # Scope of top-k (A6).
     heat_steps: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
     """Grid of Figure 1, ascending, with `heat_deltas`; its accuracy `heat_target`, its longest run `heat_seconds`."""
     heat_deltas: tuple[Annotated[float, Field(gt=0, le=1)], ...] | None = Field(None, min_length=1)
@@ -250,14 +229,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
 class Released(NamedTuple):
     """What the authors' program does otherwise, each of which can be taken alone (E19)."""
 
-    pixels: bool = True
-    """Images are inverted, zeros apart (a)."""
-    weights: bool = True
-    """Uploads of a round weigh by samples (A5)."""
+    pixels: bool = True  # Images are inverted, zeros apart (a).
+    weights: bool = True  # Uploads of a round weigh by samples (A5).
     images: bool = True
     """Asynchronous methods are measured on a tenth of the test images, at every aggregation alike (c)."""
-    handover: bool = True
-    """Devices start when the new model has been evaluated (e)."""
+    handover: bool = True  # Devices start when the new model has been evaluated (e).
 
 
 RELEASED, WRITTEN = Released(), Released(*[False] * 4)

@@ -23,10 +23,8 @@ from fl_core.report.interactive import html_table
 from fl_core.report.style import VERMILION
 from fl_papers.fedluck import theory
 
-OFFICIAL = Box()
-"""The authors' box."""
-RANGES = {"alpha": (0.005, 2.0), "beta": (0.05, 200.0), "period": (0.1, 30.0)}
-"""Ends of the sliders, seconds."""
+OFFICIAL = Box()  # The authors' box.
+RANGES = {"alpha": (0.005, 2.0), "beta": (0.05, 200.0), "period": (0.1, 30.0)}  # Ends of the sliders, seconds.
 BANDS = {
     1.01: "#FDE725", 1.05: "#A5DB36", 1.1: "#4AC16D", 1.25: "#1FA187", 1.5: "#277F8E", 2: "#365C8D", 4: "#46327E",
 }  # fmt: skip
@@ -43,10 +41,8 @@ MARKS = {
 class InteractiveFactor:
     """A figure for notebooks and the book; see :func:`interactive_factor`."""
 
-    data: dict[str, Any]
-    """What the script gets, plain values for JSON."""
-    table: pd.DataFrame = field(repr=False)
-    """The text alternative: the best plan of each device."""
+    data: dict[str, Any]  # What the script gets, plain values for JSON.
+    table: pd.DataFrame = field(repr=False)  # The text alternative: the best plan of each device.
 
     def _repr_html_(self) -> str:
         data = json.dumps(self.data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

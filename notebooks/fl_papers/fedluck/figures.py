@@ -52,21 +52,17 @@ def mean_factor(cell: str, steps: int, delta: float, period: float) -> float:
     return float(np.mean(key_convergence_factor(steps, delta, *speeds(cell, 5), period)))
 
 
-SLACK = 1e-9
-"""Seconds by which rounding may move a time."""
-WIDTH = 3
-"""Readings, two periods apart, of the running mean on which a target is looked for."""
+SLACK = 1e-9  # Seconds by which rounding may move a time.
+WIDTH = 3  # Readings, two periods apart, of the running mean on which a target is looked for.
 
 
 @dataclass(frozen=True)
 class Reached:
     """When a run first has a target accuracy; if it has not, these are lower bounds."""
 
-    seconds: float
-    """Virtual time since the run's first aggregation."""
+    seconds: float  # Virtual time since the run's first aggregation.
     since_start: float
-    gigabytes: float
-    """Uploaded by then."""
+    gigabytes: float  # Uploaded by then.
     reached: bool
 
 

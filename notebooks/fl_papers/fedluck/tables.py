@@ -405,8 +405,7 @@ def _spread(values: list[float], digits: int) -> str | None:
 # FedLuck's headline numbers, which the paper states over three tasks, beside those of the tasks that were run.
 
 _KINDS = {"seconds": "time", "gigabytes": "communication"}
-PLAN_FREE = "FedPer"
-"""The baseline that differs from FedLuck in its plan alone: one (k, delta) for all devices."""
+PLAN_FREE = "FedPer"  # The baseline that differs from FedLuck in its plan alone: one (k, delta) for all devices.
 
 
 def over_tasks(studies: Mapping[str, Study]) -> pd.DataFrame:

@@ -29,17 +29,14 @@ from fl_core.formulas.fedluck import PRINTED, Variant, job_seconds, key_converge
 # at delta times the model's float32 size: no indices, headers, downloads; time starts at the first aggregation
 
 BYTES_PER_PARAMETER = 4
-BYTES_PER_GB = 2**30
-"""What the paper calls GB."""
+BYTES_PER_GB = 2**30  # What the paper calls GB.
 
 
 class Totals(NamedTuple):
     """A point of a published curve."""
 
-    elapsed_seconds: Any
-    """Since the first aggregation."""
-    gigabytes: Any
-    """2^30 bytes uploaded, the first aggregation's included."""
+    elapsed_seconds: Any  # Since the first aggregation.
+    gigabytes: Any  # 2^30 bytes uploaded, the first aggregation's included.
 
 
 def upload_bytes(compression_rate: Any, num_parameters: Any) -> Any:
@@ -173,14 +170,10 @@ COMPRESSION_THRESHOLD = 3.1134694450445247
 class Optimum(NamedTuple):
     """A stationary point or a minimum of phi in units of the period, each an array like r."""
 
-    kappa: Array
-    """k alpha / T~."""
-    compression_rate: Array
-    """delta."""
-    rounds: Array
-    """d / T~ = kappa + r delta."""
-    factor: Array
-    """phi T~ / alpha."""
+    kappa: Array  # k alpha / T~.
+    compression_rate: Array  # delta.
+    rounds: Array  # d / T~ = kappa + r delta.
+    factor: Array  # phi T~ / alpha.
 
 
 def joint_optimum(comm_ratio: Any, variant: Variant = PRINTED) -> Optimum:
@@ -325,12 +318,9 @@ class Moments:
 class BoundTerms(NamedTuple):
     """The three terms of (12), or of (13)."""
 
-    progress: Any
-    """Falls with the number of rounds."""
-    compression: Any
-    """Grows as delta falls."""
-    staleness: Any
-    """Grows with tau_max."""
+    progress: Any  # Falls with the number of rounds.
+    compression: Any  # Grows as delta falls.
+    staleness: Any  # Grows with tau_max.
 
     @property
     def total(self) -> Any:
@@ -414,12 +404,9 @@ class RescaledTerms(NamedTuple):
     """The five terms of (L-b)."""
 
     progress: Any
-    floor: Any
-    """Noise and heterogeneity."""
-    compression: Any
-    """Bias of compression without error feedback."""
-    drift: Any
-    """Of the local models from the received one."""
+    floor: Any  # Noise and heterogeneity.
+    compression: Any  # Bias of compression without error feedback.
+    drift: Any  # Of the local models from the received one.
     staleness: Any
 
     @property
@@ -544,8 +531,7 @@ def periodic_models(
 class LogCosh:
     """F_i(w) = L sum_j log cosh(w_j - b_ij) and F their mean: smooth, with bounded gradients, without noise."""
 
-    centres: Array
-    """b, ``[n, d]``; L, of each F_i and of F, is `smoothness`."""
+    centres: Array  # b, ``[n, d]``; L, of each F_i and of F, is `smoothness`.
     smoothness: float = 1.0
 
     def loss(self, w: Array) -> float:
@@ -599,10 +585,8 @@ class Job(NamedTuple):
     """An upload, and how it came about."""
 
     device: int
-    path: Array
-    """The received model and the k models after it, ``[k + 1, d]``."""
-    sent: Array
-    """C(g), ``[d]``."""
+    path: Array  # The received model and the k models after it, ``[k + 1, d]``.
+    sent: Array  # C(g), ``[d]``.
 
 
 @dataclass(frozen=True, eq=False)
@@ -610,13 +594,10 @@ class Trial:
     """A run of Algorithm 1 with exact gradients, no momentum, and the same k and delta on every device."""
 
     problem: LogCosh
-    start: Array
-    """w^0, ``[d]``."""
-    rounds: Sequence[Sequence[Upload]]
-    """As :func:`timeline` returns them."""
+    start: Array  # w^0, ``[d]``.
+    rounds: Sequence[Sequence[Upload]]  # As :func:`timeline` returns them.
     local_lr: float
-    global_lr: float
-    """Both in (0, 1 / L]."""
+    global_lr: float  # Both in (0, 1 / L].
     local_steps: int
     compression_rate: float
 

@@ -31,16 +31,11 @@ from fl_papers.sdfeel.experiment import (
     values_at,
 )
 
-PARTS = (0.25, 0.5)
-"""Of the horizon, at which synchronous training sets the loss to be reached (C01, C06)."""
-SHORT_ROUNDS = 5
-"""Synchronous rounds that a short training time is (C02)."""
-WIDTH = 3
-"""Measurements of the running mean whose first passage is a time to a loss."""
-SIMILAR = 0.02
-"""Difference of accuracies that "similar" leaves (C05)."""
-IMAGES = 10_000
-"""Of the test set: one of them is the step of an accuracy."""
+PARTS = (0.25, 0.5)  # Of the horizon, at which synchronous training sets the loss to be reached (C01, C06).
+SHORT_ROUNDS = 5  # Synchronous rounds that a short training time is (C02).
+WIDTH = 3  # Measurements of the running mean whose first passage is a time to a loss.
+SIMILAR = 0.02  # Difference of accuracies that "similar" leaves (C05).
+IMAGES = 10_000  # Of the test set: one of them is the step of an accuracy.
 
 
 # Claims about runs

@@ -22,8 +22,7 @@ from fl_papers.sdfeel.figures import GAPS, VARIED
 
 UNEQUAL = (0.10, 0.12, 0.15, 0.18, 0.20, 0.25)
 """Cluster shares that are less even than those of the Dirichlet partitions (oracle O7)."""
-EVENT = (2, (4, 0, 2, 7, 1, 5))
-"""Trigger and stalenesses of the example of E-01 and E-05, whose models are 1 to 6."""
+EVENT = (2, (4, 0, 2, 7, 1, 5))  # Trigger and stalenesses of the example of E-01 and E-05, whose models are 1 to 6.
 
 
 # The clock

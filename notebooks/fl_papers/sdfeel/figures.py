@@ -27,15 +27,12 @@ from fl_papers.sdfeel.experiment import ASYNC, CLOUD, FRESH, LONG_GAP, SYNC, WEI
 from fl_papers.sdfeel.theory import Clock, paper_clock, zeta
 
 METRICS = ("train_loss", "test_accuracy")
-PARTS = (0.1, 0.25, 0.5, 1.0)
-"""Of the horizon, at which the table of numbers reads the curves."""
-LAST = 5
-"""Measurements at the end of a run that show how steady it is."""
+PARTS = (0.1, 0.25, 0.5, 1.0)  # Of the horizon, at which the table of numbers reads the curves.
+LAST = 5  # Measurements at the end of a run that show how steady it is.
 KILO = 1000.0
 GAPS, CLOCK_GAPS = (5.0, 10.0, 30.0), (1.0, 2.0, 5.0, 10.0, 30.0)
 """The paper's gaps H; and those of the figures about the clock."""
-EVENTS = 3000
-"""Events that staleness is counted over."""
+EVENTS = 3000  # Events that staleness is counted over.
 EXAMPLE = Clock(((0.25, 1 / 3, 0.5), (0.5, 2 / 3), (0.6, 0.8, 1.0)), upload=0.3, exchange=0.25, min_batches=3)
 """The eight devices of Figure 1: H = 4."""
 EXAMPLE_SECONDS = 11.0
@@ -451,5 +448,4 @@ def explore_ring() -> Explorable:
 
 
 RING_MIXING: dict[str, ConstantMixing] = {"one third each": "uniform", "fastest safe step": "laplacian_safe"}
-FLOOR = 1e-9
-"""Added to a spread, so that it has a logarithm."""
+FLOOR = 1e-9  # Added to a spread, so that it has a logarithm.

@@ -34,8 +34,7 @@ from fl_papers.sdfeel.experiment import BACKHAUL, PAPER_BATCHES, RESNET18, UP, m
 
 Variant = Literal["derived", "printed"]
 VARIANTS: tuple[Variant, ...] = ("derived", "printed")
-RING = [(5, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 0)]
-"""Neighbours of each of the paper's six servers."""
+RING = [(5, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 0)]  # Neighbours of each of the paper's six servers.
 
 
 # The clock, without any learning: who computes when, who waits, how stale the clusters get
@@ -71,12 +70,10 @@ def utilisation(step_seconds: ArrayLike, local_steps: ArrayLike, iteration_secon
 class ClusterEvent(NamedTuple):
     """A cluster has completed an iteration."""
 
-    iteration: int
-    """k, which counts the events of all clusters."""
+    iteration: int  # k, which counts the events of all clusters.
     seconds: float
     cluster: int
-    staleness: tuple[int, ...]
-    """delta^(j)_k of every cluster, in global iterations."""
+    staleness: tuple[int, ...]  # delta^(j)_k of every cluster, in global iterations.
 
 
 def cluster_event_clock(iteration_seconds: Sequence[float]) -> Iterator[ClusterEvent]:
@@ -119,11 +116,9 @@ def printed_staleness_bound(num_clusters: int, heterogeneity_gap: float) -> floa
 class Clock:
     """When clusters of given devices end their iterations, and the synchronous rounds of the same devices."""
 
-    clusters: tuple[tuple[float, ...], ...]
-    """Seconds of a local step of each device, by cluster."""
+    clusters: tuple[tuple[float, ...], ...]  # Seconds of a local step of each device, by cluster.
     upload: float
-    exchange: float
-    """Seconds from device to server, and from server to server."""
+    exchange: float  # Seconds from device to server, and from server to server.
     min_batches: int = PAPER_BATCHES
     """Mini-batches of the slowest device of a cluster, and of every device in a synchronous round."""
 
@@ -271,8 +266,7 @@ def fixed_point(
 class QuadraticRun(NamedTuple):
     """Asynchronous SD-FEEL on scalar quadratics."""
 
-    models: NDArray[np.float64]
-    """``[K + 1, D]``, the servers' models before the first event and after each."""
+    models: NDArray[np.float64]  # ``[K + 1, D]``, the servers' models before the first event and after each.
     triggers: list[int]
     seconds: list[float]
     staleness: list[tuple[int, ...]]
@@ -446,16 +440,12 @@ def local_drift_bound(lr: Any, smoothness: Any, steps: Any, noise: Any, gradient
 class MixingSums(NamedTuple):
     """The sums over mixing errors in Lemma 3."""
 
-    squares: Any
-    """1/K sum_k sum_s rho_{s,k-1}^2."""
-    squared_sums: Any
-    """1/K sum_k (sum_s rho_{s,k-1})^2."""
-    products: Any
-    """max_s sum_{k>s} rho_{s,k-1} sum_l rho_{l,k-1}."""
+    squares: Any  # 1/K sum_k sum_s rho_{s,k-1}^2.
+    squared_sums: Any  # 1/K sum_k (sum_s rho_{s,k-1})^2.
+    products: Any  # max_s sum_{k>s} rho_{s,k-1} sum_l rho_{l,k-1}.
 
 
-EXACT = MixingSums(0, 0, 0)
-"""Servers that average exactly."""
+EXACT = MixingSums(0, 0, 0)  # Servers that average exactly.
 
 
 def mixing_errors(matrices: ArrayLike, limit: ArrayLike | None = None) -> NDArray[np.float64]:
@@ -516,18 +506,14 @@ def printed_sum_bound(second_eigenvalue: float) -> float:
 class Constants(NamedTuple):
     """What Lemma 3 and Theorem 1 are made of."""
 
-    A: Any
-    """Factor of sigma^2."""
-    B: Any
-    """Factor of kappa^2."""
-    C: Any
-    """Factor of J."""
+    A: Any  # Factor of sigma^2.
+    B: Any  # Factor of kappa^2.
+    C: Any  # Factor of J.
     U1: Any
     U2: Any
     U3: Any
     U4: Any
-    x: Any
-    """eta^2 L^2 U_2."""
+    x: Any  # eta^2 L^2 U_2.
 
 
 def constants(
@@ -582,14 +568,10 @@ def conditions(lr: Any, smoothness: Any, tau_max: Any, gap: Any, found: Constant
 class BoundTerms(NamedTuple):
     """The terms of Eq. 16."""
 
-    progress: Any
-    """Falls with K."""
-    noise: Any
-    """Of the aggregated updates."""
-    drift_noise: Any
-    """A sigma^2 / U_1."""
-    dissimilarity: Any
-    """B kappa^2 / U_1."""
+    progress: Any  # Falls with K.
+    noise: Any  # Of the aggregated updates.
+    drift_noise: Any  # A sigma^2 / U_1.
+    dissimilarity: Any  # B kappa^2 / U_1.
 
     @property
     def total(self) -> Any:
@@ -650,8 +632,7 @@ class Sides(NamedTuple):
     """Both sides of an inequality on one problem, as it is printed and as it is corrected."""
 
     left: float
-    printed: float
-    """Right side as printed."""
+    printed: float  # Right side as printed.
     corrected_left: float
     corrected: float
 

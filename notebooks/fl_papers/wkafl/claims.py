@@ -32,8 +32,7 @@ MEASURES: Mapping[Measure, tuple[str, Scale, str]] = {
     final: ("final", POINTS, "accuracy"), early: ("early", POINTS, ""), uneven: ("stability", RATIO, "stability"),
 }  # fmt: skip
 """How a measure is called, compared, and printed."""
-STEP = 1e-5
-"""Of an accuracy that is a mean of ten, each on 10,000 test images."""
+STEP = 1e-5  # Of an accuracy that is a mean of ten, each on 10,000 test images.
 
 
 def printed(study: Study, source: str, quantity: str, method: str, cell: Cell) -> float:

@@ -46,10 +46,8 @@ SURVIVES: dict[tuple[str, str], str] = {
     ("open", "holds"): "not decided; holds on shared memory",
 }
 """What becomes of a claim once staleness is true, by its direction then and on shared memory."""
-DURATIONS = (1.0, 1.5, 2.5, 4.2)
-"""Seconds per gradient of the four clients of Figure 1."""
-CLIP_BOUND = 1.2
-"""CB in Figure 4, where the true gradient has length 1."""
+DURATIONS = (1.0, 1.5, 2.5, 4.2)  # Seconds per gradient of the four clients of Figure 1.
+CLIP_BOUND = 1.2  # CB in Figure 4, where the true gradient has length 1.
 PROBE_CLIENTS, PROBE_UPDATES, PROBE_EVERY = 100, 150, 5
 """P and J of a probe, and how often it computes the true gradient."""
 PROBE_SEEDS = (0, 1, 2)

@@ -172,14 +172,10 @@ def stability(accuracies: Sequence[float], last: int = 10, log: bool = True, ddo
 class Schedule(NamedTuple):
     """A K-asynchronous schedule without any training."""
 
-    clients: Ints
-    """Who was used in each update, in order of arrival, ``[J, K]``."""
-    staleness: Ints
-    """Of each gradient used, ``[J, K]``."""
-    mean_age: Floats
-    """Mean age of all P clients at each update, ``[J]``."""
-    seconds: Floats
-    """Virtual time of each update, ``[J]``; its number where there is no clock."""
+    clients: Ints  # Who was used in each update, in order of arrival, ``[J, K]``.
+    staleness: Ints  # Of each gradient used, ``[J, K]``.
+    mean_age: Floats  # Mean age of all P clients at each update, ``[J]``.
+    seconds: Floats  # Virtual time of each update, ``[J]``; its number where there is no clock.
 
 
 def k_asynchronous(
@@ -353,14 +349,10 @@ def squared_delay_sum(momentum_alpha: Any, max_staleness: Any) -> Any:
 class RateTerms(NamedTuple):
     """Bound on the mean of E ‖grad F(w_j)‖² for a constant learning rate and equal weights 1 / K (D11)."""
 
-    progress: Any
-    """2 gap / (eta J)."""
-    noise: Any
-    """Falls with K."""
-    drift: Any
-    """Of stale models, quadratic in eta; falls with K."""
-    floor: Any
-    """Of non-IID data; no learning rate and no K removes it."""
+    progress: Any  # 2 gap / (eta J).
+    noise: Any  # Falls with K.
+    drift: Any  # Of stale models, quadratic in eta; falls with K.
+    floor: Any  # Of non-IID data; no learning rate and no K removes it.
 
     @property
     def total(self) -> Any:
@@ -402,8 +394,7 @@ def drift_factor(
 class Theorem53(NamedTuple):
     """(14): 1/J sum_j V_j ‖grad F(w_j)‖² is at most `bound` if all V_j >= 0 and eta_j <= 1 / (L s_j)."""
 
-    coefficients: Floats
-    """V_j, ``[J]``; none is below 0 only if M_e is at most about (1 - alpha) / 6 (E17)."""
+    coefficients: Floats  # V_j, ``[J]``; none is below 0 only if M_e is at most about (1 - alpha) / 6 (E17).
     bound: float
 
 
