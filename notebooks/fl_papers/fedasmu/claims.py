@@ -173,11 +173,10 @@ def growth(study: Study, here: Setting, before: Setting, others: Iterable[str], 
     left, right = product([theirs, before_ours]), product([ours, before_theirs])
     who = others[0] if len(others) == 1 else "the baselines"
     name = f"{here}: advantage in {{}} over {who}, against that at {before}"
-    found: list[Part] = [Effect(name.format("time"), left, right, RATIO, claimed)]
     gained, earlier = (BySeed.over(gaps(study, "FedASMU", m, at) for m in others) for at in (here, before))
-    if claimed == "more":  # of a smaller one the paper speaks because of transfers
-        found.append(Effect(name.format("accuracy"), gained, earlier, POINTS, claimed))
-    return found
+    time = Effect(name.format("time"), left, right, RATIO, claimed)
+    accuracy = Effect(name.format("accuracy"), gained, earlier, POINTS, claimed)
+    return [time, accuracy] if claimed == "more" else [time]  # of a smaller one it speaks because of transfers
 
 
 def condition(what: str, value: float, printed: str, before: float | None, groups: Sequence[Sequence[str]],

@@ -199,11 +199,6 @@ class Trace:
         models = np.array(self.models)
         return max(float(np.linalg.norm(models[gap:] - models[:-gap], axis=1).max()) for gap in range(1, STALENESS))
 
-    def squared_gradients(self) -> list[float]:
-        """Return for each task the sum S_t of |grad F|^2 at its points."""
-        full = self.losses.mean_gradient
-        return [sum(float(full(w) @ full(w)) for w in task.points) for task in self.tasks]
-
     def problem(self) -> Problem:
         """Return L, and the G and V^2 that hold at all points of this run."""
         pairs = [(task.device, w) for task in self.tasks for w in task.points]
@@ -282,7 +277,8 @@ def corrected_theorem(seeds: Sequence[int], rounds: int = 300) -> pd.DataFrame:
     rows = []
     for seed in seeds:
         trace = random_run(seed, rounds)
-        problem, drift, sums = trace.problem(), trace.drift, trace.squared_gradients()
+        problem, drift, full = trace.problem(), trace.drift, trace.losses.mean_gradient
+        sums = [sum(float(full(w) @ full(w)) for w in task.points) for task in trace.tasks]
         alphas, values = [task.alpha for task in trace.tasks], [trace.losses.loss(w) for w in trace.models]
 
         def bound(gap: float, weights: Sequence[float], problem: Problem = problem, drift: float = drift) -> float:

@@ -80,11 +80,6 @@ def by_level(study: Study, snapshots: Sequence[str] = ("copy",)) -> pd.DataFrame
     return panels(study, levels(study, snapshots[0]), ("WKAFL", "TWAFL", "SASGD"), snapshots)
 
 
-def by_level_in_both_modes(study: Study) -> pd.DataFrame:
-    """Return the same with true staleness and on shared memory."""
-    return by_level(study, ("copy", "aliased"))
-
-
 def by_skew(study: Study) -> pd.DataFrame:
     """Return the curves of Figures 9 and 10, a panel for each number of labels; of Figure 6 where there is none."""
     return panels(study, skews(study, "copy"), COMPARED, ("copy",))
@@ -133,20 +128,15 @@ def comparison(study: Study, without: Study) -> Comparison:
     return Comparison("WKAFL comparison", settings, axes, {"test_accuracy": "test accuracy"}, "WKAFL", marks)
 
 
-def weights_of_updates(study: Study) -> dict[int, np.ndarray]:
-    """Return the weights ``[J, K]`` in the runs of Figure 2 a, by seed."""
-    runs = study.by_seed(role="motivation").items()
-    return {s: np.reshape(r.history.updates["weight"], (-1, e.labels["aggregated"])) for s, (e, r) in runs}
-
-
 def predominating(study: Study) -> pd.DataFrame:
     """Return Figure 2 a: how often so many gradients of an update weigh more than 0.1.
 
     ``count`` is from 0 to the largest found, ``share`` of the updates.
     """
-    found = weights_of_updates(study).values()
-    if not found:
+    runs = study.by_seed(role="motivation").values()
+    if not runs:
         return pd.DataFrame()
+    found = [np.reshape(result.history.updates["weight"], (-1, e.labels["aggregated"])) for e, result in runs]
     table = np.array([np.bincount(predominated(w), minlength=w.shape[1] + 1) / len(w) for w in found])
     used = slice(0, int(np.flatnonzero(table.any(axis=0)).max()) + 1)
     spread = table.std(axis=0, ddof=1) if len(table) > 1 else np.full(table.shape[1], np.nan)
