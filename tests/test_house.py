@@ -35,7 +35,7 @@ ROOMS = {
     "report bookbuild cli": (5695, 30, 4000, 26),
     "benchmarks": (1437, 5, 1200, 6),
     "fl_core": (29935, 155, 21500, 135),
-    "fl_papers": (14070, 48, 11000, 35),
+    "fl_papers": (13430, 43, 11000, 35),
     "tests": (30839, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""

@@ -465,7 +465,13 @@ def tables() -> dict[str, dict[str, Any]]:
     named_worlds()  # loads those of the papers
     kinds: dict[str, dict[str, Any]] = {f"{each.__module__}.{each.__qualname__}": each.kinds
                                          for each in Family.__subclasses__()}  # fmt: skip
-    named = {"algorithm": ALGORITHMS, "model": MODELS, "dataset": OWN, "preprocessing": STEPS, "world": REGISTERED}
+    named: dict[str, Any] = {
+        "algorithm": ALGORITHMS,
+        "model": MODELS,
+        "dataset": OWN,
+        "preprocessing": STEPS,
+        "world": REGISTERED,
+    }
     return kinds | named
 
 

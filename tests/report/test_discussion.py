@@ -60,7 +60,7 @@ def test_a_diagnosis_is_borne_out_only_by_runs_of_its_own(parts: list[Effect], w
 @pytest.mark.parametrize("paper", papers())
 def test_diagnoses_are_about_claims_of_the_paper(paper: str):
     known = {each.claim.id for each in judged(paper=paper)}
-    diagnoses = import_module(f"fl_papers.{paper.lower()}.diagnoses").DIAGNOSES
+    diagnoses = import_module(f"fl_papers.{paper.lower()}.claims").DIAGNOSES
     assert {f"{paper}-{number}" for each in diagnoses for number in each.about.split()} <= known
     # the runs that say something about it can be laid out and read
     assert all(borne_out(each, default_store())[0].startswith("**") for each in diagnoses)

@@ -14,19 +14,9 @@ import pandas as pd
 from fl_core.experiments.artifacts import Artifact, Columns, Paper, View, make_study, no_runs
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
-from fl_papers.fedasmu import decisive, errata, figures, tables
+from fl_papers.fedasmu import decisive, errata, experiment, figures, tables
 from fl_papers.fedasmu.decisive import Decisive
-from fl_papers.fedasmu.experiment import (
-    ABLATIONS,
-    COLUMNS,
-    EXTRA,
-    HEURISTICS,
-    METHODS,
-    TUNED,
-    VARIANTS,
-    FedASMUExperiment,
-    FirstColumn,
-)
+from fl_papers.fedasmu.experiment import METHODS, FedASMUExperiment, FirstColumn
 
 _PAPER = Paper("fedasmu", "Liu et al. (2024)", FedASMUExperiment.shown(tables.paper_setting))
 
@@ -38,14 +28,14 @@ PANELS: dict[int, tuple[str, ...]] = {
 }
 """(a), (b) and (c) of Figures 3 to 6."""
 TABLES: dict[int, tuple[str, ...]] = {
-    number: tuple(name for name, column in COLUMNS.items() if column.table == number) for number in (1, 2)
+    number: tuple(name for name, column in experiment.COLUMNS.items() if column.table == number) for number in (1, 2)
 }
 _MEASURED = Columns(
     {"printed accuracy": "accuracy, paper", "accuracy": "accuracy, here", "printed time": "time, paper",
      "time": "seconds, here", "printed ratio": "time over FedASMU's, paper", "ratio": "here",
      "reached": "seeds that get there"}
 )  # fmt: skip
-_ABLATED = ("FedASMU", *ABLATIONS, "FedAvg")
+_ABLATED = ("FedASMU", *experiment.ABLATIONS, "FedAvg")
 _SPREAD = {"fig7": "mean over", "traffic": "mean over", "x1": "all uploads of"}
 """What artifacts show of several seeds; other tables have intervals, other figures standard deviations."""
 
@@ -79,45 +69,32 @@ def _comparison(columns: Iterable[str]) -> Callable[..., list[Entry]]:
 
 
 ARTIFACTS = [
-    _artifact(
-        "fig1", "the system in time", "Figure 1",
-        "Devices start at ticks, ask once for a fresh model, and make a version each when they upload.",
-        _computed(figures.five_devices), figures.timeline,
-        claims=[claim.id.removeprefix("FEDASMU-") for claim in errata.CLAIMS],
-    ),
-    _artifact(
-        "fig2", "accuracy over virtual time without parts of the method", "Figure 2",
-        "DA: static weights; FA: no fresh models; 0: neither.",
-        partial(figures.accuracy_curves, methods=_ABLATED), figures.accuracy,
-        GRIDS["ablations"], range(28, 34),
-    ),
+    _artifact("fig1", "the system in time", "Figure 1",
+              "Devices start at ticks, ask once for a fresh model, and make a version each when they upload.",
+              _computed(figures.five_devices), figures.timeline,
+              claims=[claim.id.removeprefix("FEDASMU-") for claim in errata.CLAIMS]),
+    _artifact("fig2", "accuracy over virtual time without parts of the method", "Figure 2",
+              "DA: static weights; FA: no fresh models; 0: neither.",
+              partial(figures.accuracy_curves, methods=_ABLATED), figures.accuracy, GRIDS["ablations"],
+              range(28, 34)),
     *(
-        _artifact(
-            f"fig{number}", "accuracy over virtual time", f"Figure {number}",
-            "All methods on the same clock, with as many uploads; dashed: the target of the tables.",
-            partial(figures.accuracy_curves, methods=METHODS), figures.accuracy, _comparison(columns), (2, 23),
-        )
+        _artifact(f"fig{number}", "accuracy over virtual time", f"Figure {number}",
+                  "All methods on the same clock, with as many uploads; dashed: the target of the tables.",
+                  partial(figures.accuracy_curves, methods=METHODS), figures.accuracy, _comparison(columns), (2, 23))
         for number, columns in PANELS.items()
     ),
-    _artifact(
-        "fig7", "slower networks, more heterogeneous and more devices", "Figure 7",
-        "Accuracy at the end, and virtual time to 60 %. No mark: not reached.",
-        figures.condition_points, figures.conditions, GRIDS["conditions"], (24, 25, 26, 27),
-    ),
+    _artifact("fig7", "slower networks, more heterogeneous and more devices", "Figure 7",
+              "Accuracy at the end, and virtual time to 60 %. No mark: not reached.",
+              figures.condition_points, figures.conditions, GRIDS["conditions"], (24, 25, 26, 27)),
     *(
-        _artifact(
-            f"tab{number}", "accuracy, and virtual time to a target", f"Table {number}",
-            "The columns of one data set, each number beside the printed one.",
-            partial(tables.measured, methods=METHODS), _MEASURED, _comparison(columns), (1, 2, *range(5, 24)),
-        )
+        _artifact(f"tab{number}", "accuracy, and virtual time to a target", f"Table {number}",
+                  "The columns of one data set, each number beside the printed one.",
+                  partial(tables.measured, methods=METHODS), _MEASURED, _comparison(columns), (1, 2, *range(5, 24)))
         for number, columns in TABLES.items()
     ),
     *(
-        _artifact(
-            f"tab{number}", title, f"Table {number}",
-            "Printed, and what the specifications of profile paper have.",
-            _computed(make), Columns(),
-        )
+        _artifact(f"tab{number}", title, f"Table {number}",
+                  "Printed, and what the specifications of profile paper have.", _computed(make), Columns())
         for number, title, make in (
             (3, "layers of the CNN", tables.cnn_layers),
             (5, "learning rates of the columns of Table 1", partial(tables.hyperparameters, 5)),
@@ -133,9 +110,9 @@ ARTIFACTS = [
                 ("ablations", "without parts of the method", "ablations",
                  partial(tables.measured, methods=_ABLATED, setting=tables.IMPLIED), _MEASURED, (28, 29, 30, 31)),
                 ("heuristics", "learned and fixed slots", "heuristics",
-                 partial(tables.advantages, others=HEURISTICS), Columns(), (38, 44)),
+                 partial(tables.advantages, others=experiment.HEURISTICS), Columns(), (38, 44)),
                 ("others", "further baselines", "others",
-                 partial(tables.advantages, others=EXTRA), Columns(), (36, 37)),
+                 partial(tables.advantages, others=experiment.EXTRA), Columns(), (36, 37)),
                 ("traffic", "models sent per upload", "comparison", tables.communication_table, Columns(), (39,)),
                 ("sensitivity", "other trigger periods and learning rates", "sensitivity",
                  tables.sensitivity_table, Columns(), (35,)),
@@ -144,9 +121,9 @@ ARTIFACTS = [
                 ("x1", "staleness, and the weights that uploads get", "ablations",
                  figures.staleness_points, figures.staleness, ()),
                 ("x2", "FedASMU in variants", "variants",
-                 partial(tables.changed_runs, table={"FedASMU": ("variant", VARIANTS)}), Columns(), ()),
+                 partial(tables.changed_runs, table={"FedASMU": ("variant", experiment.VARIANTS)}), Columns(), ()),
                 ("x3", "baselines with other values of what the paper does not print", "tuning",
-                 partial(tables.changed_runs, table=TUNED), Columns(), ()),
+                 partial(tables.changed_runs, table=experiment.TUNED), Columns(), ()),
                 ("x4", "accuracy after as many uploads, and after as much time", "comparison",
                  tables.equal_time_table, Columns(), ()),
             )),
@@ -166,14 +143,9 @@ ARTIFACTS = [
 
 
 def stored(
-    chosen: Sequence[Artifact],
-    store: Store,
-    than: str,
-    dataset: str,
-    seeds: Sequence[int] | None,
-    profile: str = "laptop",
-    **overrides: Any,
-) -> Study | None:
+    chosen: Sequence[Artifact], store: Store, than: str, dataset: str, seeds: Sequence[int] | None,
+    profile: str = "laptop", **overrides: Any,
+) -> Study | None:  # fmt: skip
     """Return what a chapter made at profile ``smoke`` shows of the stored runs of a larger one.
 
     Those of the seeds that are complete, else of the first one as far as it goes; None: no runs.

@@ -8,6 +8,7 @@ C04, the abstract's ranges, are C01 and C02: the same statements.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from functools import partial
 from math import isfinite
@@ -15,27 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from fl_core.experiments.claims import Check, Claim, Judge, Kind, Part, make_claim
+from fl_core.experiments.claims import FULL, Check, Claim, Judge, Kind, Part, make_claim
 from fl_core.experiments.evidence import POINTS, RATIO, Censored, Effect, Relation, untrained
 from fl_core.experiments.measures import BySeed, passages
 from fl_core.experiments.study import Study
-from fl_papers.fedasmu import errata
-from fl_papers.fedasmu.experiment import (
-    ABLATIONS,
-    ASYNCHRONOUS,
-    BASELINES,
-    COLUMNS,
-    CONDITION_TARGET,
-    EXTRA,
-    HEURISTICS,
-    PROFILES,
-    SYNCHRONOUS,
-    target_of,
-)
-from fl_papers.fedasmu.figures import WIDTH, Setting, final, gaps, readings, settings, traffic
+from fl_core.report.discussion import Diagnosis
+from fl_papers.fedasmu import decisive, errata, experiment
+from fl_papers.fedasmu.experiment import BASELINES, CONDITION_TARGET, EXTRA, SYNCHRONOUS, TUNED
+from fl_papers.fedasmu.figures import WIDTH, Setting, final, final_accuracy, gaps, readings, settings, traffic
 from fl_papers.fedasmu.tables import IMPLIED, PRINTED, What, band, gain, number, sensitivity_settings
 
-DA, FA, ZERO = ABLATIONS
+DA, FA, ZERO = experiment.ABLATIONS
 RECONSTRUCTED = ("FedSA", "AsyncPart")
 """No source gives their formulas: what our form of them does says little about them, so that it is never counted."""
 MOST_SENSITIVE = PRINTED.number(source="finetune", quantity="accuracy difference, one case")
@@ -44,6 +35,7 @@ SLIGHTLY = PRINTED.number(method="FedASMU-0", against="FedAvg", quantity="accura
 """The least difference of accuracies that the paper calls a slight advantage (C33); what is smaller is none."""
 
 Pair = tuple[str, str]
+PAIRS: list[Pair] = [("FedASMU", other) for other in BASELINES]
 
 # Two quantities of a pair of methods
 
@@ -68,7 +60,7 @@ def effects(study: Study, what: What, pair: Pair, at: Setting, counted: bool = F
 
 def passed(study: Study, method: str, at: Setting, target: float | None = None) -> Censored:
     """Return the times to a target, "at least" the end of the run where it is not reached."""
-    wanted = target_of(study.profile, at.column) if target is None else target
+    wanted = experiment.target_of(study.profile, at.column) if target is None else target
     return passages(study.select(method=method, **at._asdict()), readings, wanted, width=WIDTH)
 
 
@@ -76,13 +68,13 @@ def unjudged(study: Study, at: Setting, method: str, counted: bool = False) -> s
     """Return why comparisons with a method are not judged, or nothing."""
     if method in RECONSTRUCTED and not counted:
         return f"{method} is reconstructed without a source"
-    guessing = untrained(final(study, method, at), COLUMNS[at.column].classes, images(study))
+    guessing = untrained(final(study, method, at), experiment.COLUMNS[at.column].classes, images(study))
     return f"{method} is not trained" if guessing else ""
 
 
 def images(study: Study) -> int:
     """Return on how many images accuracy is measured."""
-    return PROFILES[study.profile].test_samples or 10_000
+    return experiment.PROFILES[study.profile].test_samples or 10_000
 
 
 def printed_effect(what: What, ours: str, theirs: str, at: Setting) -> float | None:
@@ -138,7 +130,9 @@ def asynchrony(study: Study) -> list[Part]:
     """C23: FedASMU's own time is the same in both savings, so that it drops out."""
     found: list[Part] = []
     for at in settings(study, BASELINES[0]):
-        groups = [[m for m in methods if not unjudged(study, at, m)] for methods in (SYNCHRONOUS, ASYNCHRONOUS)]
+        groups = [
+            [m for m in methods if not unjudged(study, at, m)] for methods in (SYNCHRONOUS, experiment.ASYNCHRONOUS)
+        ]
         left, right = (middle([passed(study, method, at) for method in methods]) for methods in groups)
         slow, quick = (np.median([number(at.column, m, "time") or np.nan for m in methods]) for methods in groups)
         name = f"{at}: median time, synchronous over asynchronous baselines"
@@ -155,16 +149,11 @@ def better_at(study: Study, points: Iterable[Setting], printed: str) -> list[Par
     The printed size is the least end of the range over baselines: what the paper says of each of them.
     """
     gained, saved = ((band(what, "all", setting=printed) or (None,))[0] for what in ("accuracy gain", "time saved"))
-    shorter = None if saved is None else 1 - saved
-    return [
-        part
-        for at in points
-        for pair in (("FedASMU", other) for other in BASELINES)
-        for part in (
-            *effects(study, "accuracy gain", pair, at, printed=gained),
-            *effects(study, "time saved", pair, at, printed=shorter, target=CONDITION_TARGET),
-        )
-    ]
+    shorter, found = None if saved is None else 1 - saved, list[Part]()
+    for at, pair in itertools.product(points, PAIRS):
+        found += effects(study, "accuracy gain", pair, at, printed=gained)
+        found += effects(study, "time saved", pair, at, printed=shorter, target=CONDITION_TARGET)
+    return found
 
 
 def growth(study: Study, here: Setting, before: Setting, others: Iterable[str], claimed: Relation) -> list[Part]:
@@ -184,11 +173,10 @@ def growth(study: Study, here: Setting, before: Setting, others: Iterable[str], 
     left, right = product([theirs, before_ours]), product([ours, before_theirs])
     who = others[0] if len(others) == 1 else "the baselines"
     name = f"{here}: advantage in {{}} over {who}, against that at {before}"
-    found: list[Part] = [Effect(name.format("time"), left, right, RATIO, claimed)]
     gained, earlier = (BySeed.over(gaps(study, "FedASMU", m, at) for m in others) for at in (here, before))
-    if claimed == "more":  # of a smaller one the paper speaks because of transfers
-        found.append(Effect(name.format("accuracy"), gained, earlier, POINTS, claimed))
-    return found
+    time = Effect(name.format("time"), left, right, RATIO, claimed)
+    accuracy = Effect(name.format("accuracy"), gained, earlier, POINTS, claimed)
+    return [time, accuracy] if claimed == "more" else [time]  # of a smaller one it speaks because of transfers
 
 
 def condition(what: str, value: float, printed: str, before: float | None, groups: Sequence[Sequence[str]],
@@ -217,24 +205,22 @@ def more_devices(study: Study) -> list[Part]:
 
 def insensitive(study: Study) -> list[Part]:
     """C35: each setting against the standard one; all that the text says of every one is 2.4 points."""
-    found: list[Part] = []
-    for at in sensitivity_settings(study):
-        here, standard = final(study, "FedASMU", at), final(study, "FedASMU", Setting(at.column))
-        more: dict[str, Any] = {"delta": MOST_SENSITIVE, "excluded": unjudged(study, at, "FedASMU")}
-        found.append(Effect(f"{at}: accuracy, less the standard", here, standard, POINTS, "equal", **more))
-    return found
+    return [
+        Effect(f"{at}: accuracy, less the standard", final(study, "FedASMU", at),
+               final(study, "FedASMU", Setting(at.column)), POINTS, "equal", delta=MOST_SENSITIVE,
+               excluded=unjudged(study, at, "FedASMU"))
+        for at in sensitivity_settings(study)
+    ]  # fmt: skip
 
 
 def interior_slot(study: Study) -> list[Part]:
     """C44: the mean accuracy of the slots in between, against the first and the last one."""
-    first, *between, last = HEURISTICS
-    found: list[Part] = []
-    for at in settings(study, first):
-        inside = BySeed.over(final(study, slot, at) for slot in between)
-        for end in (first, last):
-            edge = final(study, end, at)
-            found.append(Effect(f"{at}: accuracy, mean of {' and '.join(between)} less {end}", inside, edge, POINTS))
-    return found
+    first, *between, last = experiment.HEURISTICS
+    return [
+        Effect(f"{at}: accuracy, mean of {' and '.join(between)} less {end}",
+               BySeed.over(final(study, slot, at) for slot in between), final(study, end, at), POINTS)
+        for at in settings(study, first) for end in (first, last)
+    ]  # fmt: skip
 
 
 def extra_traffic_is_downlink(study: Study) -> list[Part]:
@@ -282,7 +268,6 @@ def against(number: int, other: str, what: What) -> Claim:
     )  # fmt: skip
 
 
-PAIRS = [("FedASMU", other) for other in BASELINES]
 FURTHER = [("FedASMU", other) for other in EXTRA]
 SLOTS = [("FedASMU", slot) for slot in ("H1", "H2", "H3")]
 CLAIMS = [
@@ -345,3 +330,57 @@ CLAIMS = [
     *errata.CLAIMS,
 ]  # fmt: skip
 CLAIMS.sort(key=lambda one: one.id)
+
+# Why claims may come out as they do, and the runs that test each suspicion
+
+
+def ahead_at_equal_time(study: Study) -> list[Effect]:
+    """Return how far FedASMU is ahead of synchronous methods when it has finished."""
+    found = []
+    for at in settings(study):
+        own = study.by_seed(method="FedASMU", **at._asdict())
+        ends = {seed: readings(result)[0][-1] for seed, (_, result) in own.items()}
+        for method in SYNCHRONOUS:
+            theirs = study.by_seed(method=method, **at._asdict())
+            early = BySeed({s: final_accuracy(r, ends[s]) for s, (_, r) in theirs.items() if s in ends})
+            found.append(_points(study, f"FedASMU less {method}", final(study, "FedASMU", at), early))
+    return found
+
+
+def changed(study: Study, method: str, what: str, claimed: Relation = "more", only: Any = None) -> list[Effect]:
+    """Return what a method gains with other values of `what` (`only` this one)."""
+    found = []
+    for at in settings(study, method, what):
+        if only in (None, at.value) and not unjudged(study, at, method):
+            value = at.value if what == "variant" else f"{what} = {at.value:g}"
+            sides = final(study, method, at), final(study, method, Setting(at.column))
+            found.append(_points(study, f"{method}, {value}, less as in the tables", *sides, claimed))
+    return found
+
+
+def _points(study: Study, name: str, left: BySeed, right: BySeed, claimed: Relation = "more") -> Effect:
+    delta = POINTS.delta if claimed == "equal" else None
+    return Effect(name, left, right, POINTS, claimed, delta=delta, resolution=1 / images(study))
+
+
+_variant = partial(changed, method="FedASMU", what="variant")
+DIAGNOSES = [
+    Diagnosis("C01 C14 C15 C16 C17", "rounds take longer, so that as many uploads give synchronous methods more "
+              "time, and FedASMU is ahead when it has finished", "fedasmu-x4", ahead_at_equal_time),
+    Diagnosis("C28 C29", "the weights hardly learn at the printed rates, so that frozen ones do as well",
+              "fedasmu-x2", partial(_variant, claimed="equal", only="frozen weights")),
+    Diagnosis("C28 C29", "they learn too slowly, and with the largest printed rates it is more accurate",
+              "fedasmu-x2", partial(_variant, only="largest rates")),
+    Diagnosis("C01 C14 C15 C16 C17 C18", "the scale of its weights, which is not printed and chosen here, is "
+              "wrong, and it is more accurate from initial values of 1", "fedasmu-x2",
+              partial(_variant, only="initial values 1")),
+    *(
+        Diagnosis(claims, f"{method} has a worse value of `{TUNED[method][0]}` than it could have", "fedasmu-x3",
+                  partial(changed, method=method, what=TUNED[method][0]))
+        for claims, method in (
+            ("C11 C20", "ASO-Fed"), ("C18", "FedAsync"), ("C12 C21", "FedBuff"), ("C36 C37", "FedDelay"),
+        )
+    ),
+    Diagnosis("C01 C02", "the setting that the paper does not print favours rounds here, and with equal tuning where "
+              "the printed rows come out it is ahead", "fedasmu-x7", decisive.effects, FULL),
+]  # fmt: skip

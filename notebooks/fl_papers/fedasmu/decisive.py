@@ -26,19 +26,15 @@ from fl_papers.fedasmu.experiment import BATCH, COLUMNS, LR_DECAY, METHODS, FedA
 from fl_papers.fedasmu.figures import WIDTH, final_accuracy, readings
 from fl_papers.fedasmu.tables import number
 
-COLUMN = "lenet-fmnist"
-SEARCHED = "FedAvg", "FedAsync"
-COMPARED = tuple(method for method in METHODS if method != "FedSA")
-"""FedSA is a reconstruction."""
-SEARCH_SEED, TRIAL_SEED, FRESH_SEEDS = 100, 101, (110, 111, 112, 113, 114)
-"""No seed chooses and judges."""
+COLUMN, SEARCHED = "lenet-fmnist", ("FedAvg", "FedAsync")
+RATIO_OF_TIMES = "time, FedAvg over FedAsync"
+COMPARED = tuple(method for method in METHODS if method != "FedSA")  # FedSA is a reconstruction.
+SEARCH_SEED, TRIAL_SEED, FRESH_SEEDS = 100, 101, (110, 111, 112, 113, 114)  # No seed chooses and judges.
 SEARCH = (48, 0.1), (12, 0.3), (3, 1.0)
 """Candidates that are left at each step of A, and the part of all uploads that they get; `TRIALS`: of B."""
 TRIALS = (9, 0.1), (3, 0.3)
-CLOSE, ALIKE = 0.02, 1.25
-"""An accuracy, and a ratio of times, that count as the printed ones."""
-LOSS_IMAGES = 5_000
-"""Training images on which B's trials are compared: no test image chooses."""
+CLOSE, ALIKE = 0.02, 1.25  # An accuracy, and a ratio of times, that count as the printed ones.
+LOSS_IMAGES = 5_000  # Training images on which B's trials are compared: no test image chooses.
 OWN: Mapping[str, tuple[str, tuple[float, ...]]] = {
     "FedProx": ("mu", (0.001, 0.01, 0.1)),
     "MOON": ("mu", (0.1, 1.0, 5.0)),
@@ -255,10 +251,8 @@ def declared(profile: str = "paper", store: Store | None = None) -> pd.DataFrame
         entries = list(make())
         for part in dict.fromkeys(entry.labels["part"] for entry in entries):
             specs = [entry.spec for entry in entries if entry.labels["part"] == part]
-            hours = plan(specs, store).core_seconds / 3600
-            row = {"stage": stage, "part of the uploads": part, "runs": len(specs), "core-hours": round(hours, 1)}
-            rows.append(row)
-    return pd.DataFrame(rows)
+            rows.append((stage, part, len(specs), round(plan(specs, store).core_seconds / 3600, 1)))
+    return pd.DataFrame(rows, columns=["stage", "part of the uploads", "runs", "core-hours"])
 
 
 def search_table(study: Study) -> pd.DataFrame:
@@ -268,25 +262,21 @@ def search_table(study: Study) -> pd.DataFrame:
         found = [study.select(stage="A", place=place, part=part, method=method) for method in SEARCHED]
         if all(found):
             results = [own[0][1] for own in found]
-            values = dict(zip(("FedAvg", "FedAsync", "time, FedAvg over FedAsync"), measured(results), strict=True))
+            values: dict[str, Any] = dict(zip((*SEARCHED, RATIO_OF_TIMES), measured(results), strict=True))
             out = "yes" if part == 1.0 and comes_out(results) else "no"
-            rows.append(
-                {"setting": place, "part": part, **values, "distance": distance(results), "printed rows": out}
-            )
-    columns = ["setting", "part", *SEARCHED, "time, FedAvg over FedAsync", "distance", "printed rows"]
+            values |= {"distance": distance(results), "printed rows": out}
+            rows.append({"setting": place, "part": part, **values})
+    columns = ["setting", "part", *SEARCHED, RATIO_OF_TIMES, "distance", "printed rows"]
     return pd.DataFrame(rows, columns=columns).sort_values(["part", "distance"], ascending=[False, True])
 
 
 def tuning_table(study: Study) -> pd.DataFrame:
     """Return B's trials by setting and method, the lowest loss of the longest runs first."""
-    rows = [
-        {**{name: entry.labels[name] for name in ("place", "method", "part", "lr", "value", "gamma")},
-         "training loss": loss([result]), "accuracy": final_accuracy(result)}
-        for entry, result in study.select(stage="B")
-    ]  # fmt: skip
-    columns = ["place", "method", "part", "lr", "value", "gamma", "training loss", "accuracy"]
-    order = ["place", "method", "part", "training loss"]
-    return pd.DataFrame(rows, columns=columns).sort_values(order, ascending=[True, True, False, True])
+    own = ["place", "method", "part", "lr", "value", "gamma"]
+    runs = study.select(stage="B")
+    rows = [(*(entry.labels[name] for name in own), loss([run]), final_accuracy(run)) for entry, run in runs]
+    frame = pd.DataFrame(rows, columns=[*own, "training loss", "accuracy"])
+    return frame.sort_values([*own[:3], "training loss"], ascending=[True, True, False, True])
 
 
 def effects(study: Study) -> list[Effect]:

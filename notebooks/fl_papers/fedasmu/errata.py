@@ -14,22 +14,14 @@ import numpy as np
 import pandas as pd
 
 from fl_core.experiments.claims import Claim, exact, make_claim
-from fl_core.formulas.fedasmu import (
-    ACTIONS,
-    Controls,
-    blend,
-    fresh_slope,
-    mixing_weight,
-    project_controls,
-    propagation,
-)
+from fl_core.formulas import fedasmu as formulas
+from fl_core.formulas.fedasmu import Controls, blend, fresh_slope, mixing_weight
 from fl_papers.fedasmu import theory
 from fl_papers.fedasmu.tables import deviations
 from fl_papers.fedasmu.theory import Vector, grad_estimate
 
 Shown = tuple[bool | np.bool_, str]
-PROBLEMS = 20
-"""Random ones on which formulas are compared."""
+PROBLEMS = 20  # Random ones on which formulas are compared.
 
 # Printed formulas beside difference quotients and exact gradients
 
@@ -118,7 +110,7 @@ def overwritten(between: int = 4, alpha: float = 0.2) -> pd.DataFrame:
     for rng, bowl, before, upload in bowls():
         others, weights = rng.normal(size=(between, 7)), rng.uniform(0.05, 0.3, between)
         printed = float(bowl.gradient(origin(alpha)) @ (upload - before))
-        left = propagation([1.0, *(1 - weights)], 0, between + 1)
+        left = formulas.propagation([1.0, *(1 - weights)], 0, between + 1)
         rows.append({"true": bowl.slope(origin, alpha), "printed": printed, "derived": printed * left})
     return pd.DataFrame(rows)
 
@@ -178,7 +170,9 @@ def weight() -> tuple[Shown, Shown]:
     """C45: E04, E14."""
     first = mixing_weight(0, 1, Controls(29.66, 0.5, 0.0), sqrt_offset=0)
     negative = mixing_weight(4999, 10, Controls(1.0, 0.5, -0.05))
-    moved = [project_controls(Controls(x, 0.5, y)) for x in (-1.0, 0.0, 1.0, 30.0) for y in (-0.05, 0.0, 1.0)]
+    moved = [
+        formulas.project_controls(Controls(x, 0.5, y)) for x in (-1.0, 0.0, 1.0, 30.0) for y in (-0.05, 0.0, 1.0)
+    ]
     found = [mixing_weight(t, s, controls) for controls in moved for t in (0, 1, 99, 4999) for s in (1, 10, 99)]
     low, high = min(found), max(found)
     detail = f"α = {first:g} at t = 0; α = {negative:.3f} once ι = −0.05 (t = 4999, s = 10)"
@@ -215,7 +209,7 @@ def derivatives(table: Callable[[], pd.DataFrame], *printed: str) -> tuple[Shown
 
 def stay() -> Shown:
     """C49: E11."""
-    printed = dict(zip(ACTIONS, (1, 1, -1), strict=True))
+    printed = dict(zip(formulas.ACTIONS, (1, 1, -1), strict=True))
     return printed["stay"] != 0, f"as printed: stay {printed['stay']:+d}, add {printed['add']:+d}"
 
 

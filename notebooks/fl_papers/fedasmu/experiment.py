@@ -42,28 +42,20 @@ class Column:
 
     table: int
     model: str
-    data: str
-    """As the paper calls them; `dataset` and `network`: their names here."""
+    data: str  # As the paper calls them; `dataset` and `network`: their names here.
     dataset: str
     network: str
     parameters: int
     classes: int
-    shape: tuple[int, ...]
-    """Of an input."""
-    target: float
-    """Accuracy whose time the table gives."""
-    lr: float = 0.03
-    """eta_i."""
-    rates: tuple[float, ...] = (1e-4,) * 5
-    """Learning rates of lambda, sigma, iota, gamma and upsilon."""
+    shape: tuple[int, ...]  # Of an input.
+    target: float  # Accuracy whose time the table gives.
+    lr: float = 0.03  # eta_i.
+    rates: tuple[float, ...] = (1e-4,) * 5  # Learning rates of lambda, sigma, iota, gamma and upsilon.
     small_width: float = 1.0
-    samples: int = 500
-    """Of a device, on average."""
+    samples: int = 500  # Of a device, on average.
     small_lr: float | None = None
-    small_side: int | None = None
-    """Of the images."""
-    small_share: float = 1.0
-    """Times as many samples of a device are used as the profile says, if it has them."""
+    small_side: int | None = None  # Of the images.
+    small_share: float = 1.0  # Times as many samples of a device are used as the profile says, if it has them.
     small_longer: int = 1
     """Times as many uploads as the profile gives its data set: with fewer the network does not leave chance."""
     small_target: float | None = None
@@ -170,8 +162,7 @@ class FedASMUWorld(NamedWorld):
 
 # Methods
 
-BUFFER = 5
-"""Uploads that FedBuff collects, and that PORT waits for."""
+BUFFER = 5  # Uploads that FedBuff collects, and that PORT waits for.
 ALGORITHMS: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
     "FedASMU": (FedASMU, {}),
     "FedAvg": (known.FedAvg, {"weighting": "samples"}),
@@ -195,15 +186,12 @@ ALGORITHMS: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
     "H3": (known.FedASMUH3, {}),
 }
 """Every method of the tables and of the text, with what differs from its own defaults."""
-METHODS = tuple(ALGORITHMS)[:10]
-"""Rows of Tables 1 and 2."""
+METHODS = tuple(ALGORITHMS)[:10]  # Rows of Tables 1 and 2.
 BASELINES = METHODS[1:]
 SYNCHRONOUS, ASYNCHRONOUS = BASELINES[:4], BASELINES[4:]
-EXTRA = ("FedDelay", "SyncDrop", "AsyncPart")
-"""Further baselines, which only the paper's text reports."""
+EXTRA = ("FedDelay", "SyncDrop", "AsyncPart")  # Further baselines, which only the paper's text reports.
 ABLATIONS = ("FedASMU-DA", "FedASMU-FA", "FedASMU-0")
-HEURISTICS = ("H1", "H2", "slot 3", "H3")
-"""Fixed slots 1 to 4; the paper has no name for the third (C44)."""
+HEURISTICS = ("H1", "H2", "slot 3", "H3")  # Fixed slots 1 to 4; the paper has no name for the third (C44).
 
 RATES = ("lr_lambda", "lr_sigma", "lr_iota", "lr_gamma", "lr_upsilon")
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -276,16 +264,13 @@ STANDARD = {"bandwidth": 1.0, "heterogeneity": 5.0, "devices": 100.0}
 """What Figure 7 varies, with the values of the standard runs."""
 IN_THE_WORLD = (*STANDARD, "trigger_period")
 """What is varied of the world; anything else is a field of the algorithm, or the step size."""
-CONDITION_TARGET = 0.60
-"""Accuracy of Figure 7."""
+CONDITION_TARGET = 0.60  # Accuracy of Figure 7.
 
 BATCH, MIN_SAMPLES = 64, 10
-LR_DECAY = 0.998
-"""Factor of the step size after ten uploads, a round of the synchronous methods (A06)."""
+LR_DECAY = 0.998  # Factor of the step size after ten uploads, a round of the synchronous methods (A06).
 IN_FLIGHT = 10
 """One of so many devices trains at a time; ten uploads are a round, and from one evaluation to the next (A18)."""
-TRANSFER_SECONDS = 1.0
-"""Of a model, at the standard bandwidth (A16)."""
+TRANSFER_SECONDS = 1.0  # Of a model, at the standard bandwidth (A16).
 
 
 class FedASMUOptions(Options):
@@ -295,22 +280,16 @@ class FedASMUOptions(Options):
     """Columns of the tables, of any data set; None: those of the data set."""
     uploads: int | None = Field(None, ge=10, multiple_of=10)
     """T, in single uploads; a multiple of ten, a round of the synchronous methods."""
-    epochs: int = Field(5, ge=1)
-    """E."""
-    dirichlet: float = Field(0.5, gt=0, allow_inf_nan=False)
-    """Concentration of the labels."""
-    lr: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """eta_i."""
-    ratio: float = Field(5.0, ge=1, allow_inf_nan=False)
-    """Slowest to fastest device."""
-    slower_network: float = Field(1.0, gt=0, allow_inf_nan=False)
-    """How many times lower the bandwidth is."""
+    epochs: int = Field(5, ge=1)  # E.
+    dirichlet: float = Field(0.5, gt=0, allow_inf_nan=False)  # Concentration of the labels.
+    lr: float | None = Field(None, gt=0, allow_inf_nan=False)  # eta_i.
+    ratio: float = Field(5.0, ge=1, allow_inf_nan=False)  # Slowest to fastest device.
+    slower_network: float = Field(1.0, gt=0, allow_inf_nan=False)  # How many times lower the bandwidth is.
     ticks: Literal["tables", "text"] = "tables"
     """Who is triggered when: up to ten every 10 s, or one every 5 s (E20)."""
     lambda_0: float | None = Field(None, ge=0, allow_inf_nan=False)
     """Of FedASMU; gamma_0 is the same. None: from T and the devices in flight (A02)."""
-    staleness_bound: int = Field(99, ge=1)
-    """tau of FedASMU."""
+    staleness_bound: int = Field(99, ge=1)  # tau of FedASMU.
 
     @field_validator("columns")
     @classmethod

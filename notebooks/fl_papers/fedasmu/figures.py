@@ -82,8 +82,7 @@ def final(study: Study, method: str, at: Setting) -> BySeed:
     return BySeed.of(study.select(method=method, **at._asdict()), lambda entry, result: final_accuracy(result))
 
 
-WIDTH = 5
-"""Of the running mean whose passage is timed, in evaluations: fifty uploads (A19)."""
+WIDTH = 5  # Of the running mean whose passage is timed, in evaluations: fifty uploads (A19).
 
 
 def reached(study: Study, method: str, at: Setting, target: float | None = None) -> dict[int, Passage]:
@@ -138,8 +137,7 @@ def traffic(study: Study, method: str, at: Setting) -> tuple[BySeed, BySeed]:
 
 # Frames of the figures
 
-POINTS = 60
-"""Of a curve."""
+POINTS = 60  # Of a curve.
 
 
 def accuracy_curves(study: Study, methods: Sequence[str]) -> pd.DataFrame:

@@ -7,8 +7,9 @@ of the virtual clock; the paper's unit is unknown, so that only ratios can be co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from math import inf, isinf, nan
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -30,12 +31,9 @@ PRINTED = Printed(__file__)
 """Tables 1, 2, 5 and 6, and the gains that the text quotes: where a number stands (``source``), the column of the
 tables, the setting if it is not the tables', the method, what it is compared with, the quantity. Accuracies, gains
 and savings are fractions; times have no unit in print, and one that is infinite is printed as "/": not reached."""
-IMPLIED = "implied"
-"""Setting of the values of Figure 2 that the text's ranges fix; they are printed nowhere."""
-ONE_DIGIT = 0.675
-"""The one saving whose percentage has one decimal in print, not two."""
-BUDGETS = ("reduced", "full", "printed")
-"""Columns of :func:`both_budgets`."""
+IMPLIED = "implied"  # Setting of the values of Figure 2 that the text's ranges fix; they are printed nowhere.
+ONE_DIGIT = 0.675  # The one saving whose percentage has one decimal in print, not two.
+BUDGETS = ("reduced", "full", "printed")  # Columns of :func:`both_budgets`.
 
 What = Literal["accuracy gain", "time saved"]
 ADVANTAGES: dict[What, Callable[..., BySeed]] = {"accuracy gain": gaps, "time saved": savings}
@@ -76,14 +74,12 @@ def deviations() -> pd.DataFrame:
 
     The text cuts digits off.
     """
-    rows, whats = [], get_args(What)
-    for against in dict.fromkeys(PRINTED.rows(source="sec5")["against"]):
-        for what in whats:
-            text, found = band(what, against) or (nan, nan), tables_band(what, against)
-            for end, said, given in zip(("least", "most"), text, found, strict=True):
-                unit = 1e-3 if said == ONE_DIGIT else 1e-4
-                if not -1e-9 < given - said < unit:
-                    rows.append((against, what, end, said, given))
+    rows = []
+    for against, what in product(dict.fromkeys(PRINTED.rows(source="sec5")["against"]), ADVANTAGES):
+        text, found = band(what, against) or (nan, nan), tables_band(what, against)
+        for end, said, given in zip(("least", "most"), text, found, strict=True):
+            if not -1e-9 < given - said < (1e-3 if said == ONE_DIGIT else 1e-4):
+                rows.append((against, what, end, said, given))
     return pd.DataFrame(rows, columns=["against", "quantity", "end", "text", "tables"])
 
 
@@ -125,10 +121,12 @@ def measured(study: Study, methods: Sequence[str], setting: str = "") -> pd.Data
         for method in methods:
             if accuracy := final(study, method, at):
                 seconds, found = _seconds(study, method, at)
+                time = number(at.column, method, "time", setting)
+                printed = None if time is None else "not reached" if isinf(time) else f"{time:,.0f}"
                 rows.append(
                     {"column": str(at), "method": method,
                      "printed accuracy": _accuracy(at.column, method, setting), "accuracy": interval(accuracy),
-                     "printed time": _time(at.column, method, setting), "time": interval(seconds, 0),
+                     "printed time": printed, "time": interval(seconds, 0),
                      "printed ratio": _printed_ratio(at.column, method, setting),
                      "ratio": _ratio(study, method, at), "reached": f"{len(seconds)} of {found}"}
                 )  # fmt: skip
@@ -197,15 +195,13 @@ def all_columns(studies: Sequence[Study], table: int, quantity: str = "accuracy"
 def leaders(studies: Sequence[Study]) -> pd.DataFrame:
     """Return who is first in each column of Tables 1 and 2 that was run, and the place of FedASMU (printed: 1)."""
     rows = []
-    for name in COLUMNS:
-        at = Setting(name)
+    for at in map(Setting, COLUMNS):
         runs = next((study for study in studies if final(study, "FedASMU", at)), None)
         if runs is None:
             continue
-        short, seconds = {}, {}
-        for method in METHODS:
-            if values := final(runs, method, at):
-                short[method], seconds[method] = 1 - values.mean, mean_seconds(runs, method, at)
+        ends = {method: values for method in METHODS if (values := final(runs, method, at))}
+        short = {method: 1 - values.mean for method, values in ends.items()}
+        seconds = {method: mean_seconds(runs, method, at) for method in ends}
         row = {"column": str(at), "data": runs.data_kind}
         for what, of in (("highest accuracy", short), ("first at the target", seconds)):
             first, own = min(of, key=lambda method: of[method]), of["FedASMU"]
@@ -279,9 +275,8 @@ def gains_table(study: Study) -> pd.DataFrame:
     for other in BASELINES:
         row: dict[str, Any] = {"against": other}
         for what, of in ADVANTAGES.items():
-            text = band(what, other)
-            row[f"{what}, text"] = "not printed" if text is None else _range(*text)
-            row[f"{what}, tables"] = _range(*tables_band(what, other))
+            for name, ends in (("text", band(what, other)), ("tables", tables_band(what, other))):
+                row[f"{what}, {name}"] = "{:.4g} to {:.4g}".format(*ends) if ends else "not printed"
             here = {at: values for at in points if (values := of(study, "FedASMU", other, at))}
             row[f"{what}, here"] = "; ".join(f"{at}: {interval(values)}" for at, values in here.items()) or None
         if row["accuracy gain, here"]:
@@ -363,11 +358,6 @@ def _accuracy(column: str, method: str, setting: str = "") -> str | None:
     return None if found is None else f"{found:.3f}" if setting == "" else f"{found:.4f}"
 
 
-def _time(column: str, method: str, setting: str = "") -> str | None:
-    found = number(column, method, "time", setting)
-    return None if found is None else "not reached" if isinf(found) else f"{found:,.0f}"
-
-
 def _printed_ratio(column: str, method: str, setting: str = "") -> str | None:
     theirs, ours = (number(column, one, "time", setting) for one in (method, "FedASMU"))
     if theirs is None or not ours:
@@ -375,14 +365,9 @@ def _printed_ratio(column: str, method: str, setting: str = "") -> str | None:
     return "not reached" if isinf(theirs) else f"{theirs / ours:.2f}"
 
 
-def _range(low: float, high: float) -> str:
-    return f"{low:.4g} to {high:.4g}"
-
-
 # The paper's settings, and what the specifications have
 
-INITIAL = {"pytorch": "PyTorch's", "glorot": "Glorot's"}
-"""Whose rule initial values follow."""
+INITIAL = {"pytorch": "PyTorch's", "glorot": "Glorot's"}  # Whose rule initial values follow.
 SYMBOLS: dict[str, tuple[str, Callable[[Any], float]]] = {
     "m": ("m", lambda spec: spec.world.devices),
     "m_prime": ("m′", lambda spec: spec.world.trigger.per_tick),

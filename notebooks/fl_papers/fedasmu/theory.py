@@ -86,8 +86,7 @@ class Problem:
 
     smoothness: float
     gradient: float
-    deviation: float
-    """It contains how much the devices' data differ."""
+    deviation: float  # It contains how much the devices' data differ.
 
     def __post_init__(self) -> None:
         require_range("> 0", smoothness=self.smoothness)
@@ -95,15 +94,9 @@ class Problem:
 
 
 def printed_bound(
-    initial_gap: float,
-    problem: Problem,
-    *,
-    alpha_min: float,
-    staleness_bound: int,
-    epochs_min: int,
-    epochs_max: int,
+    initial_gap: float, problem: Problem, *, alpha_min: float, staleness_bound: int, epochs_min: int, epochs_max: int,
     constants: Sequence[float] = EXPLICIT,
-) -> float:
+) -> float:  # fmt: skip
     """Return the right-hand side of Theorem 1, with T = l_min^6 rounds and eta = l_min^-3; it does not hold (E13).
 
     `initial_gap` is F(w_0) - F(w_T), `alpha_min` the smallest mixing weight.
@@ -125,15 +118,9 @@ def printed_bound(
 
 
 def corrected_bound(
-    initial_gap: float,
-    problem: Problem,
-    *,
-    lr: float,
-    weights: Sequence[float],
-    epochs: Sequence[int],
-    beta_max: float,
-    drift: float,
-) -> float:
+    initial_gap: float, problem: Problem, *, lr: float, weights: Sequence[float], epochs: Sequence[int],
+    beta_max: float, drift: float,
+) -> float:  # fmt: skip
     """Return a bound on the mean of |grad F|^2 where gradients are taken, each round weighted by alpha_t (derived).
 
     It does not vanish: what remains is V^2, the drift, and beta (2 + L eta) G^2. It needs convex losses, and
@@ -181,8 +168,7 @@ def printed_drift(problem: Problem, *, lr: float, alpha: float, staleness: int, 
 
 STALENESS, EPOCHS, LR, BETA = 5, 4, 0.05, 0.3
 """tau, local steps, learning rate, and largest weight of a fresh model in the random runs."""
-WEIGHTS = (0.02, 0.08)
-"""Range of their mixing weights; with it kappa of `drift_bound` is 0.42."""
+WEIGHTS = (0.02, 0.08)  # Range of their mixing weights; with it kappa of `drift_bound` is 0.42.
 
 
 class Task(NamedTuple):
@@ -190,16 +176,11 @@ class Task(NamedTuple):
 
     device: int
     start: Vector
-    points: list[Vector]
-    """Where gradients are taken."""
-    nexts: list[Vector]
-    """Where each of these steps leads; the last one is the upload w_o^i."""
-    slot: int
-    """Steps before the merge; 0: no merge."""
-    before: Vector
-    """w^b; without a merge the start."""
-    fresh: Vector
-    """w_g; without a merge the start."""
+    points: list[Vector]  # Where gradients are taken.
+    nexts: list[Vector]  # Where each of these steps leads; the last one is the upload w_o^i.
+    slot: int  # Steps before the merge; 0: no merge.
+    before: Vector  # w^b; without a merge the start.
+    fresh: Vector  # w_g; without a merge the start.
     beta: float
     alpha: float
 
@@ -217,11 +198,6 @@ class Trace:
         """D_tau, the largest distance of models that are at most tau - 1 versions apart."""
         models = np.array(self.models)
         return max(float(np.linalg.norm(models[gap:] - models[:-gap], axis=1).max()) for gap in range(1, STALENESS))
-
-    def squared_gradients(self) -> list[float]:
-        """Return for each task the sum S_t of |grad F|^2 at its points."""
-        full = self.losses.mean_gradient
-        return [sum(float(full(w) @ full(w)) for w in task.points) for task in self.tasks]
 
     def problem(self) -> Problem:
         """Return L, and the G and V^2 that hold at all points of this run."""
@@ -262,8 +238,7 @@ def random_run(seed: int, rounds: int = 300) -> Trace:
 
 # Each step of the proof, the corrected theorem, and what goes wrong with the printed one
 
-SLACK = 1e-12
-"""Rounding that an inequality is allowed."""
+SLACK = 1e-12  # Rounding that an inequality is allowed.
 STEPS = {
     "1": "smoothness along a local step",
     "2": "polarisation",
@@ -302,7 +277,8 @@ def corrected_theorem(seeds: Sequence[int], rounds: int = 300) -> pd.DataFrame:
     rows = []
     for seed in seeds:
         trace = random_run(seed, rounds)
-        problem, drift, sums = trace.problem(), trace.drift, trace.squared_gradients()
+        problem, drift, full = trace.problem(), trace.drift, trace.losses.mean_gradient
+        sums = [sum(float(full(w) @ full(w)) for w in task.points) for task in trace.tasks]
         alphas, values = [task.alpha for task in trace.tasks], [trace.losses.loss(w) for w in trace.models]
 
         def bound(gap: float, weights: Sequence[float], problem: Problem = problem, drift: float = drift) -> float:
@@ -392,24 +368,14 @@ def _inequalities(trace: Trace, problem: Problem, drift: float, t: int) -> dict[
 
 # Who uploads when under FedASMU's trigger (E06, E17)
 
-TRANSFERS = 3
-"""Of a task: the model, the fresh model, the upload."""
+TRANSFERS = 3  # Of a task: the model, the fresh model, the upload.
 
 
 def arrivals(
-    aggregations: int = 5000,
-    *,
-    devices: int = 100,
-    concurrency: int = 10,
-    ratio: float = 5.0,
-    per_tick: int = 10,
-    period_seconds: float = 10.0,
-    fastest_seconds: float = 100.0,
-    transfer_seconds: float = 1.0,
-    loguniform: bool = False,
-    staleness_bound: int | None = None,
-    seed: int = 0,
-) -> pd.DataFrame:
+    aggregations: int = 5000, *, devices: int = 100, concurrency: int = 10, ratio: float = 5.0, per_tick: int = 10,
+    period_seconds: float = 10.0, fastest_seconds: float = 100.0, transfer_seconds: float = 1.0,
+    loguniform: bool = False, staleness_bound: int | None = None, seed: int = 0,
+) -> pd.DataFrame:  # fmt: skip
     """Return a row for each upload that arrives until so many have been mixed in; only times count, none trains.
 
     At each tick up to `per_tick` idle devices start, drawn at random, and no more than `concurrency` are in flight.
@@ -463,17 +429,13 @@ START = FreshControls(29.66013673, 1.0)
 class SlotToy:
     """A device on F(w) = w^2 / 2 that starts at 1, while the global model gets better faster than it does."""
 
-    epochs: int = 5
-    """E; the slots are 1 .. E - 1."""
-    local: float = 0.9
-    """What an epoch leaves of the device's own w, and `fleet` of the global model meanwhile."""
+    epochs: int = 5  # E; the slots are 1 .. E - 1.
+    local: float = 0.9  # What an epoch leaves of the device's own w, and `fleet` of the global model meanwhile.
     fleet: float = 0.4
     origin: int = 100
-    versions: int = 2
-    """Made per epoch."""
+    versions: int = 2  # Made per epoch.
     controls: FreshControls = START
-    noise: float = 0.02
-    """Standard deviation of a reward, as mini-batches differ."""
+    noise: float = 0.02  # Standard deviation of a reward, as mini-batches differ.
 
     @property
     def slots(self) -> int:

@@ -7,6 +7,7 @@ Figures 8 to 10 show where runs end, over the maximum staleness and over alpha.
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 
 from fl_core.experiments import rounding
 from fl_core.experiments.artifacts import Columns, Curves, Panel, Paper
@@ -55,7 +56,7 @@ ARTIFACTS = [
                    f"accuracy and training loss by {axis}, {('small', 'large')[which]} staleness", LOOK[axis],
                    partial(figures.curves, axis=axis, which=which), Curves(LABELS[axis], PANELS), FIGURES[number],
                    CURVE_CLAIMS[number])
-        for number, (axis, which) in enumerate(((axis, which) for axis in AXES for which in (0, 1)), start=2)
+        for number, (axis, which) in enumerate(product(AXES, (0, 1)), start=2)
     ),
     *(
         replicated(f"fig{number}", f"Figure {number}", f"final accuracy and training loss over {over}", look,

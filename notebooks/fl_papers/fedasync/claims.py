@@ -16,26 +16,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_core.experiments.claims import Check, make_claim
+from fl_core.experiments.claims import FULL, Check, make_claim
 from fl_core.experiments.claims import exact as exact_statement
 from fl_core.experiments.evidence import POINTS, RATIO, Effect, Relation
 from fl_core.experiments.measures import BySeed, passage
 from fl_core.experiments.study import Study
 from fl_core.formulas.staleness import Hinge
+from fl_core.report.discussion import Diagnosis
 from fl_papers.fedasync import exact
 from fl_papers.fedasync.experiment import ADAPTIVE, SLOWER, options_of
 from fl_papers.fedasync.figures import alphas, area, event_curves, oscillation, sweep_values
 
 PLAIN, POLY, HINGE = ADAPTIVE
 SMALL, LARGE = 0, 1
-SYNC = "FedAvg", None
-"""Method and alpha of the synchronous runs with a clock."""
+SYNC = "FedAvg", None  # Method and alpha of the synchronous runs with a clock.
 AS_FAST, SIMILAR, ALIVE, TINY, LESS_NEEDED = 1.15, 1.1, 0.9, 0.05, 0.02
 """The specification's margins: of areas (C01, C04) and of final accuracies (C11, C13, C14)."""
-WIDTH = 3
-"""Measurements of the running mean whose first passage is a time to a loss (C30)."""
-IMAGES = 10_000
-"""Of the test set: one of them is the step of an accuracy."""
+WIDTH = 3  # Measurements of the running mean whose first passage is a time to a loss (C30).
+IMAGES = 10_000  # Of the test set: one of them is the step of an accuracy.
 
 points = partial(Effect, scale=POINTS, resolution=1 / IMAGES)
 
@@ -52,13 +50,12 @@ def against(
     study: Study, axis: str, method: str, whiches: Sequence[int], claimed: Relation, bound: float | None = None
 ) -> list[Effect]:
     """Compare the areas of plain FedAsync, at each staleness and alpha, with another method's."""
-    other, found = area(study, axis, method), []
-    for which in whiches:
-        for alpha in alphas(study):
-            labels = {"alpha": alpha, "max_staleness": staleness(study, which)}
-            name = f"against {method}, K = {labels['max_staleness']}, α = {alpha:g}"
-            found.append(Effect(name, area(study, axis, PLAIN, **labels), other, RATIO, claimed, bound))
-    return found
+    other = area(study, axis, method)
+    return [
+        Effect(f"against {method}, K = {K}, α = {alpha:g}", area(study, axis, PLAIN, alpha=alpha, max_staleness=K),
+               other, RATIO, claimed, bound)
+        for K in (staleness(study, which) for which in whiches) for alpha in alphas(study)
+    ]  # fmt: skip
 
 
 def areas(study: Study, which: int) -> dict[float, BySeed]:
@@ -351,3 +348,10 @@ CLAIMS = [
           "ratio of first passages to the lowest training loss that both have (running mean of 3 measurements, "
           f"interpolated), one client {SLOWER} times slower, each α", sooner, null="equal times"),
 ]  # fmt: skip
+DIAGNOSES = [
+    Diagnosis("C01 C16", "the learning rate of FedAsync is the authors' and not searched, as SGD's is, and another "
+              "one suits it better"),
+    Diagnosis("C13 C15", "short runs favour a large α, and at the paper's length the trends are the paper's",
+              "fedasync-fig10", best_alpha, FULL),
+]  # fmt: skip
+"""Why claims may come out as they do, and the runs that test each suspicion."""

@@ -100,11 +100,9 @@ def nobody_waits(study: Study) -> list[Check]:
 def rate_is_proportional(study: Study) -> list[Check]:
     """FEDASYNC-C24."""
     world, horizon = World(devices=32, compute=ConstantCompute(seconds_per_step=2.0)), 40.0
-    found = []
-    for tasks in (1, 2, 4, 8, 16, 32):
-        count = len(_simulate(FedAsync(concurrency=tasks), world, seconds=horizon).updates["version"])
-        found.append(Check(f"M = {tasks}", count == tasks * horizon / 2, f"{count} updates in {horizon:g} s"))
-    return found
+    runs = {m: _simulate(FedAsync(concurrency=m), world, seconds=horizon) for m in (1, 2, 4, 8, 16, 32)}
+    counts = {tasks: len(history.updates["version"]) for tasks, history in runs.items()}
+    return [Check(f"M = {m}", n == m * horizon / 2, f"{n} updates in {horizon:g} s") for m, n in counts.items()]
 
 
 def pauses_stay_private(study: Study) -> list[Check]:
@@ -158,13 +156,10 @@ def _clocked(durations: tuple[float, ...], availability: TraceAvailability | Non
     return World(devices=len(durations), compute=compute, availability=availability)
 
 
-def _finish_times(world: World, horizon: float) -> dict[int, list[float]]:
+def _finish_times(world: World, horizon: float) -> dict[Any, list[float]]:
     """Return by client when its tasks finished, with all clients at work all the time."""
     history = _simulate(FedAsync(concurrency=world.devices), world, seconds=horizon)
-    times: dict[int, list[float]] = {device: [] for device in range(world.devices)}
-    for device, seconds in zip(history.updates["device"], history.updates["seconds"], strict=True):
-        times[device].append(seconds)
-    return times
+    return {device: own["seconds"].tolist() for device, own in history.update_frame().groupby("device")}
 
 
 # The theory

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Annotated, Any, ClassVar
 
 import pandas as pd
@@ -27,14 +28,12 @@ from fl_core.world import ConstantCompute, NamedWorld, TraceCompute, World
 
 DEVICES, SAMPLES, BATCH, ROUND = 100, 500, 50, 10
 """Devices, images per device, images per mini-batch, FedAvg's devices per round: as in the paper."""
-STEPS = SAMPLES // BATCH
-"""Gradients per local task, and iterations between two versions of SGD."""
+STEPS = SAMPLES // BATCH  # Gradients per local task, and iterations between two versions of SGD.
 LOCAL_LR, WEIGHT_DECAY = 0.1, 1e-4
 ADAPTIVE = ("FedAsync", "FedAsync+Poly", "FedAsync+Hinge")
 AXES = {"gradients": "gradients", "epochs": "version", "communications": "communications"}
 """Abscissa of a figure and the column that counts it."""
-SLOWER = 10
-"""With a clock: the slow client needs so many times the others' time for a mini-batch."""
+SLOWER = 10  # With a clock: the slow client needs so many times the others' time for a mini-batch.
 SECONDS_PER_STEP = 0.1
 """With a clock: a local task of ten mini-batches takes a virtual second, on the slow client ten."""
 
@@ -55,25 +54,17 @@ class FedAsyncWorld(NamedWorld):
 class Scale:
     """What a profile decides."""
 
-    updates: int
-    """Global epochs T of FedAsync and of FedAvg; SGD gets FedAsync's gradients."""
-    decay_epoch: int
-    """Global epoch after which alpha is halved: 0.4 T."""
-    eval_every: int
-    """Global epochs between two measurements of the global model."""
-    train_samples: int
-    """Training images that the training loss is averaged over."""
+    updates: int  # Global epochs T of FedAsync and of FedAvg; SGD gets FedAsync's gradients.
+    decay_epoch: int  # Global epoch after which alpha is halved: 0.4 T.
+    eval_every: int  # Global epochs between two measurements of the global model.
+    train_samples: int  # Training images that the training loss is averaged over.
     seeds: tuple[int, ...]
-    alphas: tuple[float, ...]
-    """Mixing weights of the plotted curves."""
+    alphas: tuple[float, ...]  # Mixing weights of the plotted curves.
     claim_alphas: tuple[float, ...]
     """Mixing weights that only a claim needs, run without adaptivity at the larger staleness."""
-    lrs: tuple[float, ...]
-    """Learning rates among which FedAvg's and SGD's are chosen."""
-    sweep_staleness: tuple[int, ...]
-    """Maximum staleness of each point of Figure 8."""
-    sweep_alphas: tuple[float, ...]
-    """Mixing weight of each point of Figures 9 and 10."""
+    lrs: tuple[float, ...]  # Learning rates among which FedAvg's and SGD's are chosen.
+    sweep_staleness: tuple[int, ...]  # Maximum staleness of each point of Figure 8.
+    sweep_alphas: tuple[float, ...]  # Mixing weight of each point of Figures 9 and 10.
     seconds: tuple[float, float] = (1.0, 1.0)
     """With a clock: budget and time between two evaluations; about ten FedAsync updates a second at most profiles."""
 
@@ -97,11 +88,9 @@ PROFILES = {
 class Setup:
     """What is trained on a data set."""
 
-    model: str
-    """The network at profile ``paper``; `reduced` at the smaller ones."""
+    model: str  # The network at profile ``paper``; `reduced` at the smaller ones.
     reduced: str
-    preprocessing: Any
-    """As a run specification takes it."""
+    preprocessing: Any  # As a run specification takes it.
     lrs: tuple[float, ...] | None = None
     """Learning rates tried for FedAvg and SGD at profile ``laptop``, where a run is too long to try all."""
 
@@ -179,9 +168,8 @@ class FedAsyncExperiment(Experiment):
                     yield self._entry("SGD", SGD(block=STEPS), seed, lr)
                 yield self._entry("FedAvg", FedAvg(clients_per_round=ROUND), seed, lr)
                 yield self._fedavg_start(lr, seed)
-            for alpha in self.alphas:
-                for method in ADAPTIVE:
-                    yield self._fedasync(method, alpha, staleness, seed)
+            for alpha, method in product(self.alphas, ADAPTIVE):
+                yield self._fedasync(method, alpha, staleness, seed)
             if which == 1 and axis == "gradients":
                 for alpha in self.scale.claim_alphas:
                     if alpha not in self.alphas:
@@ -191,17 +179,15 @@ class FedAsyncExperiment(Experiment):
 
     def staleness_sweep(self) -> Iterator[Entry]:
         """Yield the runs of Figure 8: one for each maximum staleness, method and seed."""
-        for seed in self.seeds:
-            for staleness in self.options.sweep_staleness or self.scale.sweep_staleness:
-                for method in ADAPTIVE:
-                    yield self._swept("staleness sweep", method, self.options.sweep_alpha, staleness, seed)
+        points = self.options.sweep_staleness or self.scale.sweep_staleness
+        for seed, staleness, method in product(self.seeds, points, ADAPTIVE):
+            yield self._swept("staleness sweep", method, self.options.sweep_alpha, staleness, seed)
 
     def alpha_sweep(self, which: int) -> Iterator[Entry]:
         """Yield the runs of Figure 9 (`which` 0, small maximum staleness) or 10 (1): by alpha, method and seed."""
-        for seed in self.seeds:
-            for alpha in self.options.sweep_alphas or self.scale.sweep_alphas:
-                for method in ADAPTIVE:
-                    yield self._swept("alpha sweep", method, alpha, self.options.max_staleness[which], seed)
+        points = self.options.sweep_alphas or self.scale.sweep_alphas
+        for seed, alpha, method in product(self.seeds, points, ADAPTIVE):
+            yield self._swept("alpha sweep", method, alpha, self.options.max_staleness[which], seed)
 
     def clocked(self) -> Iterator[Entry]:
         """Yield the runs with a clock: FedAvg, and FedAsync for each alpha, with one slow client of a hundred.
@@ -212,13 +198,12 @@ class FedAsyncExperiment(Experiment):
         per_step = (SECONDS_PER_STEP,) * (DEVICES - 1) + (SLOWER * SECONDS_PER_STEP,)
         world = World(devices=DEVICES, compute=TraceCompute(seconds_per_step=per_step))
         methods: list[tuple[str, float | None, Algorithm]] = [("FedAvg", None, FedAvg(clients_per_round=ROUND))]
-        for alpha in self.alphas:
-            methods.append(("FedAsync", alpha, FedAsync(alpha=alpha, rho=self.options.rho, concurrency=ROUND)))
+        asynchronous = partial(FedAsync, rho=self.options.rho, concurrency=ROUND)
+        methods += [("FedAsync", alpha, asynchronous(alpha=alpha)) for alpha in self.alphas]
         evaluation = Evaluation(every_updates=None, every_seconds=every, train_samples=self.scale.train_samples)
-        for seed in self.seeds:
-            for method, alpha, algorithm in methods:
-                spec = self._spec(algorithm, world, Budget(seconds=seconds), evaluation, LOCAL_LR, seed)
-                yield Entry(spec, {"method": method, "alpha": alpha, "lr": LOCAL_LR, "role": "event", "seed": seed})
+        for seed, (method, alpha, algorithm) in product(self.seeds, methods):
+            spec = self._spec(algorithm, world, Budget(seconds=seconds), evaluation, LOCAL_LR, seed)
+            yield Entry(spec, {"method": method, "alpha": alpha, "lr": LOCAL_LR, "role": "event", "seed": seed})
 
     def luck(self) -> Iterator[Entry]:
         """Yield plain FedAsync's curves at the small staleness, and again from perturbed initial models."""
@@ -331,19 +316,10 @@ class FedAsyncExperiment(Experiment):
         return FedAsync(alpha=alpha, weight=weight, rho=self.options.rho, convention=convention, **decay)
 
     def _entry(
-        self,
-        method: str,
-        algorithm: Algorithm,
-        seed: int,
-        lr: float = LOCAL_LR,
-        updates: int | None = None,
-        every: int | None = None,
-        *,
-        alpha: float | None = None,
-        max_staleness: int | None = None,
-        role: str = "curve",
-        part: str = "whole",
-    ) -> Entry:
+        self, method: str, algorithm: Algorithm, seed: int, lr: float = LOCAL_LR, updates: int | None = None,
+        every: int | None = None, *, alpha: float | None = None, max_staleness: int | None = None,
+        role: str = "curve", part: str = "whole",
+    ) -> Entry:  # fmt: skip
         scale = self.scale
         world = World(devices=DEVICES, compute=ConstantCompute(), max_staleness=max_staleness)
         evaluation = Evaluation(every_updates=every or scale.eval_every, train_samples=scale.train_samples)
@@ -364,6 +340,6 @@ class FedAsyncExperiment(Experiment):
 
 FIGURES = {
     number: FedAsyncExperiment.made(partial(FedAsyncExperiment.convergence, axis=axis, which=which))
-    for number, (axis, which) in enumerate(((axis, which) for axis in AXES for which in (0, 1)), start=2)
+    for number, (axis, which) in enumerate(product(AXES, (0, 1)), start=2)
 }
 """Grids of Figures 2 to 7."""

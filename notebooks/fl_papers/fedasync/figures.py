@@ -6,6 +6,9 @@ A curve's frame has ``method``, ``alpha``, ``x``, ``n`` and for each metric its 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -34,10 +37,10 @@ from fl_core.world import TraceCompute, World
 from fl_papers.fedasync import theory
 from fl_papers.fedasync.experiment import ADAPTIVE, AXES, LOCAL_LR, options_of
 
+FOLDER = Path(__file__).parent
 METRICS = ("test_accuracy", "train_loss")
 COUNTERS = ("version", "gradients", "communications")
-TUNED = ("SGD", "FedAvg")
-"""Methods whose learning rate is chosen from a grid."""
+TUNED = ("SGD", "FedAvg")  # Methods whose learning rate is chosen from a grid.
 
 
 def chosen_lr(study: Study, method: str, without: int | None = None) -> float | None:
@@ -95,14 +98,11 @@ def curves(study: Study, axis: str, which: int) -> pd.DataFrame:
     for method in methods:
         labels = [{}] if method in TUNED else [{"alpha": a, "max_staleness": staleness} for a in alphas(study)]
         for label in labels:
-            runs = runs_by_seed(study, method, **label)
-            if not runs:
-                continue
-            points = pd.concat([seed_curve(group) for group in runs.values()])
-            points = points[points[column] <= end]
-            lr = next(iter(runs.values()))[0][0].labels["lr"]
-            fixed = {"alpha": label.get("alpha"), "max_staleness": label.get("max_staleness"), "lr": lr}
-            found.append(mean_curve(points, column, METRICS).assign(method=method, **fixed))
+            if runs := runs_by_seed(study, method, **label):
+                points = pd.concat([seed_curve(group) for group in runs.values()])
+                table = mean_curve(points[points[column] <= end], column, METRICS)
+                own = next(iter(runs.values()))[0][0].labels
+                found.append(table.assign(**{name: own[name] for name in ("method", "alpha", "max_staleness", "lr")}))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
@@ -124,11 +124,10 @@ def sweep_values(study: Study, role: str, metric: str, method: str, column: str,
 
     Its attribute ``runs`` has the hashes of the runs of each column.
     """
-    found: dict[float, dict[int, float]] = {}
-    runs: dict[float, list[str]] = {}
+    found, runs = dict[float, dict[int, float]](), dict[float, list[str]]()
     for entry, result in study.select(role=role, method=method, **labels):
-        values = found.setdefault(entry.labels[column], {})
-        values[entry.labels["seed"]] = result.history.evaluations[metric][-1]
+        last = result.history.evaluations[metric][-1]
+        found.setdefault(entry.labels[column], {})[entry.labels["seed"]] = last
         runs.setdefault(entry.labels[column], []).append(entry.key)
     frame = pd.DataFrame(found).sort_index().sort_index(axis=1)
     frame.attrs["runs"] = runs
@@ -150,14 +149,11 @@ def sweep(study: Study, role: str, column: str, which: int | None = None) -> pd.
 
 def final_metrics(study: Study) -> pd.DataFrame:
     """Return the last evaluation of every curve of the study, with mean and standard deviation over seeds."""
-    rows = []
-    for entry, result in study.select(part="whole"):
-        if entry.labels["role"] != "curve":
-            continue
-        if entry.labels["method"] in TUNED and entry.labels["lr"] != chosen_lr(study, entry.labels["method"]):
-            continue
-        last = result.history.evaluation_frame().iloc[-1]
-        rows.append({**entry.labels, **last[[*METRICS, *COUNTERS]]})
+    best, rows = {method: chosen_lr(study, method) for method in TUNED}, []
+    for entry, result in study.select(part="whole", role="curve"):
+        if entry.labels["lr"] == best.get(entry.labels["method"], entry.labels["lr"]):
+            last = result.history.evaluation_frame().iloc[-1]
+            rows.append({**entry.labels, **last[[*METRICS, *COUNTERS]]})
     frame = pd.DataFrame(rows).drop(columns=["role", "part"])
     frame = frame.astype(dict.fromkeys((*COUNTERS, "max_staleness"), "Int64"))
     frame.loc[frame["method"] == "SGD", ["version", "communications"]] = pd.NA  # a single machine has neither
@@ -203,7 +199,9 @@ def judged(study: Study, method: str, measure: Callable[[pd.DataFrame, RunSpec],
 
 def area(study: Study, axis: str, method: str, **labels: object) -> BySeed:
     """Return by seed the mean training loss over FedAsync's budget on `axis`, interpolated; lower is faster."""
-    grid = np.linspace(0, budget(study, axis), _points(study))
+    runs = (r for entry, r in study.select(role="curve") if entry.labels["method"].startswith("FedAsync"))
+    points = next((len(result.history.evaluations["version"]) for result in runs), 2)
+    grid = np.linspace(0, budget(study, axis), points)
 
     def mean(curve: pd.DataFrame, spec: RunSpec) -> float:
         return float(np.interp(grid, curve[AXES[axis]], curve["train_loss"]).mean())
@@ -226,13 +224,6 @@ def oscillation(study: Study, method: str, **labels: object) -> BySeed:
     return judged(study, method, shake, **labels)
 
 
-def _points(study: Study) -> int:
-    for entry, result in study.select(role="curve"):
-        if entry.labels["method"].startswith("FedAsync"):
-            return len(result.history.evaluations["version"])
-    return 2
-
-
 def time_curves(study: Study) -> pd.DataFrame:
     """Return the curves of the runs with a clock over virtual seconds."""
     found = []
@@ -251,6 +242,7 @@ def event_curves(study: Study) -> dict[tuple[str, float | None], dict[int, pd.Da
     return found
 
 
+_curve = partial(exact_curve, alpha=np.nan)
 CURVATURE, LR, STEPS = 1.0, 0.1, 5
 """The quadratic of the figures on stability and remaining error, and the steps of a local task in all figures."""
 
@@ -272,19 +264,16 @@ def bounds(alpha: float, max_staleness: int, steps: int, updates: int) -> pd.Dat
         "theorem, best constant": theory.printed_bound(t, start, b, theory.residual_tight(q, mu, v1, v2)),
         "repaired theorem": theory.derived_bound(t, start, theory.contraction_root(alpha, q, max_staleness), mu, v1),
     }
-    return pd.concat([_curve(name, t, "error", values, alpha) for name, values in found.items()])
+    return pd.concat([_curve(name, t, "error", values, alpha=alpha) for name, values in found.items()])
 
 
 def stability(alphas: Sequence[float], ages: Sequence[int], steps: int = STEPS) -> pd.DataFrame:
     """Return the largest root of mixing models and of adding updates on a quadratic, by age (D2)."""
     q, forms = theory.local_factor(CURVATURE, LR, steps), (theory.mixing_characteristic, theory.delta_characteristic)
-    return pd.concat(
-        [
-            _curve(name, ages, "root", [theory.spectral_radius(form(alpha, q, age)) for age in ages], alpha)
-            for name, form in zip(("mixing models", "adding updates"), forms, strict=True)
-            for alpha in alphas
-        ]
-    )
+    return pd.concat([
+        _curve(name, ages, "root", [theory.spectral_radius(form(alpha, q, age)) for age in ages], alpha=alpha)
+        for name, form in zip(("mixing models", "adding updates"), forms, strict=True) for alpha in alphas
+    ])  # fmt: skip
 
 
 def remaining_error(alphas: Sequence[float] | np.ndarray, max_staleness: int, steps: int = 2 * STEPS) -> pd.DataFrame:
@@ -324,62 +313,9 @@ def reduce_remaining_error(study: Study) -> pd.DataFrame:
     return remaining_error(chosen.sweep_alphas or np.geomspace(0.01, 1, 41), chosen.max_staleness[1])
 
 
-def _curve(method: str, x: Any, column: str, values: Any, alpha: float = np.nan) -> pd.DataFrame:
-    return exact_curve(method, x, column, values, alpha=alpha)
-
-
-NOTATION = (
-    ("n", "number of devices", "num_clients", "world.devices"),
-    ("T", "number of global epochs", "num_updates", "budget.updates"),
-    ("t; x_t", "global epoch; the global model after t updates", "version", "server.version, server.model"),
-    ("τ", "version of the model that a device started from", "base_version", "upload.based_on"),
-    ("t − τ", "staleness as the paper counts it: a fresh model has 1", "paper_staleness", "convention='paper'"),
-    ("δ = t − 1 − τ", "staleness here: versions missed, a fresh model has 0", "staleness", "upload.staleness"),
-    ("H", "local iterations of a task", "local_steps", "training.epochs, training.steps"),
-    ("D_i; z", "data of device i; a mini-batch of it", "batch", "partition, training.batch_size"),
-    ("F; f(x; z)", "mean over devices of the expected loss; the loss of one mini-batch", "loss", "tasks"),
-    ("γ", "local learning rate", "lr", "training.lr"),
-    ("ρ", "proximal weight", "prox_rho", "algorithm.rho"),
-    ("α; α_t", "mixing hyper-parameter; the weight used at epoch t", "alpha_t", "algorithm.alpha, .schedule"),
-    ("s(·); a, b", "staleness function and its parameters", "weight", "algorithm.weight"),
-    ("L; μ", "smoothness; strong or weak convexity", "smoothness, strong_convexity", "–"),
-    ("V₁; V₂", "bounds on a gradient's deviation and second moment", "grad_deviation_bound, …", "–"),
-    ("β", "contraction factor of the theorems", "beta", "–"),
-    ("k; S_t", "FedAvg: devices per round; the chosen ones", "clients_per_round", "algorithm.clients_per_round"),
-    ("K", "largest t − τ of the experiments", "max_staleness", "world.max_staleness"),
-)  # fmt: skip
-"""Symbol, meaning, name in the formulas, and where a run sets or shows it."""
-
-PRINTED = (
-    ("conv1", "convolution, 64 channels, kernel 3, padding 1", "data"),
-    ("activation1", "activation", "conv1"),
-    ("batchnorm1", "batch normalisation", "activation1"),
-    ("conv2", "convolution, 64 channels, kernel 3, padding 1", "batchnorm1"),
-    ("activation2", "activation", "conv2"),
-    ("batchnorm2", "batch normalisation", "activation2"),
-    ("pooling1", "max pooling, size 2", "batchnorm2"),
-    ("dropout1", "dropout, probability 0.25", "pooling1"),
-    ("conv3", "convolution, 128 channels, kernel 3, padding 1", "dropout1"),
-    ("activation3", "activation", "conv3"),
-    ("batchnorm3", "batch normalisation", "activation3"),
-    ("conv4", "convolution, 128 channels, kernel 3, padding 1", "batchnorm3"),
-    ("activation4", "activation", "conv4"),
-    ("batchnorm4", "batch normalisation", "activation4"),
-    ("pooling2", "max pooling, size 2", "batchnorm4"),
-    ("dropout2", "dropout, probability 0.25", "pooling2"),
-    ("flatten1", "flatten", "dropout2"),
-    ("fc1", "dense, 512 outputs", "flatten1"),
-    ("activation5", "activation", "fc1"),
-    ("dropout3", "dropout, probability 0.25", "activation5"),
-    ("fc3", "dense, 10 outputs", "dropout3"),
-    ("softmax", "softmax", "fc3"),
-)
-"""Layer, what Table 2 prints of it, and its input."""
-
-
 def notation(study: Study) -> pd.DataFrame:
     """Return the paper's Table 1, corrected and completed (specification, section 1)."""
-    return pd.DataFrame(NOTATION, columns=["symbol", "meaning", "in fl_core.formulas", "in a run"])
+    return pd.read_csv(FOLDER / "notation.csv")
 
 
 def network_table(study: Study) -> pd.DataFrame:
@@ -393,16 +329,16 @@ def network_table(study: Study) -> pd.DataFrame:
         module.register_forward_hook(lambda module, _, output: shapes.update({module: tuple(output.shape[1:])}))
     network.eval()(torch.zeros(1, 3, 24, 24))
     rows: list[dict[str, Any]] = []
-    for (layer, paper, before), module in zip(PRINTED[:-1], network.children(), strict=True):
-        trained = sum(p.numel() for p in module.parameters())
+    layers: list[Any] = list(pd.read_csv(FOLDER / "layers.csv").itertuples(index=False))
+    for layer, module in zip(layers[:-1], network.children(), strict=True):
+        trained, shape = sum(p.numel() for p in module.parameters()), shapes[module]
         running = sum(v.numel() for v in module.state_dict().values() if v.is_floating_point()) - trained
+        products = module.weight.numel() * prod(shape[1:]) if isinstance(module, nn.Conv2d | nn.Linear) else 0
         rows.append(
-            {"layer": layer, "input": before, "paper": paper, "built": _words(module),
-             "output": "×".join(map(str, shapes[module])), "parameters": trained, "statistics": running,
-             "multiply_adds": _multiply_adds(module, shapes[module])}
+            {**layer._asdict(), "built": WORDS[type(module)].format(module), "output": "×".join(map(str, shape)),
+             "parameters": trained, "statistics": running, "multiply_adds": products}
         )  # fmt: skip
-    layer, paper, before = PRINTED[-1]
-    rows.append({"layer": layer, "input": before, "paper": paper, "built": "part of the loss"})
+    rows.append({**layers[-1]._asdict(), "built": "part of the loss"})
     columns = ("parameters", "statistics", "multiply_adds")
     rows.append({"layer": "total"} | {column: sum(row.get(column, 0) for row in rows) for column in columns})
     return pd.DataFrame(rows).astype(dict.fromkeys(columns, "Int64"))
@@ -414,49 +350,26 @@ def three_workers(study: Study) -> pd.DataFrame:
     The run is a real one, of FedAsync on a trivial loss. A row is an arrival: ``base`` is the version that it started
     from, ``version`` the one that it made.
     """
-    durations = {"A": 3.0, "B": 5.0, "C": 7.0}
-    count = len(durations)
+    durations, count = {"A": 3.0, "B": 5.0, "C": 7.0}, 3
     simulation = Simulation(
         Quadratic([[1.0]] * count, [[0.0]] * count, [1.0]),
         World(devices=count, compute=TraceCompute(seconds_per_step=tuple(durations.values()))),
         FedAsync(concurrency=count), budget=Budget(updates=12), training=LocalTraining(steps=1),
     )  # fmt: skip
     updates = simulation.run().update_frame()
-    names = list(durations)
-    frame = pd.DataFrame(
-        {"worker": [names[device] for device in updates["device"]], "start": 0.0,
-         "end": updates["seconds"].astype(float), "base": updates["version"] - 1 - updates["staleness"],
-         "version": updates["version"], "staleness": updates["staleness"]}
-    )  # fmt: skip
-    frame["start"] = frame["end"] - frame["worker"].map(durations)
-    return frame
+    worker, end = updates["device"].map(dict(enumerate(durations))), updates["seconds"].astype(float)
+    columns = {"worker": worker, "start": end - worker.map(durations), "end": end}
+    base = updates["version"] - 1 - updates["staleness"]
+    return pd.DataFrame({**columns, "base": base, **updates[["version", "staleness"]]})
 
 
-def _words(module: nn.Module) -> str:
-    match module:
-        case nn.Conv2d():
-            kernel, padding = module.kernel_size[0], module.padding[0]
-            return f"convolution, {module.out_channels} channels, kernel {kernel}, padding {padding}"
-        case nn.ReLU():
-            return "activation"
-        case nn.BatchNorm2d():
-            return "batch normalisation"
-        case nn.MaxPool2d():
-            return f"max pooling, size {module.kernel_size}"
-        case nn.Flatten():
-            return "flatten"
-        case nn.Linear():
-            return f"dense, {module.out_features} outputs"
-        case Dropout():
-            return f"dropout, probability {module.probability:g}"
-    raise TypeError(f"no words for {module}")
-
-
-def _multiply_adds(module: nn.Module, output: tuple[int, ...]) -> int:
-    if isinstance(module, nn.Conv2d):
-        return module.weight.numel() * output[1] * output[2]
-    return module.weight.numel() if isinstance(module, nn.Linear) else 0
-
+WORDS: dict[type[nn.Module], str] = {
+    nn.Conv2d: "convolution, {0.out_channels} channels, kernel {0.kernel_size[0]}, padding {0.padding[0]}",
+    nn.ReLU: "activation", nn.BatchNorm2d: "batch normalisation", nn.MaxPool2d: "max pooling, size {0.kernel_size}",
+    nn.Flatten: "flatten", nn.Linear: "dense, {0.out_features} outputs",
+    Dropout: "dropout, probability {0.probability:g}",
+}  # fmt: skip
+"""A built layer in the words of Table 2."""
 
 Point = tuple[float, float]
 
@@ -562,5 +475,4 @@ def explore_staleness() -> Explorable:
     return Explorable(title, sliders, errors, script, "update", log=True, dashes=("", "6 3"))
 
 
-FLOOR = 1e-12
-"""Added to an error, so that it has a logarithm."""
+FLOOR = 1e-12  # Added to an error, so that it has a logarithm.

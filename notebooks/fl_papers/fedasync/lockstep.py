@@ -28,8 +28,7 @@ from fl_core.tasks.classification import ClassificationWorkspace
 METHOD = FedAsync(alpha=0.8, weight=Polynomial(a=0.5), rho=0.1, bn_start="latest")
 TRAINING = LocalTraining(lr=0.1, weight_decay=1e-4)
 
-record = partial(recorded, __file__)
-"""What the program did, by name."""
+record = partial(recorded, __file__)  # What the program did, by name.
 
 
 def mixing() -> pd.DataFrame:

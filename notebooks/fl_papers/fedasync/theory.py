@@ -273,12 +273,9 @@ def derived_bound(
 class Theorem2(NamedTuple, Generic[Number]):
     """Constants of Theorem 2 (FA-12)."""
 
-    c1: Number
-    """C1 = gamma V1 + 6 gamma rho^2 V2 / r^2, what one local step adds; r = rho - mu."""
-    c2: Number
-    """C2 = 2 C1 / (gamma r) + 2 rho V2 / r^2 + V2 / (2 r), what one update adds."""
-    residual: Number
-    """2 C2 / (gamma r), where the bound ends."""
+    c1: Number  # C1 = gamma V1 + 6 gamma rho^2 V2 / r^2, what one local step adds; r = rho - mu.
+    c2: Number  # C2 = 2 C1 / (gamma r) + 2 rho V2 / r^2 + V2 / (2 r), what one update adds.
+    residual: Number  # 2 C2 / (gamma r), where the bound ends.
 
 
 def theorem2_constants(
@@ -341,12 +338,9 @@ def iterate(x0: M, alphas: Sequence[float], base_versions: Sequence[int], local:
 class ToyRun(NamedTuple):
     """What the theorems speak about, for one run; expectations are exact."""
 
-    errors: NDArray[np.float64]
-    """E[F(x_t) - F_*] for t = 0..T."""
-    grad_norms: NDArray[np.float64]
-    """E ‖grad F(x_t)‖² for t = 0..T."""
-    alphas: NDArray[np.float64]
-    """alpha_1 .. alpha_T."""
+    errors: NDArray[np.float64]  # E[F(x_t) - F_*] for t = 0..T.
+    grad_norms: NDArray[np.float64]  # E ‖grad F(x_t)‖² for t = 0..T.
+    alphas: NDArray[np.float64]  # alpha_1 .. alpha_T.
 
 
 @dataclass(frozen=True)
@@ -481,12 +475,10 @@ def require_run(alphas: Sequence[float], base_versions: Sequence[int]) -> None:
 class LogisticRuns(NamedTuple):
     """What Theorem 1 speaks about, measured on several runs of one configuration."""
 
-    errors: Array
-    """Mean over the runs of F(x_t) - F_* for t = 0..T."""
+    errors: Array  # Mean over the runs of F(x_t) - F_* for t = 0..T.
     grad_deviation: float
     """V1: the largest E ‖grad f(x; z) - grad F(x)‖² of any client at any model that a run visited."""
-    grad_second_moment: float
-    """V2: the largest E ‖grad f(x; z)‖² of any client there."""
+    grad_second_moment: float  # V2: the largest E ‖grad f(x; z)‖² of any client there.
 
 
 @dataclass(frozen=True)

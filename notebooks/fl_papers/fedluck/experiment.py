@@ -31,10 +31,8 @@ from fl_core.runtime import Budget, Evaluation, LocalTraining
 from fl_core.world import Compute, NamedWorld, Network, TraceCompute, UniformBandwidth, UniformCompute, World
 from fl_core.world.triggers import Continuous
 
-DEVICES, FEWER_DEVICES = 10, 5
-"""Devices of all experiments, and of Figure 1."""
-TRAIN_FRACTION = 0.8
-"""Part of its samples that a device trains on (A3)."""
+DEVICES, FEWER_DEVICES = 10, 5  # Devices of all experiments, and of Figure 1.
+TRAIN_FRACTION = 0.8  # Part of its samples that a device trains on (A3).
 MOMENTUM = 0.9
 LABELS: dict[str, str] = {"iid": "independent labels", "dirichlet": "Dirichlet labels"}
 """The two partitions, as the tables and figures call them."""
@@ -81,31 +79,24 @@ def linspace(first: float, last: float, count: int) -> list[float]:
 class Setup:
     """A task of the paper (sections 2.6 and 6.3)."""
 
-    cell: Literal["cnn", "vgg11s", "lstm"]
-    """Its name in the world ``fedluck``."""
+    cell: Literal["cnn", "vgg11s", "lstm"]  # Its name in the world ``fedluck``.
     model: str
     parameters: int
-    shape: tuple[int, int, int]
-    """What the network reads."""
+    shape: tuple[int, int, int]  # What the network reads.
     preprocessing: Any
-    local_lr: float
-    """eta_l; `global_lr`: eta_g; `period_seconds`: T~."""
+    local_lr: float  # eta_l; `global_lr`: eta_g; `period_seconds`: T~.
     batch_size: int
     global_lr: float
     period_seconds: float
-    seconds: float
-    """Horizon of Figure 2 and Table 2."""
-    longer: dict[str, float]
-    """Methods that run so many times longer, for the targets of Figure 3 and Table 1."""
-    targets: dict[str, tuple[float, ...]]
-    """Accuracies of Figure 3 (``"iid"``) and Table 1 (``"dirichlet"``)."""
+    seconds: float  # Horizon of Figure 2 and Table 2.
+    longer: dict[str, float]  # Methods that run so many times longer, for the targets of Figure 3 and Table 1.
+    targets: dict[str, tuple[float, ...]]  # Accuracies of Figure 3 (``"iid"``) and Table 1 (``"dirichlet"``).
     fedper: tuple[int, float]
     """Local steps k and kept fraction delta, as `fedavg_topk`; `fedbuff` and `fedasync` have local steps only."""
     fedbuff: int
     fedasync: int
     fedavg_topk: tuple[int, float]
-    fixed_compression: float
-    """What the methods that optimise one variable do not, as `fixed_steps`."""
+    fixed_compression: float  # What the methods that optimise one variable do not, as `fixed_steps`.
     fixed_steps: int
     heat_target: float
     """Accuracy whose rounds Figure 1 counts; CIFAR-10, which the figure lacks, has the first target of Figure 3."""
@@ -150,22 +141,16 @@ class Scale:
     """What a profile decides."""
 
     seeds: tuple[int, ...]
-    full: tuple[str, ...]
-    """Cells whose Figures 2 and 3 and tables have the paper's network, horizon and targets."""
-    width: float
-    """Width of the network in all other runs, relative to the paper's."""
-    seconds: Mapping[str, float]
-    """Horizon of the cells that are not in `full`."""
-    test_samples: int
-    """Of the evaluations that targets are looked for in (A16); 0: all. The horizon always has all."""
+    full: tuple[str, ...]  # Cells whose Figures 2 and 3 and tables have the paper's network, horizon and targets.
+    width: float  # Width of the network in all other runs, relative to the paper's.
+    seconds: Mapping[str, float]  # Horizon of the cells that are not in `full`.
+    test_samples: int  # Of the evaluations that targets are looked for in (A16); 0: all. The horizon always has all.
     heat_steps: tuple[int, ...]
     """Local steps k and, in `heat_deltas`, kept fractions delta of Figure 1; `heat_seconds`: its longest run."""
     heat_deltas: tuple[float, ...]
     heat_seconds: float
-    extra_seconds: float
-    """Length of the runs with other periods and of the variants."""
-    periods: tuple[float, ...]
-    """T~ of those with other periods, as multiples of the task's."""
+    extra_seconds: float  # Length of the runs with other periods and of the variants.
+    periods: tuple[float, ...]  # T~ of those with other periods, as multiples of the task's.
     target_factor: float = 1.0
     """Accuracies that are looked for in the cells that are not in `full`, as a part of the paper's."""
     heat_targets: Mapping[str, float] = field(default_factory=dict)
@@ -183,8 +168,7 @@ PROFILES = {
     ),
     "paper": Scale((0, 1, 2, 3, 4), _CELLS, 1.0, {}, 0, _STEPS, _DELTAS, 1_500.0, 800.0, _PERIODS),
 }  # fmt: skip
-RACE_PERIODS = 80
-"""Length of FedLuck's race with FedPer."""
+RACE_PERIODS = 80  # Length of FedLuck's race with FedPer.
 PERIODS_PER_EVALUATION, HEAT_PERIODS_PER_EVALUATION = 2, 4
 """Periods T~ from one evaluation to the next (A16); FedBuff and FedAvg+TopK are measured at each version instead."""
 
@@ -212,19 +196,14 @@ class FedLuckOptions(Options):
 
     mode: Literal["as_written", "as_released"] = "as_written"
     """What the authors' program does and the paper does not say (:data:`RELEASED`) is "as_released"."""
-    steps: int | None = Field(None, ge=1)
-    """k of FedPer, with its `delta`."""
+    steps: int | None = Field(None, ge=1)  # k of FedPer, with its `delta`.
     delta: float | None = Field(None, gt=0, le=1)
-    dirichlet: float = Field(1.0, gt=0, allow_inf_nan=False)
-    """Concentration of the labels."""
+    dirichlet: float = Field(1.0, gt=0, allow_inf_nan=False)  # Concentration of the labels.
     solver: Literal["official_grid", "exact", "exact_ceil"] = "official_grid"
-    period_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """T~ of all periodic methods."""
-    seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """Horizon of Figures 2 and 3 and of both tables."""
+    period_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)  # T~ of all periodic methods.
+    seconds: float | None = Field(None, gt=0, allow_inf_nan=False)  # Horizon of Figures 2 and 3 and of both tables.
     local_lr: float | None = Field(None, gt=0, allow_inf_nan=False)
-    per_tensor: bool = True
-    """Scope of top-k (A6)."""
+    per_tensor: bool = True  # Scope of top-k (A6).
     heat_steps: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
     """Grid of Figure 1, ascending, with `heat_deltas`; its accuracy `heat_target`, its longest run `heat_seconds`."""
     heat_deltas: tuple[Annotated[float, Field(gt=0, le=1)], ...] | None = Field(None, min_length=1)
@@ -250,14 +229,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
 class Released(NamedTuple):
     """What the authors' program does otherwise, each of which can be taken alone (E19)."""
 
-    pixels: bool = True
-    """Images are inverted, zeros apart (a)."""
-    weights: bool = True
-    """Uploads of a round weigh by samples (A5)."""
+    pixels: bool = True  # Images are inverted, zeros apart (a).
+    weights: bool = True  # Uploads of a round weigh by samples (A5).
     images: bool = True
     """Asynchronous methods are measured on a tenth of the test images, at every aggregation alike (c)."""
-    handover: bool = True
-    """Devices start when the new model has been evaluated (e)."""
+    handover: bool = True  # Devices start when the new model has been evaluated (e).
 
 
 RELEASED, WRITTEN = Released(), Released(*[False] * 4)
@@ -296,65 +272,53 @@ class FedLuckExperiment(Experiment):
 
     def comparison(self, partitions: Sequence[str], methods: Sequence[str] = METHODS) -> Iterator[Entry]:
         """Yield the runs of Figures 2 and 3 and of the tables on `partitions` (keys of :data:`LABELS`)."""
-        for seed in self.seeds:
-            for partition in partitions:
-                for method in methods:
-                    algorithm, steps = self.methods[method](self)
-                    seconds = self.seconds * self.setup.longer.get(method, 1.0)
-                    labels = {"method": method, "partition": partition, "role": "comparison"}
-                    yield self._entry(algorithm, labels, partition, seed, seconds, steps)
+        for seed, partition, method in product(self.seeds, partitions, methods):
+            algorithm, steps = self.methods[method](self)
+            seconds = self.seconds * self.setup.longer.get(method, 1.0)
+            labels = {"method": method, "partition": partition, "role": "comparison"}
+            yield self._entry(algorithm, labels, partition, seed, seconds, steps)
 
     def heat_map(self) -> Iterator[Entry]:
         """Yield the runs of Figure 1; each ends when its target is reached."""
         evaluation = Evaluation(every_updates=HEAT_PERIODS_PER_EVALUATION, test_samples=self.scale.test_samples)
         settings: dict[str, Any] = {"model": self.narrow, "devices": FEWER_DEVICES, "evaluation": evaluation}
-        settings["accuracy"] = self.heat_target
-        for seed in self.seeds:
-            for k in self.heat_steps:
-                for delta in self.heat_deltas:
-                    labels = {"method": "FedPer", "steps": k, "delta": delta, "role": "heat map"}
-                    labels["target"] = settings["accuracy"]
-                    yield self._entry(self._fedper(k, delta), labels, "iid", seed, self.heat_seconds, **settings)
+        for seed, k, delta in product(self.seeds, self.heat_steps, self.heat_deltas):
+            labels = {"method": "FedPer", "steps": k, "delta": delta, "role": "heat map", "target": self.heat_target}
+            yield self._entry(self._fedper(k, delta), labels, "iid", seed, self.heat_seconds,
+                              accuracy=self.heat_target, **settings)  # fmt: skip
 
     def periods(self) -> Iterator[Entry]:
         """Yield FedLuck's runs with other periods, with independent labels."""
-        for seed in self.seeds:
-            for period in (self.period * factor for factor in self.scale.periods):
-                labels = {"method": "FedLuck", "period": period, "role": "period"}
-                algorithm = self._fedluck(period_seconds=period)
-                yield self._entry(algorithm, labels, "iid", seed, self.scale.extra_seconds, model=self.narrow)
+        for seed, factor in product(self.seeds, self.scale.periods):
+            algorithm = self._fedluck(period_seconds=self.period * factor)
+            labels = {"method": "FedLuck", "period": algorithm.period_seconds, "role": "period"}
+            yield self._entry(algorithm, labels, "iid", seed, self.scale.extra_seconds, model=self.narrow)
 
     def variants(self) -> Iterator[Entry]:
         """Yield FedLuck's runs in :data:`VARIANTS`, with Dirichlet labels."""
-        for seed in self.seeds:
-            for name, changed in VARIANTS.items():
-                settings = dict(changed)
-                reset = settings.pop("momentum_reset", False)
-                labels = {"method": "FedLuck", "variant": name, "role": "variant"}
-                yield self._entry(
-                    self._fedluck(**settings), labels, "dirichlet", seed, self.scale.extra_seconds,
-                    model=self.narrow, momentum_reset=reset,
-                )  # fmt: skip
+        for seed, (name, changed) in product(self.seeds, VARIANTS.items()):
+            settings, labels = dict(changed), {"method": "FedLuck", "variant": name, "role": "variant"}
+            reset = settings.pop("momentum_reset", False)
+            yield self._entry(
+                self._fedluck(**settings), labels, "dirichlet", seed, self.scale.extra_seconds, model=self.narrow,
+                momentum_reset=reset,
+            )  # fmt: skip
 
     def deviations(self) -> Iterator[Entry]:
         """Yield FedLuck's runs with each of :data:`DEVIATIONS`, with independent labels."""
-        for seed in self.seeds:
-            for name, released in DEVIATIONS.items():
-                labels = {"method": "FedLuck", "deviation": name, "role": "deviation"}
-                other = self.as_in(released)
-                yield other._entry(other._fedluck(), labels, "iid", seed, self.seconds)
+        for seed, (name, released) in product(self.seeds, DEVIATIONS.items()):
+            labels, other = {"method": "FedLuck", "deviation": name, "role": "deviation"}, self.as_in(released)
+            yield other._entry(other._fedluck(), labels, "iid", seed, self.seconds)
 
     def race(self) -> Iterator[Entry]:
         """Yield FedLuck's and FedPer's first seconds, measured at every aggregation, by partition and weighting."""
-        for seed in self.seeds:
-            for partition, weights, method in product(LABELS, (False, True), ("FedLuck", "FedPer")):
-                other = self.as_in(WRITTEN._replace(weights=weights))
-                algorithm, _ = self.methods[method](other)
-                weighting = "samples" if weights else "uniform"
-                labels = {"method": method, "partition": partition, "weighting": weighting, "role": "race"}
-                evaluation = Evaluation(every_updates=1, test_samples=self.scale.test_samples)
-                seconds = min(self.seconds, RACE_PERIODS * self.period)
-                yield other._entry(algorithm, labels, partition, seed, seconds, evaluation=evaluation)
+        evaluation = Evaluation(every_updates=1, test_samples=self.scale.test_samples)
+        ways, seconds = {"uniform": False, "samples": True}, min(self.seconds, RACE_PERIODS * self.period)
+        for seed, partition, way, method in product(self.seeds, LABELS, ways, ("FedLuck", "FedPer")):
+            other = self.as_in(WRITTEN._replace(weights=ways[way]))
+            algorithm, _ = self.methods[method](other)
+            labels = {"method": method, "partition": partition, "weighting": way, "role": "race"}
+            yield other._entry(algorithm, labels, partition, seed, seconds, evaluation=evaluation)
 
     def luck(self) -> Iterator[Entry]:
         """Yield FedLuck's part of the race with independent labels, and again from a perturbed initial model."""
@@ -372,16 +336,15 @@ class FedLuckExperiment(Experiment):
         other.released = released
         return other
 
-    def _fedbuff(self) -> FedBuff:
-        plain: dict[str, Any] = {"weight": Constant(), "compressor": Identity()}
-        return FedBuff(buffer=8, global_lr=self.setup.global_lr, concurrency=DEVICES, **plain)
-
     methods: ClassVar[dict[str, Callable[[Any], tuple[Algorithm, int | None]]]] = {
         "FedLuck": lambda e: (e._fedluck(), None),
         "FedPer": lambda e: (
             e._fedper(e.options.steps or e.setup.fedper[0], e.options.delta or e.setup.fedper[1]), None
         ),
-        "FedBuff": lambda e: (e._fedbuff(), e.setup.fedbuff),
+        "FedBuff": lambda e: (
+            FedBuff(buffer=8, global_lr=e.setup.global_lr, concurrency=DEVICES, weight=Constant(),
+                    compressor=Identity()), e.setup.fedbuff
+        ),
         "FedAsync": lambda e: (FedAsync(alpha=0.4, rho=0.001, concurrency=DEVICES), e.setup.fedasync),
         "FedAvg+TopK": lambda e: (
             FedAvgTopK(clients_per_round=DEVICES, compressor=e._topk(e.setup.fedavg_topk[1])), e.setup.fedavg_topk[0]
@@ -498,17 +461,14 @@ class FedLuckExperiment(Experiment):
     def _evaluation(self, algorithm: Algorithm, seconds: float) -> Evaluation:
         """Return when a run is measured; one that goes on after the horizon is measured there on all images, too."""
         rare = isinstance(algorithm, FedBuff | FedAvgTopK)
+        test_samples = self.scale.test_samples
+        if self.released.images:
+            test_samples = 0 if isinstance(algorithm, FedAvgTopK) else 600 if self.setup.cell == "lstm" else 1000
         return Evaluation(
-            every_updates=1 if rare else None,
+            every_updates=1 if rare else None, test_samples=test_samples,
             every_seconds=None if rare else PERIODS_PER_EVALUATION * self.setup.period_seconds,
-            test_samples=self._test_samples(algorithm),
             at_seconds=(self.seconds,) if self.seconds < seconds else (),
-        )
-
-    def _test_samples(self, algorithm: Algorithm) -> int:
-        if not self.released.images:
-            return self.scale.test_samples
-        return 0 if isinstance(algorithm, FedAvgTopK) else 600 if self.setup.cell == "lstm" else 1000
+        )  # fmt: skip
 
 
 def _targets(found: Mapping[str, Sequence[float]]) -> str:

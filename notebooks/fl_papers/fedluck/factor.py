@@ -21,18 +21,10 @@ from fl_core.errors import SpecError
 from fl_core.formulas.fedluck import Box, job_seconds, plan_devices, rounds_per_job
 from fl_core.report.interactive import html_table
 from fl_core.report.style import VERMILION
-from fl_papers.fedluck.theory import (
-    COMPRESSION_THRESHOLD,
-    Optimum,
-    interior_minimum,
-    saddle_point,
-    uncompressed_minimum,
-)
+from fl_papers.fedluck import theory
 
-OFFICIAL = Box()
-"""The authors' box."""
-RANGES = {"alpha": (0.005, 2.0), "beta": (0.05, 200.0), "period": (0.1, 30.0)}
-"""Ends of the sliders, seconds."""
+OFFICIAL = Box()  # The authors' box.
+RANGES = {"alpha": (0.005, 2.0), "beta": (0.05, 200.0), "period": (0.1, 30.0)}  # Ends of the sliders, seconds.
 BANDS = {
     1.01: "#FDE725", 1.05: "#A5DB36", 1.1: "#4AC16D", 1.25: "#1FA187", 1.5: "#277F8E", 2: "#365C8D", 4: "#46327E",
 }  # fmt: skip
@@ -49,10 +41,8 @@ MARKS = {
 class InteractiveFactor:
     """A figure for notebooks and the book; see :func:`interactive_factor`."""
 
-    data: dict[str, Any]
-    """What the script gets, plain values for JSON."""
-    table: pd.DataFrame = field(repr=False)
-    """The text alternative: the best plan of each device."""
+    data: dict[str, Any]  # What the script gets, plain values for JSON.
+    table: pd.DataFrame = field(repr=False)  # The text alternative: the best plan of each device.
 
     def _repr_html_(self) -> str:
         data = json.dumps(self.data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
@@ -98,7 +88,7 @@ def interactive_factor(
         "box": [box.k_min, box.k_max, box.delta_min, box.delta_max],
         "ranges": RANGES,
         "bands": [*bands, {"most": None, "colour": BEYOND}],
-        "threshold": COMPRESSION_THRESHOLD,
+        "threshold": theory.COMPRESSION_THRESHOLD,
         "checks": list(_checks(times, box)),
     }
     return InteractiveFactor(data, plans(devices, period_seconds, box))
@@ -122,15 +112,11 @@ def _checks(own: list[tuple[float, float, float]], box: Box) -> Iterator[list[fl
     drawn = np.exp([rng.uniform(np.log(low), np.log(high), 40) for low, high in RANGES.values()]).T
     for alpha, beta, period in [*own, *drawn.tolist()]:
         best = plan_devices(alpha, beta, period, solver="exact", box=box)
-        r, points = beta / period, []
-        for point in (interior_minimum(r), saddle_point(r), uncompressed_minimum(r)):
-            points += _steps_and_rate(point, period / alpha)
+        points: list[float | None] = []
+        for branch in (theory.interior_minimum, theory.saddle_point, theory.uncompressed_minimum):
+            kappa, delta, *_ = map(float, branch(beta / period))
+            points += [None if value != value else value for value in (kappa * (period / alpha), delta)]
         yield [alpha, beta, period, int(best.local_steps[0]), *(float(c[0]) for c in best[1:]), *points[:-1]]
-
-
-def _steps_and_rate(point: Optimum, steps_per_period: float) -> list[float | None]:
-    found = (float(point.kappa) * steps_per_period, float(point.compression_rate))
-    return [None if value != value else value for value in found]
 
 
 def _legend() -> Iterator[str]:

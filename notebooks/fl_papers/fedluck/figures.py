@@ -46,34 +46,30 @@ def speeds(cell: str, devices: int = 10) -> tuple[Array, Array]:
     return np.array(world.compute.seconds_per_step), 32 * TASKS[cell][1].parameters / bits
 
 
+@cache
 def mean_factor(cell: str, steps: int, delta: float, period: float) -> float:
     """Return phi of one (k, delta) for everybody, averaged over the five devices of Figure 1."""
     return float(np.mean(key_convergence_factor(steps, delta, *speeds(cell, 5), period)))
 
 
-SLACK = 1e-9
-"""Seconds by which rounding may move a time."""
-WIDTH = 3
-"""Readings, two periods apart, of the running mean on which a target is looked for."""
+SLACK = 1e-9  # Seconds by which rounding may move a time.
+WIDTH = 3  # Readings, two periods apart, of the running mean on which a target is looked for.
 
 
 @dataclass(frozen=True)
 class Reached:
     """When a run first has a target accuracy; if it has not, these are lower bounds."""
 
-    seconds: float
-    """Virtual time since the run's first aggregation."""
+    seconds: float  # Virtual time since the run's first aggregation.
     since_start: float
-    gigabytes: float
-    """Uploaded by then."""
+    gigabytes: float  # Uploaded by then.
     reached: bool
 
 
 def curve(entry: Entry, result: Result) -> pd.DataFrame:
     """Return what is measured periodically, read every two periods T~ from the initial model to the run's end."""
-    return pd.DataFrame(
-        dict(zip(("seconds", "test_accuracy", "gigabytes", "uploads"), _readings(entry, result), strict=True))
-    )
+    names = "seconds", "test_accuracy", "gigabytes", "uploads"
+    return pd.DataFrame(dict(zip(names, _readings(entry, result), strict=True)))
 
 
 @remembered
@@ -121,13 +117,10 @@ def accuracy_curves(study: Study, partition: str, methods: Sequence[str] = METHO
     """Return mean, standard deviation and number over seeds of each method's accuracy, up to the horizon."""
     found = []
     for method in methods:
-        runs = compared(study, method, partition).values()
-        if not runs:
-            continue
-        joined = pd.concat([curve(entry, result) for entry, result in runs])
-        joined = joined[joined["seconds"] <= horizon(study) + SLACK]
-        table = mean_curve(joined, "seconds", ["test_accuracy"])
-        found.append(table.assign(method=method, parameter=np.nan))
+        if runs := compared(study, method, partition).values():
+            joined = pd.concat([curve(entry, result) for entry, result in runs])
+            joined = joined[joined["seconds"] <= horizon(study) + SLACK]
+            found.append(mean_curve(joined, "seconds", ["test_accuracy"]).assign(method=method, parameter=np.nan))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
@@ -169,8 +162,6 @@ def _readings(entry: Entry, result: Result) -> tuple[Array, Array, Array, Array]
 
 # What FedLuck's Figure 1 measures: rounds to an accuracy over local steps k and kept fraction delta.
 
-_factor = cache(mean_factor)
-
 
 @remembered
 def _first_version(result: Result, target: float) -> Passage:
@@ -190,10 +181,10 @@ def rounds(study: Study) -> pd.DataFrame:
         at = _first_version(result, labels["target"])  # a run ends where it gets there
         method = entry.spec.algorithm
         assert isinstance(method, FedPer)
-        factor = _factor(Runs.setup_of(study.dataset).cell, labels["steps"], labels["delta"], method.period_seconds)
+        setting = Runs.setup_of(study.dataset).cell, labels["steps"], labels["delta"], method.period_seconds
         found = {name: labels[name] for name in ("seed", "steps", "delta", "target")}
         end = float(table["version"][-1])
-        rows.append(found | {"rounds": at.at if at.reached else np.nan, "end": end, "factor": factor})
+        rows.append(found | {"rounds": at.at if at.reached else np.nan, "end": end, "factor": mean_factor(*setting)})
     return pd.DataFrame(rows)
 
 
@@ -214,8 +205,9 @@ def edge_share(study: Study, axis: str) -> dict[int, float]:
 
     Lines on which nothing gets there are left out.
     """
-    found = {}
-    for seed, table in _by_seed(study).items():
+    frame, found = rounds(study), {}
+    for seed in sorted(set(frame["seed"])) if len(frame) else ():
+        table = frame[frame["seed"] == seed].pivot(index="steps", columns="delta", values="rounds").fillna(np.inf)
         cells = table if axis == "steps" else table.T
         lines = [line for line in cells.to_numpy().T if np.isfinite(line).any()]
         if lines and len(lines[0]) > 2:
@@ -237,18 +229,14 @@ def worst_and_best(study: Study) -> tuple[Censored, Censored]:
         found = {seed: frame[frame["seed"] == seed].set_index(["steps", "delta"]) for seed in of_seed}
         for seed, other in zip(found, [*list(found)[1:], *list(found)[:1]], strict=True):
             own, chosen = found[seed], found[other]["rounds"].dropna()
-            for side, at_least, cell in zip(values, bounds, _ends(chosen), strict=False):
+            extremes: list[Any] = [chosen.idxmax(), chosen.idxmin()] if len(chosen) else []
+            for side, at_least, cell in zip(values, bounds, extremes, strict=False):
                 if cell in own.index:
                     end, at = float(own["end"][cell]), float(own["rounds"][cell])
                     side[seed] = end if np.isnan(at) else at
                     at_least |= {seed} if np.isnan(at) else set()
     keys = [entry.key for entry, _ in study.select(role="heat map")]
     return Censored(values[0], bounds[0], keys), Censored(values[1], bounds[1], keys)
-
-
-def _ends(values: pd.Series[float]) -> list[Any]:
-    """Return where the largest and the smallest value are."""
-    return [values.idxmax(), values.idxmin()] if len(values) else []
 
 
 def factor_correlation(study: Study) -> dict[int, float]:
@@ -260,17 +248,6 @@ def factor_correlation(study: Study) -> dict[int, float]:
         if steps.nunique() > 1 and own["factor"].nunique() > 1:
             found[seed] = float(stats.spearmanr(own["factor"], steps).statistic)
     return found
-
-
-def _by_seed(study: Study) -> dict[int, pd.DataFrame]:
-    """Return by seed the rounds of all cells, k by delta; infinite where the target is not reached."""
-    frame = rounds(study)
-    if frame.empty:
-        return {}
-    return {
-        seed: frame[frame["seed"] == seed].pivot(index="steps", columns="delta", values="rounds").fillna(np.inf)
-        for seed in sorted(set(frame["seed"]))
-    }
 
 
 # FedLuck's figures that are no plots of curves: jobs in time, heat maps, bars, and the surface of phi.

@@ -22,12 +22,9 @@ from fl_core.world import Network, World
 from fl_papers.fedluck.experiment import EVALUATION_SECONDS
 from fl_papers.fedluck.tables import number
 
-FIRST_PERIOD = 1.5
-"""Seconds that pass in the program before devices are started (E19)."""
-POLL_SECONDS = 0.1
-"""From one look of a device whether it may start to the next (E19)."""
-BYTES = 16
-"""Of a model of two numbers in double precision."""
+FIRST_PERIOD = 1.5  # Seconds that pass in the program before devices are started (E19).
+POLL_SECONDS = 0.1  # From one look of a device whether it may start to the next (E19).
+BYTES = 16  # Of a model of two numbers in double precision.
 FEDLUCK, FEDPER = FedLuck(), FedPer(steps=10, compressor=TopK(delta=0.3, wire="ideal_fraction"))
 PLANS = {
     "fedluck": ("FedLuck", FEDLUCK),
@@ -41,16 +38,12 @@ class Clock(NamedTuple):
     """What a run of 800 s counts, by aggregation."""
 
     seconds: np.ndarray
-    uploads: np.ndarray
-    """So far."""
-    mib: np.ndarray
-    """Sent by the uploads so far."""
-    staleness: list[list[int]]
-    """Of the uploads of each, sorted; the program's, which is one more than ours (E1)."""
+    uploads: np.ndarray  # So far.
+    mib: np.ndarray  # Sent by the uploads so far.
+    staleness: list[list[int]]  # Of the uploads of each, sorted; the program's, which is one more than ours (E1).
 
 
-record = partial(recorded, __file__)
-"""What the program did, by name."""
+record = partial(recorded, __file__)  # What the program did, by name.
 
 
 def plans() -> pd.DataFrame:

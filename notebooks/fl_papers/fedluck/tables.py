@@ -142,11 +142,9 @@ def regimes(points: int = 400) -> pd.DataFrame:
 
 def q_along_corollary(steps: tuple[int, ...] = (1, 5, 20), delta: float = 0.1) -> pd.DataFrame:
     """Return Q_l along the learning rates of Corollary 1 with unit constants, over log10 T (E5)."""
-    frames = []
-    for k in steps:
-        rounds = np.geomspace(1, 1e6, 121)
-        q = theory.q_local(theory.corollary1_rates(k, rounds, delta).local_lr, k)
-        frames.append(pd.DataFrame({"x": np.log10(rounds), "q": q, "parameter": float(k)}))
+    rounds = np.geomspace(1, 1e6, 121)
+    q = {k: theory.q_local(theory.corollary1_rates(k, rounds, delta).local_lr, k) for k in steps}
+    frames = [pd.DataFrame({"x": np.log10(rounds), "q": own, "parameter": float(k)}) for k, own in q.items()]
     return pd.concat(frames, ignore_index=True).assign(method="Q", q_std=np.nan)
 
 
@@ -262,17 +260,17 @@ def final(study: Study, method: str, partition: str = "iid") -> BySeed:
 def targets_table(study: Study, partition: str = "dirichlet") -> pd.DataFrame:
     """Return seconds and gigabytes to each target, printed and measured, as text (Table 1)."""
     setup, rows = Runs.setup_of(study.dataset), []
-    for target in sought(study, partition):
-        for method in ("FedLuck", *BASELINES):
-            found = list(reached(study, method, partition, target.here).values())
-            row: dict[str, Any] = {"target": str(target), "method": method}
-            for what, digits in (("seconds", 1), ("gigabytes", 3)):
-                paper = number(setup.cell, method, what, target.printed, partition)
-                row[f"printed {what}"] = None if paper is None else f"{paper:.2f}"
-                row[what] = _spread([getattr(one, what) for one in found if one.reached], digits)
-            if found:
-                row["since the start"] = _spread([one.since_start for one in found if one.reached], 1)
-                rows.append(row | {"reached": f"{sum(one.reached for one in found)} of {len(found)}"})
+    for target, method in itertools.product(sought(study, partition), ("FedLuck", *BASELINES)):
+        found = reached(study, method, partition, target.here).values()
+        there = [one for one in found if one.reached]
+        row: dict[str, Any] = {"target": str(target), "method": method}
+        for what, digits in (("seconds", 1), ("gigabytes", 3)):
+            paper = number(setup.cell, method, what, target.printed, partition)
+            row[f"printed {what}"] = None if paper is None else f"{paper:.2f}"
+            row[what] = _spread([getattr(one, what) for one in there], digits)
+        if found:
+            row["since the start"] = _spread([one.since_start for one in there], 1)
+            rows.append(row | {"reached": f"{len(there)} of {len(found)}"})
     return pd.DataFrame(rows)
 
 
@@ -280,27 +278,22 @@ def single_table(study: Study) -> pd.DataFrame:
     """Return the accuracies of Table 2 under both readings of its labels (E12), as text."""
     cell, rows = Runs.setup_of(study.dataset).cell, []
     for method in ("FedLuck", *SINGLE):
-        found = list(final(study, method).values())
-        if not found:
-            continue
         row: dict[str, Any] = {"method": method}
         for reading, labels in (("the text's reading", ROWS), ("the names' reading", SWAPPED)):
             label = labels.get(method, method)
             mean, spread = (number(cell, label, q) for q in ("accuracy", "spread"))
             text = None if mean is None or spread is None else f"{mean:.3f} ± {spread:.3f}"
             row[reading] = text if method == "FedLuck" or text is None else f"{text} ({label})"
-        rows.append(row | {"measured": _spread(found, 3), "seeds": len(found)})
+        if found := list(final(study, method).values()):
+            rows.append(row | {"measured": _spread(found, 3), "seeds": len(found)})
     return pd.DataFrame(rows)
 
 
 def traffic(study: Study, partition: str = "iid") -> pd.DataFrame:
     """Return mean and standard deviation of the gigabytes to each target (Figure 3); NaN: not by every seed."""
     rows = []
-    for target in sought(study, partition):
-        for method in ("FedLuck", *BASELINES):
-            found = reached(study, method, partition, target.here).values()
-            if not found:
-                continue
+    for target, method in itertools.product(sought(study, partition), ("FedLuck", *BASELINES)):
+        if found := reached(study, method, partition, target.here).values():
             values = [one.gigabytes if one.reached else np.nan for one in found]
             spread = float(np.std(values, ddof=1)) if len(values) > 1 else np.nan
             rows.append((target.here, method, float(np.mean(values)), spread, len(values)))
@@ -407,8 +400,7 @@ def _spread(values: list[float], digits: int) -> str | None:
 # FedLuck's headline numbers, which the paper states over three tasks, beside those of the tasks that were run.
 
 _KINDS = {"seconds": "time", "gigabytes": "communication"}
-PLAN_FREE = "FedPer"
-"""The baseline that differs from FedLuck in its plan alone: one (k, delta) for all devices."""
+PLAN_FREE = "FedPer"  # The baseline that differs from FedLuck in its plan alone: one (k, delta) for all devices.
 
 
 def over_tasks(studies: Mapping[str, Study]) -> pd.DataFrame:
@@ -528,11 +520,6 @@ def released(study: Study) -> Study:
     """Return the comparison as the authors' program does it."""
     runs = (entry for entry in study.entries if entry.labels["role"] == "as released")
     return replace(study, entries=tuple(Entry(entry.spec, {**entry.labels, "role": "comparison"}) for entry in runs))
-
-
-def released_table(study: Study) -> pd.DataFrame:
-    """Return Table 1 from the runs as released."""
-    return targets_table(released(study))
 
 
 def deviations_table(study: Study) -> pd.DataFrame:

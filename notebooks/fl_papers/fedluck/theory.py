@@ -20,33 +20,23 @@ import torch
 from numpy.typing import NDArray
 
 from fl_core.algorithms.base import mean_step
+from fl_core.formulas import fedluck
 from fl_core.formulas.checks import Chains, inequalities, require, require_range, violations
 from fl_core.formulas.compression import top_k
-from fl_core.formulas.fedluck import (
-    PRINTED,
-    TIE,
-    Variant,
-    job_seconds,
-    key_convergence_factor,
-    rounds_per_job,
-    staleness_factor,
-)
+from fl_core.formulas.fedluck import PRINTED, Variant, job_seconds, key_convergence_factor, staleness_factor
 
 # Seconds and gigabytes: how Table 1 counts, and what its numbers follow from (2.8, 6.4). Counted are uploads alone,
 # at delta times the model's float32 size: no indices, headers, downloads; time starts at the first aggregation
 
 BYTES_PER_PARAMETER = 4
-BYTES_PER_GB = 2**30
-"""What the paper calls GB."""
+BYTES_PER_GB = 2**30  # What the paper calls GB.
 
 
 class Totals(NamedTuple):
     """A point of a published curve."""
 
-    elapsed_seconds: Any
-    """Since the first aggregation."""
-    gigabytes: Any
-    """2^30 bytes uploaded, the first aggregation's included."""
+    elapsed_seconds: Any  # Since the first aggregation.
+    gigabytes: Any  # 2^30 bytes uploaded, the first aggregation's included.
 
 
 def upload_bytes(compression_rate: Any, num_parameters: Any) -> Any:
@@ -87,7 +77,7 @@ def uploads_until(seconds: float, rounds_per_job: Any, period_seconds: float) ->
     require_range(">= 0", seconds=seconds)
     require_range("> 0", period_seconds=period_seconds)
     require_range(">= 1", rounds_per_job=rounds_per_job)
-    return np.floor(seconds / period_seconds + TIE).astype(np.int64) // np.asarray(rounds_per_job)
+    return np.floor(seconds / period_seconds + fedluck.TIE).astype(np.int64) // np.asarray(rounds_per_job)
 
 
 def periodic_totals(
@@ -107,41 +97,26 @@ V = TypeVar("V", NDArray[Any], torch.Tensor)
 
 
 def ceil_factor(
-    local_steps: Any,
-    compression_rate: Any,
-    seconds_per_step: Any,
-    full_upload_seconds: Any,
-    period_seconds: Any,
-    *,
-    latency_seconds: Any = 0.0,
-    variant: Variant = PRINTED,
-) -> Any:
+    local_steps: Any, compression_rate: Any, seconds_per_step: Any, full_upload_seconds: Any, period_seconds: Any, *,
+    latency_seconds: Any = 0.0, variant: Variant = PRINTED,
+) -> Any:  # fmt: skip
     """Return phi_ceil: `staleness_factor` with tau = ceil(d / T~), the staleness that occurs. An extension (3.8)."""
-    d = job_seconds(
-        local_steps, compression_rate, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds
-    )
-    return staleness_factor(local_steps, compression_rate, rounds_per_job(d, period_seconds), variant)
+    plan = local_steps, compression_rate
+    d = job_seconds(*plan, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds)
+    return staleness_factor(*plan, fedluck.rounds_per_job(d, period_seconds), variant)
 
 
 class FactorGradient(NamedTuple):
-    """Partial derivatives of phi."""
+    """Partial derivatives of phi by k and delta."""
 
     local_steps: Any
-    """d phi / d k."""
     compression_rate: Any
-    """d phi / d delta."""
 
 
 def factor_gradient(
-    local_steps: Any,
-    compression_rate: Any,
-    seconds_per_step: Any,
-    full_upload_seconds: Any,
-    period_seconds: Any,
-    *,
-    latency_seconds: Any = 0.0,
-    variant: Variant = PRINTED,
-) -> FactorGradient:
+    local_steps: Any, compression_rate: Any, seconds_per_step: Any, full_upload_seconds: Any, period_seconds: Any, *,
+    latency_seconds: Any = 0.0, variant: Variant = PRINTED,
+) -> FactorGradient:  # fmt: skip
     """Return the partial derivatives of `key_convergence_factor`, (L-c) and (L-d)."""
     require_range("> 0", period_seconds=period_seconds)
     k, delta, c, p = local_steps, compression_rate, variant.staleness_coefficient, variant.delta_power
@@ -195,14 +170,10 @@ COMPRESSION_THRESHOLD = 3.1134694450445247
 class Optimum(NamedTuple):
     """A stationary point or a minimum of phi in units of the period, each an array like r."""
 
-    kappa: Array
-    """k alpha / T~."""
-    compression_rate: Array
-    """delta."""
-    rounds: Array
-    """d / T~ = kappa + r delta."""
-    factor: Array
-    """phi T~ / alpha."""
+    kappa: Array  # k alpha / T~.
+    compression_rate: Array  # delta.
+    rounds: Array  # d / T~ = kappa + r delta.
+    factor: Array  # phi T~ / alpha.
 
 
 def joint_optimum(comm_ratio: Any, variant: Variant = PRINTED) -> Optimum:
@@ -270,14 +241,9 @@ def hessian_determinant(compression_rate: Any) -> Any:
 
 
 def best_steps(
-    compression_rate: Any,
-    seconds_per_step: Any,
-    full_upload_seconds: Any,
-    period_seconds: Any,
-    *,
-    latency_seconds: Any = 0.0,
-    variant: Variant = PRINTED,
-) -> Any:
+    compression_rate: Any, seconds_per_step: Any, full_upload_seconds: Any, period_seconds: Any, *,
+    latency_seconds: Any = 0.0, variant: Variant = PRINTED,
+) -> Any:  # fmt: skip
     """Return k*(delta) = sqrt((delta beta + l)^2 + T~^2 / [c (2 - delta)]) / alpha, (L-f); independent of p.
 
     phi(., delta) is strictly convex, so the best whole k is next to it. Takes the arguments of
@@ -352,12 +318,9 @@ class Moments:
 class BoundTerms(NamedTuple):
     """The three terms of (12), or of (13)."""
 
-    progress: Any
-    """Falls with the number of rounds."""
-    compression: Any
-    """Grows as delta falls."""
-    staleness: Any
-    """Grows with tau_max."""
+    progress: Any  # Falls with the number of rounds.
+    compression: Any  # Grows as delta falls.
+    staleness: Any  # Grows with tau_max.
 
     @property
     def total(self) -> Any:
@@ -366,17 +329,9 @@ class BoundTerms(NamedTuple):
 
 
 def theorem1_bound(
-    initial_gap: Any,
-    moments: Moments,
-    *,
-    local_lr: Any,
-    global_lr: Any,
-    local_steps: Any,
-    num_rounds: Any,
-    compression_rate: Any,
-    max_staleness: Any,
-    contraction: Literal["printed", "tight"] = "printed",
-) -> BoundTerms:
+    initial_gap: Any, moments: Moments, *, local_lr: Any, global_lr: Any, local_steps: Any, num_rounds: Any,
+    compression_rate: Any, max_staleness: Any, contraction: Literal["printed", "tight"] = "printed",
+) -> BoundTerms:  # fmt: skip
     """Return the three terms of Theorem 1, Eq. 12, for eta_l and eta_g up to 1 / L."""
     require_range(">= 0", initial_gap=initial_gap)
     _require_plan(local_steps, num_rounds, compression_rate)
@@ -406,12 +361,10 @@ def printed_supplement_q_local(local_lr: Any, local_steps: Any) -> Any:
 
 
 class LearningRates(NamedTuple):
-    """Learning rates of Corollary 1."""
+    """eta_g and eta_l of Corollary 1."""
 
     global_lr: Any
-    """eta_g."""
     local_lr: Any
-    """eta_l."""
 
 
 def corollary1_rates(
@@ -429,15 +382,9 @@ def corollary1_rates(
 
 
 def printed_corollary1_terms(
-    initial_gap: Any,
-    moments: Moments,
-    *,
-    local_steps: Any,
-    num_rounds: Any,
-    compression_rate: Any,
-    max_staleness: Any,
-    variant: Variant = PRINTED,
-) -> BoundTerms:
+    initial_gap: Any, moments: Moments, *, local_steps: Any, num_rounds: Any, compression_rate: Any,
+    max_staleness: Any, variant: Variant = PRINTED,
+) -> BoundTerms:  # fmt: skip
     """Return the three terms of Eq. 13, with constants 1: Eq. 12 at `corollary1_rates` with Q_l called a constant.
 
     Not a bound: Q_l is negative there (E5). The last term is B_1 / sqrt(T) times `fedluck.staleness_factor`, so
@@ -457,12 +404,9 @@ class RescaledTerms(NamedTuple):
     """The five terms of (L-b)."""
 
     progress: Any
-    floor: Any
-    """Noise and heterogeneity."""
-    compression: Any
-    """Bias of compression without error feedback."""
-    drift: Any
-    """Of the local models from the received one."""
+    floor: Any  # Noise and heterogeneity.
+    compression: Any  # Bias of compression without error feedback.
+    drift: Any  # Of the local models from the received one.
     staleness: Any
 
     @property
@@ -472,17 +416,9 @@ class RescaledTerms(NamedTuple):
 
 
 def rescaled_bound(
-    initial_gap: Any,
-    moments: Moments,
-    *,
-    local_lr: Any,
-    global_lr: Any,
-    local_steps: Any,
-    num_rounds: Any,
-    compression_rate: Any,
-    max_staleness: Any,
-    smoothness: Any,
-) -> RescaledTerms:
+    initial_gap: Any, moments: Moments, *, local_lr: Any, global_lr: Any, local_steps: Any, num_rounds: Any,
+    compression_rate: Any, max_staleness: Any, smoothness: Any,
+) -> RescaledTerms:  # fmt: skip
     """Return the terms of (L-b), a bound that holds for small steps. Derived.
 
     Compares grad F with the upload over eta_l k instead of the upload, which removes Q_l. Takes the arguments of
@@ -566,14 +502,12 @@ def timeline(job_seconds: Sequence[float], period_seconds: float, num_rounds: in
     require_range("> 0", job_seconds=job_seconds, period_seconds=period_seconds)
     require_range(">= 0", num_rounds=num_rounds)
     started, last = [0] * len(job_seconds), [-1] * len(job_seconds)
-    rounds = []
-    for t in range(num_rounds):
-        participants = []
+    rounds: list[list[Upload]] = [[] for _ in range(num_rounds)]
+    for t, participants in enumerate(rounds):
         for device, d in enumerate(job_seconds):
-            if started[device] * period_seconds + d <= (t + 1 + TIE) * period_seconds:
+            if started[device] * period_seconds + d <= (t + 1 + fedluck.TIE) * period_seconds:
                 participants.append(Upload(device, started[device], round_staleness(t, last[device])))
                 started[device], last[device] = t + 1, t
-        rounds.append(participants)
     return rounds
 
 
@@ -597,8 +531,7 @@ def periodic_models(
 class LogCosh:
     """F_i(w) = L sum_j log cosh(w_j - b_ij) and F their mean: smooth, with bounded gradients, without noise."""
 
-    centres: Array
-    """b, ``[n, d]``; L, of each F_i and of F, is `smoothness`."""
+    centres: Array  # b, ``[n, d]``; L, of each F_i and of F, is `smoothness`.
     smoothness: float = 1.0
 
     def loss(self, w: Array) -> float:
@@ -652,10 +585,8 @@ class Job(NamedTuple):
     """An upload, and how it came about."""
 
     device: int
-    path: Array
-    """The received model and the k models after it, ``[k + 1, d]``."""
-    sent: Array
-    """C(g), ``[d]``."""
+    path: Array  # The received model and the k models after it, ``[k + 1, d]``.
+    sent: Array  # C(g), ``[d]``.
 
 
 @dataclass(frozen=True, eq=False)
@@ -663,13 +594,10 @@ class Trial:
     """A run of Algorithm 1 with exact gradients, no momentum, and the same k and delta on every device."""
 
     problem: LogCosh
-    start: Array
-    """w^0, ``[d]``."""
-    rounds: Sequence[Sequence[Upload]]
-    """As :func:`timeline` returns them."""
+    start: Array  # w^0, ``[d]``.
+    rounds: Sequence[Sequence[Upload]]  # As :func:`timeline` returns them.
     local_lr: float
-    global_lr: float
-    """Both in (0, 1 / L]."""
+    global_lr: float  # Both in (0, 1 / L].
     local_steps: int
     compression_rate: float
 
@@ -755,22 +683,20 @@ def theorem1_chains(trial: Trial) -> Chains:
             (1 - a) ** 2 * square, L**2 * a**2 * moved, a**2 * zeta,
             L**2 * trial.local_lr**2 * k * drift, (1 - delta) * own,
         )  # fmt: skip
-        columns.append(
-            {
-                "1-3 descent": (
-                    f.loss(after),
-                    f.loss(w) - eta * grad @ mean + L * eta**2 / 2 * mean @ mean,
-                    f.loss(w) - eta / 2 * square + eta / 2 * (L * eta - 1) * sent + eta / 2 * x3,
-                    f.loss(w) - eta / 2 * square + eta / 2 * x3,
-                ),
-                "4 six pieces": (x3, 6 * float(pieces.sum()), 6 * sum(bounded)),
-                "5 Lemma 2": (own, 3 * a**2 * M),
-                "6 drift": (L**2 * trial.local_lr**2 * k * drift, 3 * L**2 * trial.local_lr**4 * k**4 * M),
-                "7 Lemma 1": (moved, lemma1, eta**2 * tau**2 * 2 * (2 - delta) * 3 * a**2 * M),
-                "8 collected": (x3, 6 * (1 - a) ** 2 * square + floor + L**2 * trial.local_lr**2 * last),
-                "9 one round": (f.loss(after), f.loss(w) - eta / 2 * q * square + eta / 2 * (floor + last)),
-            }
-        )
+        columns.append({
+            "1-3 descent": (
+                f.loss(after),
+                f.loss(w) - eta * grad @ mean + L * eta**2 / 2 * mean @ mean,
+                f.loss(w) - eta / 2 * square + eta / 2 * (L * eta - 1) * sent + eta / 2 * x3,
+                f.loss(w) - eta / 2 * square + eta / 2 * x3,
+            ),
+            "4 six pieces": (x3, 6 * float(pieces.sum()), 6 * sum(bounded)),
+            "5 Lemma 2": (own, 3 * a**2 * M),
+            "6 drift": (L**2 * trial.local_lr**2 * k * drift, 3 * L**2 * trial.local_lr**4 * k**4 * M),
+            "7 Lemma 1": (moved, lemma1, eta**2 * tau**2 * 2 * (2 - delta) * 3 * a**2 * M),
+            "8 collected": (x3, 6 * (1 - a) ** 2 * square + floor + L**2 * trial.local_lr**2 * last),
+            "9 one round": (f.loss(after), f.loss(w) - eta / 2 * q * square + eta / 2 * (floor + last)),
+        })  # fmt: skip
     return {**_stack(columns), "9 whole run": [np.asarray(trial.measured), np.asarray(trial.theorem1)]}
 
 
@@ -787,20 +713,16 @@ def rescaled_chains(trial: Trial) -> Chains:
         apart = float(np.mean([np.sum((grad - job.sent / a) ** 2) for job in jobs]))
         pieces = np.mean([_pieces(trial, w, job, scaled=True) for job in jobs], axis=0)
         moved, drift, own = np.mean([_distances(w, job) for job in jobs], axis=0)
-        columns.append(
-            {
-                "1 descent": (f.loss(after), f.loss(w) - eta * a / 2 * square + eta * a / 2 * apart),
-                "2 five pieces": (
-                    apart,
-                    5 * float(pieces.sum()),
-                    5 * (L**2 * moved + zeta + L**2 / trial.local_steps * drift + (1 - delta) * own / a**2),
-                    total,
-                ),
-                "3 drift": (drift / trial.local_steps, a**2 * M),
-                "4 staleness": (moved, lemma1, 3 * eta**2 * a**2 * tau**2 * M),
-                "5 one round": (f.loss(after), f.loss(w) - eta * a / 2 * square + eta * a / 2 * total),
-            }
-        )
+        columns.append({
+            "1 descent": (f.loss(after), f.loss(w) - eta * a / 2 * square + eta * a / 2 * apart),
+            "2 five pieces": (
+                apart, 5 * float(pieces.sum()),
+                5 * (L**2 * moved + zeta + L**2 / trial.local_steps * drift + (1 - delta) * own / a**2), total,
+            ),
+            "3 drift": (drift / trial.local_steps, a**2 * M),
+            "4 staleness": (moved, lemma1, 3 * eta**2 * a**2 * tau**2 * M),
+            "5 one round": (f.loss(after), f.loss(w) - eta * a / 2 * square + eta * a / 2 * total),
+        })  # fmt: skip
     return {**_stack(columns), "5 whole run": [np.asarray(trial.measured), np.asarray(trial.rescaled)]}
 
 
@@ -860,13 +782,9 @@ def random_trial(rng: np.random.Generator, steps: tuple[float, float], rounds: i
     spread = 10 ** rng.uniform(-1.5, 0.5)  # of the devices' minima
     return Trial(
         LogCosh(rng.normal(scale=spread, size=(6, 12)), smoothness=float(rng.uniform(0.3, 1)) * min(1, k / a)),
-        start=rng.normal(scale=3, size=12),
-        rounds=timeline(rng.uniform(0.1, 5, size=6).tolist(), 1.0, rounds),
-        local_lr=a / k,
-        global_lr=float(rng.uniform(0.3, 1)),
-        local_steps=k,
-        compression_rate=rate,
-    )
+        start=rng.normal(scale=3, size=12), rounds=timeline(rng.uniform(0.1, 5, size=6).tolist(), 1.0, rounds),
+        local_lr=a / k, global_lr=float(rng.uniform(0.3, 1)), local_steps=k, compression_rate=rate,
+    )  # fmt: skip
 
 
 def _trials(count: int, rounds: int, steps: tuple[float, float], rescaled: bool) -> pd.DataFrame:

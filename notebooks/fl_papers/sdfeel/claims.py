@@ -16,19 +16,26 @@ from fl_core.experiments.claims import Check, make_claim
 from fl_core.experiments.evidence import POINTS, Censored, Effect
 from fl_core.experiments.measures import BySeed, passage
 from fl_core.experiments.study import Study
+from fl_core.report.discussion import Diagnosis
 from fl_papers.sdfeel import exact, theory
-from fl_papers.sdfeel.experiment import ASYNC, LONG_GAP, SYNC, gaps, horizon, runs, value_at, values_at
+from fl_papers.sdfeel.experiment import (
+    ASYNC,
+    FRESH,
+    LONG_GAP,
+    SYNC,
+    WEIGHTED,
+    gaps,
+    horizon,
+    runs,
+    value_at,
+    values_at,
+)
 
-PARTS = (0.25, 0.5)
-"""Of the horizon, at which synchronous training sets the loss to be reached (C01, C06)."""
-SHORT_ROUNDS = 5
-"""Synchronous rounds that a short training time is (C02)."""
-WIDTH = 3
-"""Measurements of the running mean whose first passage is a time to a loss."""
-SIMILAR = 0.02
-"""Difference of accuracies that "similar" leaves (C05)."""
-IMAGES = 10_000
-"""Of the test set: one of them is the step of an accuracy."""
+PARTS = (0.25, 0.5)  # Of the horizon, at which synchronous training sets the loss to be reached (C01, C06).
+SHORT_ROUNDS = 5  # Synchronous rounds that a short training time is (C02).
+WIDTH = 3  # Measurements of the running mean whose first passage is a time to a loss.
+SIMILAR = 0.02  # Difference of accuracies that "similar" leaves (C05).
+IMAGES = 10_000  # Of the test set: one of them is the step of an accuracy.
 
 
 # Claims about runs
@@ -202,4 +209,26 @@ CLAIMS = [
             f"{TWO} (E-11); what its conditions leave out", exact.theorem1_as_printed),
     corrected("C25c", "Theorem 1; E-09, E-11, E-16", "The surrogate's is at most (16), with τ_eff and U₁ > 0 (D11).",
               f"{TWO}; it needs C23c", partial(exact.inequality, sides=theory.theorem1_example, corrected=True)),
+]  # fmt: skip
+
+# Why claims may come out as they do, and the runs that test each suspicion
+
+
+def mixes_better(study: Study, other: str) -> list[Effect]:
+    """Return what asynchronous training gains at the end with another rule of mixing."""
+    return [
+        Effect(f"H = {gap:g}, {other.partition(', ')[2].replace('_', '-')} less the paper's rule",
+               values_at(study, other, gap, "test_accuracy", role="variant"),
+               values_at(study, ASYNC, gap, "test_accuracy"), POINTS, "more", resolution=1 / IMAGES)
+        for gap in gaps(study, other, "variant")
+    ]  # fmt: skip
+
+
+DIAGNOSES = [
+    Diagnosis("C02 C04 C06", "a cluster counts its own staleness and so takes weight from the only model that is up "
+              "to date, its own; counted as fresh it would be more accurate", "sdfeel-x8",
+              partial(mixes_better, other=FRESH)),
+    Diagnosis("C05", "clusters are not weighed by their data; so weighed it would be more accurate", "sdfeel-x8",
+              partial(mixes_better, other=WEIGHTED)),
+    Diagnosis("C05", "long local training at a constant step size keeps asynchronous curves restless"),
 ]  # fmt: skip

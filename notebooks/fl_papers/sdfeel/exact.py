@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import reduce
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,7 @@ from fl_papers.sdfeel.figures import GAPS, VARIED
 
 UNEQUAL = (0.10, 0.12, 0.15, 0.18, 0.20, 0.25)
 """Cluster shares that are less even than those of the Dirichlet partitions (oracle O7)."""
-EVENT = (2, (4, 0, 2, 7, 1, 5))
-"""Trigger and stalenesses of the example of E-01 and E-05, whose models are 1 to 6."""
+EVENT = (2, (4, 0, 2, 7, 1, 5))  # Trigger and stalenesses of the example of E-01 and E-05, whose models are 1 to 6.
 
 
 # The clock
@@ -31,11 +30,11 @@ EVENT = (2, (4, 0, 2, 7, 1, 5))
 
 def devices_idle(study: Study) -> list[Check]:
     """SDFEEL-C07: the part of the time in which devices compute."""
-    found = []
-    for gap in GAPS:
-        sync, ours = theory.paper_clock(gap).busy
-        found.append(Check(f"H = {gap:g}", sync < ours > 0.98, f"computing {sync:.1%} synchronous, {ours:.1%} async"))
-    return found
+    busy = {gap: theory.paper_clock(gap).busy for gap in GAPS}
+    return [
+        Check(f"H = {gap:g}", sync < ours > 0.98, f"computing {sync:.1%} synchronous, {ours:.1%} async")
+        for gap, (sync, ours) in busy.items()
+    ]
 
 
 def equal_speeds(study: Study) -> list[Check]:
@@ -94,9 +93,8 @@ def latenesses(periods: Sequence[float], events: int = 100) -> NDArray[np.int64]
 def sketch_of_lemma1(study: Study) -> list[Check]:
     """SDFEEL-C19."""
     seen, limit = latenesses((1.5, 1.0)).max(), theory.printed_staleness_bound(2, 1.5)
-    return [
-        Check("two clusters, periods 1.5 and 1", seen <= limit, f"staleness {seen}, (D − 1) H = {limit:g} (E-08)")
-    ]
+    detail = f"staleness {seen}, (D − 1) H = {limit:g} (E-08)"
+    return [Check("two clusters, periods 1.5 and 1", seen <= limit, detail)]
 
 
 def normalisation_is_fairer(study: Study) -> list[Check]:
@@ -212,12 +210,11 @@ def gradient_vanishes(study: Study) -> list[Check]:
 
 def bound_grows(study: Study) -> list[Check]:
     """SDFEEL-C12: finite differences of (16), in both variants."""
-    found = []
-    for (name, values), symbol in zip(VARIED.items(), ("H", "δ_max", "κ²"), strict=True):
-        for variant in theory.VARIANTS:
-            totals = [float(theory.bound(variant, **{name: value}).total) for value in values]
-            detail = f"{symbol} from {values[0]:g} to {values[-1]:g}: {totals[0]:.4f} to {totals[-1]:.4f}"
-            found.append(Check(f"in {symbol}, {variant}", totals == sorted(set(totals)), detail))
+    found, varied = [], zip(VARIED.items(), ("H", "δ_max", "κ²"), strict=True)
+    for ((name, values), symbol), variant in product(varied, theory.VARIANTS):
+        totals = [float(theory.bound(variant, **{name: value}).total) for value in values]
+        detail = f"{symbol} from {values[0]:g} to {values[-1]:g}: {totals[0]:.4f} to {totals[-1]:.4f}"
+        found.append(Check(f"in {symbol}, {variant}", totals == sorted(set(totals)), detail))
     return found
 
 

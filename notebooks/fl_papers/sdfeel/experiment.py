@@ -36,16 +36,12 @@ PRINTED = Printed(__file__)
 choice, or ``not stated``. There is no table of results."""
 PAPER_BATCHES, PAPER_LR, BATCH = 100, 0.001, 10
 """Mini-batches of the slowest device in an iteration, step size, images per mini-batch: as in the paper."""
-RESNET18 = 11_173_962
-"""Parameters of the paper's network."""
-UP, BACKHAUL = 5e6, 10e6
-"""Bits per second from device to server and from server to server."""
+RESNET18 = 11_173_962  # Parameters of the paper's network.
+UP, BACKHAUL = 5e6, 10e6  # Bits per second from device to server and from server to server.
 ROUND_SECONDS = {5: 17578.052826, 10: 32457.781315, 30: 91976.695269}
 """A synchronous round at each gap H, for the specification's draw of speeds: what horizons are measured in."""
-LONG_ROUNDS, LONG_GAP = 300, 30.0
-"""Horizon of the long runs, in synchronous rounds at this gap (C05)."""
-NON_IID = 0.1
-"""Dirichlet concentration of the runs with fewer classes on each device (C17)."""
+LONG_ROUNDS, LONG_GAP = 300, 30.0  # Horizon of the long runs, in synchronous rounds at this gap (C05).
+NON_IID = 0.1  # Dirichlet concentration of the runs with fewer classes on each device (C17).
 
 
 class SDFeelWorld(NamedWorld):
@@ -99,30 +95,23 @@ class Options(experiment.Options):
 class Scale:
     """What a profile decides."""
 
-    min_batches: int
-    """Mini-batches of the slowest device in an iteration: 100 in the paper."""
+    min_batches: int  # Mini-batches of the slowest device in an iteration: 100 in the paper.
     rounds: float
     """Horizon, in synchronous rounds at H = 10 (A-11)."""
-    points: int
-    """Measurements of the global model."""
-    train_samples: int
-    """Training images that the training loss is averaged over."""
+    points: int  # Measurements of the global model.
+    train_samples: int  # Training images that the training loss is averaged over.
     seeds: tuple[int, ...]
-    test_samples: int = 0
-    """Test images of a measurement, but for the last one; 0: all."""
+    test_samples: int = 0  # Test images of a measurement, but for the last one; 0: all.
 
 
 @dataclass(frozen=True)
 class Setup:
     """What is trained on a data set."""
 
-    model: str
-    """The network at profile ``paper``; `reduced` is the one at the smaller profiles."""
+    model: str  # The network at profile ``paper``; `reduced` is the one at the smaller profiles.
     reduced: str
-    shape: tuple[int, ...]
-    """Of an image; all these data sets have ten classes."""
-    part: float = 1.0
-    """At profile ``laptop``, how much shorter still an iteration is, for networks that take long."""
+    shape: tuple[int, ...]  # Of an image; all these data sets have ten classes.
+    part: float = 1.0  # At profile ``laptop``, how much shorter still an iteration is, for networks that take long.
     samples: int | None = None
     """At profile ``laptop``, images of a measurement, but for the last one on test data; None: the profile's."""
 

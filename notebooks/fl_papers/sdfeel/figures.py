@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -27,15 +27,12 @@ from fl_papers.sdfeel.experiment import ASYNC, CLOUD, FRESH, LONG_GAP, SYNC, WEI
 from fl_papers.sdfeel.theory import Clock, paper_clock, zeta
 
 METRICS = ("train_loss", "test_accuracy")
-PARTS = (0.1, 0.25, 0.5, 1.0)
-"""Of the horizon, at which the table of numbers reads the curves."""
-LAST = 5
-"""Measurements at the end of a run that show how steady it is."""
+PARTS = (0.1, 0.25, 0.5, 1.0)  # Of the horizon, at which the table of numbers reads the curves.
+LAST = 5  # Measurements at the end of a run that show how steady it is.
 KILO = 1000.0
 GAPS, CLOCK_GAPS = (5.0, 10.0, 30.0), (1.0, 2.0, 5.0, 10.0, 30.0)
 """The paper's gaps H; and those of the figures about the clock."""
-EVENTS = 3000
-"""Events that staleness is counted over."""
+EVENTS = 3000  # Events that staleness is counted over.
 EXAMPLE = Clock(((0.25, 1 / 3, 0.5), (0.5, 2 / 3), (0.6, 0.8, 1.0)), upload=0.3, exchange=0.25, min_batches=3)
 """The eight devices of Figure 1: H = 4."""
 EXAMPLE_SECONDS = 11.0
@@ -116,14 +113,12 @@ def comparison(shown: Mapping[str, Study]) -> Comparison:
 def numbers(study: Study) -> pd.DataFrame:
     """Return loss and accuracy of the curves of Figure 2 at parts of the horizon, mean and deviation as text."""
     rows = []
-    for method in (ASYNC, SYNC):
-        for gap in gaps(study, method):
-            row: dict[str, Any] = {"method": method, "H": f"{gap:g}"}
-            for metric, words in (("train_loss", "loss"), ("test_accuracy", "accuracy")):
-                for part in PARTS:
-                    found = experiment.values_at(study, method, gap, metric, part)
-                    row[f"{words} at {100 * part:.0f} %"] = mean_text(list(found.values()))
-            rows.append({**row, "seeds": len(runs(study, method, gap))})
+    for method, gap in ((name, gap) for name in (ASYNC, SYNC) for gap in gaps(study, name)):
+        row: dict[str, Any] = {"method": method, "H": f"{gap:g}"}
+        for (metric, words), part in product(zip(METRICS, ("loss", "accuracy"), strict=True), PARTS):
+            found = experiment.values_at(study, method, gap, metric, part)
+            row[f"{words} at {100 * part:.0f} %"] = mean_text(list(found.values()))
+        rows.append({**row, "seeds": len(runs(study, method, gap))})
     return pd.DataFrame(rows)
 
 
@@ -272,7 +267,7 @@ def printed_mixing(study: Study, events: int = 300) -> pd.DataFrame:
             for matrix in theory.paper_matrices(gap, events, rule=rule):
                 models = models @ matrix
                 largest.append(abs(models).max())
-            found.append(_curve(name, range(events + 1), "model", largest, gap))
+            found.append(exact_curve(name, range(events + 1), "model", largest, gap=gap))
     return pd.concat(found, ignore_index=True)
 
 
@@ -281,19 +276,16 @@ def what_is_minimised(study: Study, events: int = 3000) -> pd.DataFrame:
     found = []
     for name, values in theory.inconsistency(events).items():
         smooth = pd.Series(values).rolling(events // 20, min_periods=1).mean().to_numpy()[:: events // 60]
-        found.append(_curve(name, np.arange(0, events + 1, events // 60), "model", smooth))
+        found.append(exact_curve(name, np.arange(0, events + 1, events // 60), "model", smooth, gap=np.nan))
     return pd.concat(found, ignore_index=True)
 
 
 def bound_terms(study: Study) -> pd.DataFrame:
     """Return the terms of the bound (16), derived constants, by ``varied`` quantity and its ``value``."""
-    found = {**VARIED, "iterations": (10, 50, 250, 1000)}
-    rows = [
+    return pd.DataFrame(
         {"varied": name, "value": value, **theory.bound("derived", **{name: value})._asdict()}
-        for name, values in found.items()
-        for value in values
-    ]
-    return pd.DataFrame(rows)
+        for name, values in {**VARIED, "iterations": (10, 50, 250, 1000)}.items() for value in values
+    )  # fmt: skip
 
 
 def contraction(study: Study, events: int = 80) -> pd.DataFrame:
@@ -302,14 +294,11 @@ def contraction(study: Study, events: int = 80) -> pd.DataFrame:
     found = []
     for gap in GAPS:
         rho = theory.mixing_errors(theory.paper_matrices(gap, events))
-        found.append(_curve(ASYNC, lags, "rho", [np.diagonal(rho, lag).max() for lag in lags], gap))
+        largest = [np.diagonal(rho, lag).max() for lag in lags]
+        found.append(exact_curve(ASYNC, lags, "rho", largest, gap=gap))
     rate = zeta(synchronous_mixing_matrix(theory.RING))
-    found.append(_curve(f"{SYNC}, six events a round", lags, "rho", rate ** (lags / 6)))
+    found.append(exact_curve(f"{SYNC}, six events a round", lags, "rho", rate ** (lags / 6), gap=np.nan))
     return pd.concat(found, ignore_index=True)
-
-
-def _curve(method: str, x: Any, column: str, values: Any, gap: float = np.nan) -> pd.DataFrame:
-    return exact_curve(method, x, column, values, gap=gap)
 
 
 # Drawings
@@ -345,12 +334,9 @@ def draw_staleness(found: pd.DataFrame) -> Figure:
         above.set(xlabel="staleness of the cluster that ends an iteration", ylabel="events with at most this one")
         above.legend()
         ends = found.groupby("gap")[["largest", "bound", "printed"]].first()
-        looks = (
-            ("printed", GREY, "s", "(D − 1) H, the paper's sketch"),
-            ("bound", VERMILION, "v", "the bound with its constant"),
-            ("largest", BLUE, "o", "observed"),
-        )
-        for column, colour, marker, label in looks:
+        for column, colour, marker, label in (("printed", GREY, "s", "(D − 1) H, the paper's sketch"),
+                                              ("bound", VERMILION, "v", "the bound with its constant"),
+                                              ("largest", BLUE, "o", "observed")):  # fmt: skip
             below.plot(ends.index, ends[column], color=colour, marker=marker, label=label)
         below.set(xscale="log", yscale="log", xlabel="gap H", ylabel="largest staleness")
         for axis, ticks in ((below.xaxis, ends.index), (below.yaxis, (5, 10, 20, 50, 100))):
@@ -462,5 +448,4 @@ def explore_ring() -> Explorable:
 
 
 RING_MIXING: dict[str, ConstantMixing] = {"one third each": "uniform", "fastest safe step": "laplacian_safe"}
-FLOOR = 1e-9
-"""Added to a spread, so that it has a logarithm."""
+FLOOR = 1e-9  # Added to a spread, so that it has a logarithm.

@@ -34,8 +34,7 @@ from fl_papers.sdfeel.experiment import BACKHAUL, PAPER_BATCHES, RESNET18, UP, m
 
 Variant = Literal["derived", "printed"]
 VARIANTS: tuple[Variant, ...] = ("derived", "printed")
-RING = [(5, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 0)]
-"""Neighbours of each of the paper's six servers."""
+RING = [(5, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 0)]  # Neighbours of each of the paper's six servers.
 
 
 # The clock, without any learning: who computes when, who waits, how stale the clusters get
@@ -48,14 +47,9 @@ def transfer_seconds(bits: Any, bits_per_second: Any) -> Any:
 
 
 def synchronous_round_seconds(
-    step_seconds: ArrayLike,
-    upload_seconds: float,
-    exchange_seconds: float,
-    *,
-    local_steps: int = 100,
-    intra_rounds: int = 1,
-    gossip_rounds: int = 1,
-) -> float:
+    step_seconds: ArrayLike, upload_seconds: float, exchange_seconds: float, *, local_steps: int = 100,
+    intra_rounds: int = 1, gossip_rounds: int = 1,
+) -> float:  # fmt: skip
     """Return T_round = tau_2 (tau_1 max_i s_i + T_ct-sr) + alpha T_sr-sr, which everybody waits for (2.5, BL-2.15).
 
     tau_1 is `local_steps`, tau_2 `intra_rounds`, alpha `gossip_rounds`.
@@ -70,19 +64,16 @@ def utilisation(step_seconds: ArrayLike, local_steps: ArrayLike, iteration_secon
 
     The iteration time is that of a client's cluster, or of the synchronous round.
     """
-    busy = np.asarray(step_seconds) * np.asarray(local_steps) / np.asarray(iteration_seconds)
-    return float(np.mean(busy))
+    return float(np.mean(np.asarray(step_seconds) * np.asarray(local_steps) / np.asarray(iteration_seconds)))
 
 
 class ClusterEvent(NamedTuple):
     """A cluster has completed an iteration."""
 
-    iteration: int
-    """k, which counts the events of all clusters."""
+    iteration: int  # k, which counts the events of all clusters.
     seconds: float
     cluster: int
-    staleness: tuple[int, ...]
-    """delta^(j)_k of every cluster, in global iterations."""
+    staleness: tuple[int, ...]  # delta^(j)_k of every cluster, in global iterations.
 
 
 def cluster_event_clock(iteration_seconds: Sequence[float]) -> Iterator[ClusterEvent]:
@@ -107,8 +98,7 @@ def cluster_event_clock(iteration_seconds: Sequence[float]) -> Iterator[ClusterE
 def staleness_bound(iteration_seconds: Sequence[float]) -> NDArray[np.int64]:
     """Return sum_{j != d} ceil(T_d / T_j) ``[D]``, which the staleness of cluster d never exceeds (Lemma 1, D4)."""
     periods = _periods(iteration_seconds)
-    bounds = [sum(ceil(own / other) for j, other in enumerate(periods) if j != d) for d, own in enumerate(periods)]
-    return np.array(bounds)
+    return np.array([sum(ceil(own / other) for other in periods) - 1 for own in periods])  # less that of d itself
 
 
 def _periods(iteration_seconds: Sequence[float]) -> list[float]:
@@ -126,11 +116,9 @@ def printed_staleness_bound(num_clusters: int, heterogeneity_gap: float) -> floa
 class Clock:
     """When clusters of given devices end their iterations, and the synchronous rounds of the same devices."""
 
-    clusters: tuple[tuple[float, ...], ...]
-    """Seconds of a local step of each device, by cluster."""
+    clusters: tuple[tuple[float, ...], ...]  # Seconds of a local step of each device, by cluster.
     upload: float
-    exchange: float
-    """Seconds from device to server, and from server to server."""
+    exchange: float  # Seconds from device to server, and from server to server.
     min_batches: int = PAPER_BATCHES
     """Mini-batches of the slowest device of a cluster, and of every device in a synchronous round."""
 
@@ -163,10 +151,8 @@ class Clock:
     def busy(self) -> tuple[float, float]:
         """Part of the time in which devices compute, mean over devices: in synchronous rounds, in clusters (C07)."""
         periods = np.repeat(self.periods, [len(cluster) for cluster in self.clusters])
-        return (
-            utilisation(self.seconds, self.min_batches, self.round_seconds),
-            utilisation(self.seconds, self.local_steps, periods),
-        )
+        synchronous = utilisation(self.seconds, self.min_batches, self.round_seconds)
+        return synchronous, utilisation(self.seconds, self.local_steps, periods)
 
     def events(self, count: int) -> list[ClusterEvent]:
         """Return the first `count` asynchronous events."""
@@ -280,25 +266,16 @@ def fixed_point(
 class QuadraticRun(NamedTuple):
     """Asynchronous SD-FEEL on scalar quadratics."""
 
-    models: NDArray[np.float64]
-    """``[K + 1, D]``, the servers' models before the first event and after each."""
+    models: NDArray[np.float64]  # ``[K + 1, D]``, the servers' models before the first event and after each.
     triggers: list[int]
     seconds: list[float]
     staleness: list[tuple[int, ...]]
 
 
 def quadratic_run(
-    centres: ArrayLike,
-    clusters: Sequence[Sequence[int]],
-    neighbors: Sequence[Sequence[int]],
-    steps: Sequence[int],
-    sizes: ArrayLike,
-    iteration_seconds: Sequence[float],
-    lr: float,
-    events: int,
-    start: float = 0.0,
-    **variant: Any,
-) -> QuadraticRun:
+    centres: ArrayLike, clusters: Sequence[Sequence[int]], neighbors: Sequence[Sequence[int]], steps: Sequence[int],
+    sizes: ArrayLike, iteration_seconds: Sequence[float], lr: float, events: int, start: float = 0.0, **variant: Any,
+) -> QuadraticRun:  # fmt: skip
     """Run so many events of the procedure in plain Python, the shortest way, all models from `start`.
 
     `centres`, `steps` and `sizes` are of each client, `iteration_seconds` of each cluster; `variant` goes to
@@ -306,8 +283,8 @@ def quadratic_run(
     """
     centres, sizes = np.asarray(centres, dtype=float), np.asarray(sizes, dtype=float)
     server, started = [float(start)] * len(clusters), [float(start)] * len(clusters)
-    models, triggers, seconds, staleness = [list(server)], [], [], []
-    for event in islice(cluster_event_clock(iteration_seconds), events):
+    models, seen = [list(server)], list(islice(cluster_event_clock(iteration_seconds), events))
+    for event in seen:
         d = event.cluster
         members = list(clusters[d])
         shares, counts = sizes[members] / sizes[members].sum(), [steps[i] for i in members]
@@ -322,10 +299,9 @@ def quadratic_run(
             server[j] = formulas.gossip_towards(before[j], own, weight)
         started[d] = server[d]
         models.append(list(server))
-        triggers.append(d)
-        seconds.append(event.seconds)
-        staleness.append(event.staleness)
-    return QuadraticRun(np.array(models), triggers, seconds, staleness)
+    return QuadraticRun(
+        np.array(models), [e.cluster for e in seen], [e.seconds for e in seen], [e.staleness for e in seen]
+    )
 
 
 def cluster_steps(clusters: Sequence[Sequence[int]], sizes: ArrayLike, steps: Sequence[int]) -> list[float]:
@@ -464,16 +440,12 @@ def local_drift_bound(lr: Any, smoothness: Any, steps: Any, noise: Any, gradient
 class MixingSums(NamedTuple):
     """The sums over mixing errors in Lemma 3."""
 
-    squares: Any
-    """1/K sum_k sum_s rho_{s,k-1}^2."""
-    squared_sums: Any
-    """1/K sum_k (sum_s rho_{s,k-1})^2."""
-    products: Any
-    """max_s sum_{k>s} rho_{s,k-1} sum_l rho_{l,k-1}."""
+    squares: Any  # 1/K sum_k sum_s rho_{s,k-1}^2.
+    squared_sums: Any  # 1/K sum_k (sum_s rho_{s,k-1})^2.
+    products: Any  # max_s sum_{k>s} rho_{s,k-1} sum_l rho_{l,k-1}.
 
 
-EXACT = MixingSums(0, 0, 0)
-"""Servers that average exactly."""
+EXACT = MixingSums(0, 0, 0)  # Servers that average exactly.
 
 
 def mixing_errors(matrices: ArrayLike, limit: ArrayLike | None = None) -> NDArray[np.float64]:
@@ -534,18 +506,14 @@ def printed_sum_bound(second_eigenvalue: float) -> float:
 class Constants(NamedTuple):
     """What Lemma 3 and Theorem 1 are made of."""
 
-    A: Any
-    """Factor of sigma^2."""
-    B: Any
-    """Factor of kappa^2."""
-    C: Any
-    """Factor of J."""
+    A: Any  # Factor of sigma^2.
+    B: Any  # Factor of kappa^2.
+    C: Any  # Factor of J.
     U1: Any
     U2: Any
     U3: Any
     U4: Any
-    x: Any
-    """eta^2 L^2 U_2."""
+    x: Any  # eta^2 L^2 U_2.
 
 
 def constants(
@@ -600,14 +568,10 @@ def conditions(lr: Any, smoothness: Any, tau_max: Any, gap: Any, found: Constant
 class BoundTerms(NamedTuple):
     """The terms of Eq. 16."""
 
-    progress: Any
-    """Falls with K."""
-    noise: Any
-    """Of the aggregated updates."""
-    drift_noise: Any
-    """A sigma^2 / U_1."""
-    dissimilarity: Any
-    """B kappa^2 / U_1."""
+    progress: Any  # Falls with K.
+    noise: Any  # Of the aggregated updates.
+    drift_noise: Any  # A sigma^2 / U_1.
+    dissimilarity: Any  # B kappa^2 / U_1.
 
     @property
     def total(self) -> Any:
@@ -668,8 +632,7 @@ class Sides(NamedTuple):
     """Both sides of an inequality on one problem, as it is printed and as it is corrected."""
 
     left: float
-    printed: float
-    """Right side as printed."""
+    printed: float  # Right side as printed.
     corrected_left: float
     corrected: float
 

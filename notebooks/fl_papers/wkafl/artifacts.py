@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -46,22 +47,6 @@ def _training(
     return _PAPER.artifact(name, where, title, description, frame, view, WKAFLExperiment.made(part), claims, **more)
 
 
-def _by_level(number: int, task: str) -> Artifact:
-    return _training(
-        f"fig{number}", "accuracy by level of staleness, one label per client", WKAFLExperiment.comparison,
-        figures.by_level, figures.draw_panels, f"In the paper {task}; the level is P/K.", _claims("C09"),
-        f"Figure {number}",
-    )  # fmt: skip
-
-
-def _by_skew(number: int, task: str, claims: str = "") -> Artifact:
-    return _training(
-        f"fig{number}", "accuracy by labels per client", WKAFLExperiment.comparison, figures.by_skew,
-        figures.draw_panels, f"In the paper {task}, at one level of staleness.", f"{_claims('C12')} {claims}",
-        f"Figure {number}",
-    )  # fmt: skip
-
-
 ARTIFACTS = [
     _formulas("fig1", "K-asynchronous learning in time, four clients, K = 2", figures.four_clients,
               figures.draw_timeline, "Nobody is called off; the staleness of each gradient stands at its end.",
@@ -82,10 +67,18 @@ ARTIFACTS = [
     _training("fig6", "accuracy of all methods, one owner of data per client", WKAFLExperiment.comparison,
               figures.by_skew, figures.draw_panels, "(a) is CelebA, (b) EMNIST ByClass.", _claims("C06"),
               "Figure 6"),
-    _by_level(7, "EMNIST MNIST"),
-    _by_level(8, "CIFAR-10"),
-    _by_skew(9, "EMNIST MNIST"),
-    _by_skew(10, "CIFAR-10", f"{_claims('C19 C20')} C30"),
+    *(
+        _training(f"fig{number}", "accuracy by level of staleness, one label per client", WKAFLExperiment.comparison,
+                  figures.by_level, figures.draw_panels, f"In the paper {task}; the level is P/K.", _claims("C09"),
+                  f"Figure {number}")
+        for number, task in ((7, "EMNIST MNIST"), (8, "CIFAR-10"))
+    ),
+    *(
+        _training(f"fig{number}", "accuracy by labels per client", WKAFLExperiment.comparison, figures.by_skew,
+                  figures.draw_panels, f"In the paper {task}, at one level of staleness.",
+                  f"{_claims('C12')} {claims}", f"Figure {number}")
+        for number, task, claims in ((9, "EMNIST MNIST", ""), (10, "CIFAR-10", f"{_claims('C19 C20')} C30"))
+    ),
     _training("tab2", "final accuracy by level of staleness", WKAFLExperiment.comparison, figures.staleness_table,
               Columns({"cell": "level"}), "The mean of the last ten measurements.", _claims("C07 C08 C10"),
               "Table 2"),
@@ -98,7 +91,7 @@ ARTIFACTS = [
               "A Byzantine upload is turned round and made ten times as long.", "C29"),
             reference=f"Appendix A of {_PAPER.cited}, and beyond"),
     _training("x1", "true staleness against shared memory, by level", WKAFLExperiment.comparison,
-              figures.by_level_in_both_modes, figures.draw_panels,
+              partial(figures.by_level, snapshots=("copy", "aliased")), figures.draw_panels,
               "Solid: every client computes on the model it was sent; dashed: on the server's own memory."),
     _training("x3", "WKAFL and Zeno++ in numbers", WKAFLExperiment.byzantine, figures.byzantine_table, Columns(),
               "What was used, and what Zeno++ refused."),

@@ -20,8 +20,7 @@ from fl_papers.wkafl import theory
 from fl_papers.wkafl.experiment import PRINTED
 from fl_papers.wkafl.theory import DECAY, STAGE1, STAGE2
 
-GAMMA = 0.1
-"""WKAFL's gamma on the digits."""
+GAMMA = 0.1  # WKAFL's gamma on the digits.
 
 
 def _monotone(name: str, values: Sequence[float]) -> Check:

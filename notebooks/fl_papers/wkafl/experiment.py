@@ -39,14 +39,10 @@ does not give (A9). Two numbers of Table 2 occur again in another cell of Table 
 TASKS = {"fashion-mnist": "digits", "emnist-mnist": "digits", "cifar10": "cifar10"}
 """The task of the tables that a data set, real or surrogate, stands for."""
 NAMES = {
-    "cifar10": "CIFAR-10",
-    "emnist-byclass": "EMNIST ByClass",
-    "mnist-writers": "EMNIST ByClass",
-    "celeba": "CelebA",
-}
+    "cifar10": "CIFAR-10", "emnist-byclass": "EMNIST ByClass", "mnist-writers": "EMNIST ByClass", "celeba": "CelebA",
+}  # fmt: skip
 """The paper's data sets; for any other it has EMNIST MNIST."""
-MAIN = "fashion-mnist"
-"""Takes the place of EMNIST MNIST (E30)."""
+MAIN = "fashion-mnist"  # Takes the place of EMNIST MNIST (E30).
 MODES = {"copy": "true staleness", "aliased": "shared memory", "released": "as released"}
 """The paper's algorithm with true staleness and on shared memory (E30), and the authors' programs."""
 SHARED: Mapping[str, Any] = {"client_snapshot": "aliased"}
@@ -64,12 +60,9 @@ all is shown by `lockstep`."""
 GSGM_FACTORS = (1.0, 0.1, 0.01)
 LAST = 10
 """Evaluations at the end that a final accuracy is the mean of (A19), and whose spread is the stability (A9)."""
-IMAGE = 1e-4 / np.sqrt(12)
-"""Standard deviation that counting whole images of 10,000 adds to an accuracy."""
-EARLY = 0.2
-"""Part of the evaluations that training speed is measured on."""
-PLACE = ("clients", "aggregated", "labels")
-"""What says where in a table a run stands."""
+IMAGE = 1e-4 / np.sqrt(12)  # Standard deviation that counting whole images of 10,000 adds to an accuracy.
+EARLY = 0.2  # Part of the evaluations that training speed is measured on.
+PLACE = ("clients", "aggregated", "labels")  # What says where in a table a run stands.
 
 Snapshot = Literal["copy", "aliased", "released"]
 Cell = Mapping[str, Any]
@@ -126,17 +119,12 @@ class Options(experiment.Options):
 class Scale:
     """What a profile decides."""
 
-    updates: int | None
-    """J; None: the paper's."""
-    shrink: int
-    """P is divided by this."""
-    evaluations: int
-    """Measurements of a run, evenly spaced."""
+    updates: int | None  # J; None: the paper's.
+    shrink: int  # P is divided by this.
+    evaluations: int  # Measurements of a run, evenly spaced.
     seeds: tuple[int, ...]
-    zeno_updates: int
-    """Accepted gradients of Appendix A."""
-    snapshots: tuple[Snapshot, ...] = ("copy", "aliased")
-    """Modes of staleness."""
+    zeno_updates: int  # Accepted gradients of Appendix A.
+    snapshots: tuple[Snapshot, ...] = ("copy", "aliased")  # Modes of staleness.
 
 
 SHORTER = Scale(1000, 1, 50, (0, 1, 2), 1500, ("copy",))
@@ -147,26 +135,17 @@ SHORTER = Scale(1000, 1, 50, (0, 1, 2), 1500, ("copy",))
 class Setup:
     """What the authors' programs do on a data set."""
 
-    model: str
-    """The network at profile ``paper``; `reduced` is that at ``laptop``, and ``smoke`` has a linear model."""
+    model: str  # The network at profile ``paper``; `reduced` is that at ``laptop``, and ``smoke`` has a linear model.
     reduced: str
     batch_size: int
-    wkafl: Mapping[str, float]
-    """WKAFL's parameters."""
-    others: Mapping[str, Mapping[str, float]]
-    """Parameters of the other methods."""
-    updates: int
-    """J of the paper."""
-    stage2_share: float
-    """Part of J after which the second stage begins (A3, E32)."""
-    levels: tuple[Level, ...]
-    """By rising staleness; more than one where Algorithm 4 divides the data."""
-    skew_level: Level
-    """The level at which label skew is varied."""
-    min_samples: int | None = None
-    """Devices are owners with so many samples; None: Algorithm 4."""
-    test_samples: int = 0
-    """Test samples of a measurement at the smaller profiles, spread evenly; 0: all."""
+    wkafl: Mapping[str, float]  # WKAFL's parameters.
+    others: Mapping[str, Mapping[str, float]]  # Parameters of the other methods.
+    updates: int  # J of the paper.
+    stage2_share: float  # Part of J after which the second stage begins (A3, E32).
+    levels: tuple[Level, ...]  # By rising staleness; more than one where Algorithm 4 divides the data.
+    skew_level: Level  # The level at which label skew is varied.
+    min_samples: int | None = None  # Devices are owners with so many samples; None: Algorithm 4.
+    test_samples: int = 0  # Test samples of a measurement at the smaller profiles, spread evenly; 0: all.
 
 
 def _wkafl(lr: float, gamma: float, bound: float, factor: float, beta: float) -> dict[str, float]:
@@ -274,9 +253,8 @@ class WKAFLExperiment(experiment.Experiment):
 
     def motivation(self) -> Iterator[Entry]:
         """Yield the runs of Figure 2 a: staleness weights and momentum alone, at a constant learning rate (A13)."""
-        for seed in self.seeds:
-            level, constant = self.setup.levels[0], {"lr_staleness_factor": 0.0}
-            yield self.entry("No Grad-Sel", level, 1, seed, role="motivation", changed=constant)
+        level, constant = self.setup.levels[0], {"lr_staleness_factor": 0.0}
+        yield from (self.entry("No Grad-Sel", level, 1, s, role="motivation", changed=constant) for s in self.seeds)
 
     def byzantine(self) -> Iterator[Entry]:
         """Yield the runs of Appendix A (P = 100, one label), without and with Byzantine uploads."""

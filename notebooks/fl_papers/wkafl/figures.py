@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -45,10 +46,8 @@ SURVIVES: dict[tuple[str, str], str] = {
     ("open", "holds"): "not decided; holds on shared memory",
 }
 """What becomes of a claim once staleness is true, by its direction then and on shared memory."""
-DURATIONS = (1.0, 1.5, 2.5, 4.2)
-"""Seconds per gradient of the four clients of Figure 1."""
-CLIP_BOUND = 1.2
-"""CB in Figure 4, where the true gradient has length 1."""
+DURATIONS = (1.0, 1.5, 2.5, 4.2)  # Seconds per gradient of the four clients of Figure 1.
+CLIP_BOUND = 1.2  # CB in Figure 4, where the true gradient has length 1.
 PROBE_CLIENTS, PROBE_UPDATES, PROBE_EVERY = 100, 150, 5
 """P and J of a probe, and how often it computes the true gradient."""
 PROBE_SEEDS = (0, 1, 2)
@@ -66,26 +65,19 @@ def panels(study: Study, cells: Iterable[Cell], methods: Iterable[str], snapshot
     ``panel`` is the cell in words, ``mode`` that of staleness (empty for one mode).
     """
     found = []
-    for cell in cells:
-        for method in methods:
-            for snapshot in snapshots:
-                if runs := study.select(method=method, lr_factor=1.0, **{**cell, "snapshot": snapshot}):
-                    points = pd.concat([experiment.measurements(result) for _, result in runs])
-                    table = mean_curve(points, "version", ["test_accuracy"])
-                    mode = MODES[snapshot] if len(snapshots) > 1 else ""
-                    table = table[table["n"] == table["n"].max()]
-                    found.append(table.assign(panel=name_of(cell), method=method, mode=mode))
+    for cell, method, snapshot in product(cells, methods, snapshots):
+        if runs := study.select(method=method, lr_factor=1.0, **{**cell, "snapshot": snapshot}):
+            points = pd.concat([experiment.measurements(result) for _, result in runs])
+            table = mean_curve(points, "version", ["test_accuracy"])
+            mode = MODES[snapshot] if len(snapshots) > 1 else ""
+            table = table[table["n"] == table["n"].max()]
+            found.append(table.assign(panel=name_of(cell), method=method, mode=mode))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def by_level(study: Study, snapshots: Sequence[str] = ("copy",)) -> pd.DataFrame:
     """Return the curves of Figures 7 and 8, a panel for each level of staleness."""
     return panels(study, levels(study, snapshots[0]), ("WKAFL", "TWAFL", "SASGD"), snapshots)
-
-
-def by_level_in_both_modes(study: Study) -> pd.DataFrame:
-    """Return the same with true staleness and on shared memory."""
-    return by_level(study, ("copy", "aliased"))
 
 
 def by_skew(study: Study) -> pd.DataFrame:
@@ -120,34 +112,20 @@ def comparison(study: Study, without: Study) -> Comparison:
     """
     settings: dict[str, dict[str, dict[int, pd.DataFrame]]] = {}
     marks = []
+    printed = partial(experiment.PRINTED.number, task=experiment.task_of(study.dataset), quantity="accuracy")
     for mode, words in MODES.items():
-        cells: dict[str, tuple[Study, Cell, tuple[str, ...]]] = {
-            name_of(cell): (study, cell, COMPARED) for cell in (*levels(study, mode), *skews(study, mode))
-        }
-        cells |= {
-            f"{name_of(cell)}, components": (without, cell, ("WKAFL", *ABLATIONS)) for cell in levels(without, mode)
-        }
-        for name, (own, cell, methods) in cells.items():
-            settings[f"{name}, {words}"] = {
-                method: {
+        compared = {name_of(cell): cell for cell in (*levels(study, mode), *skews(study, mode))}
+        ablated = {f"{name_of(cell)}, components": cell for cell in levels(without, mode)}
+        for own, cells, methods in ((study, compared, COMPARED), (without, ablated, ("WKAFL", *ABLATIONS))):
+            for (name, cell), method in product(cells.items(), methods):
+                settings.setdefault(f"{name}, {words}", {})[method] = {
                     entry.labels["seed"]: in_units(experiment.measurements(result))
                     for entry, result in own.select(method=method, lr_factor=1.0, **cell)
                 }
-                for method in methods
-            }
-            for method in methods if own is study else ():
-                place = {key: cell[key] for key in PLACE}
-                task = experiment.task_of(study.dataset)
-                value = experiment.PRINTED.number(task=task, method=method, quantity="accuracy", **place)
+                value = printed(method=method, **{key: cell[key] for key in PLACE}) if own is study else None
                 marks += [] if value is None else [Mark(f"{name}, {words}", method, value)]
     axes = {"version": "updates", "seconds": "virtual time (s)", "gigabytes": "GB uploaded"}
     return Comparison("WKAFL comparison", settings, axes, {"test_accuracy": "test accuracy"}, "WKAFL", marks)
-
-
-def weights_of_updates(study: Study) -> dict[int, np.ndarray]:
-    """Return the weights ``[J, K]`` in the runs of Figure 2 a, by seed."""
-    runs = study.by_seed(role="motivation").items()
-    return {s: np.reshape(r.history.updates["weight"], (-1, e.labels["aggregated"])) for s, (e, r) in runs}
 
 
 def predominating(study: Study) -> pd.DataFrame:
@@ -155,9 +133,10 @@ def predominating(study: Study) -> pd.DataFrame:
 
     ``count`` is from 0 to the largest found, ``share`` of the updates.
     """
-    found = weights_of_updates(study).values()
-    if not found:
+    runs = study.by_seed(role="motivation").values()
+    if not runs:
         return pd.DataFrame()
+    found = [np.reshape(result.history.updates["weight"], (-1, e.labels["aggregated"])) for e, result in runs]
     table = np.array([np.bincount(predominated(w), minlength=w.shape[1] + 1) / len(w) for w in found])
     used = slice(0, int(np.flatnonzero(table.any(axis=0)).max()) + 1)
     spread = table.std(axis=0, ddof=1) if len(table) > 1 else np.full(table.shape[1], np.nan)
@@ -180,12 +159,9 @@ def skew_table(study: Study) -> pd.DataFrame:
 
 
 def _beside_print(
-    study: Study,
-    source: str,
-    cells: Callable[[Study, str], list[Cell]],
-    methods: Sequence[str],
+    study: Study, source: str, cells: Callable[[Study, str], list[Cell]], methods: Sequence[str],
     measures: Mapping[str, tuple[Measure, int]],
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return measures, each with its digits, in the cells that either mode has; without a mode that has no runs."""
     rows: Rows = []
     for place in dict.fromkeys(tuple(cell[name] for name in PLACE) for mode in MODES for cell in cells(study, mode)):
@@ -194,9 +170,8 @@ def _beside_print(
             row: dict[str, Any] = {"cell": name_of(cell), "method": method}
             seeds = 0
             for what, (measure, digits) in measures.items():
-                task, where = experiment.task_of(study.dataset), {name: cell[name] for name in PLACE}
-                printed = {"source": source, "task": task, "method": method, "quantity": what}
-                value = experiment.PRINTED.number(**printed, **where)
+                printed = {"source": source, "task": experiment.task_of(study.dataset), "quantity": what}
+                value = experiment.PRINTED.number(**printed, method=method, **dict(zip(PLACE, place, strict=True)))
                 row[f"{what}, printed"] = None if value is None else f"{value:.4f}"
                 for mode, words in MODES.items():
                     found = experiment.measured(study, measure, method, {**cell, "snapshot": mode}).values()
@@ -216,45 +191,40 @@ def survival_table(judgements: Iterable[Judgement]) -> pd.DataFrame:
         if aliased is not None and true.effects and aliased.effects:
             otherwise = {"holds": "yes; not decided on shared memory", "open": "not decided"}
             survives = SURVIVES.get((true.direction, aliased.direction), otherwise.get(true.direction, "no"))
-            rows.append(
-                {"claim": name.partition("-")[2], "the paper says": true.claim.statement,
-                 MODES["copy"]: true.label, MODES["aliased"]: aliased.label,
-                 "survives": survives}
-            )  # fmt: skip
+            rows.append({"claim": name.partition("-")[2], "the paper says": true.claim.statement,
+                         MODES["copy"]: true.label, MODES["aliased"]: aliased.label,
+                         "survives": survives})  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def byzantine_table(study: Study) -> pd.DataFrame:
     """Return what WKAFL and Zeno++ reach with and without Byzantine uploads, and how many gradients they take."""
     rows: Rows = []
-    for cell in shares(study):
-        for method in ("WKAFL", "Zeno++"):
-            if runs := [result for _, result in study.select(method=method, **cell)]:
-                outcomes = [run.history.outcomes for run in runs]
-                rows.append(
-                    {"Byzantine uploads": f"{cell['byzantine']:.0%}", "method": method,
-                     "accuracy": mean_text([final(run) for run in runs]),
-                     "updates": f"{np.mean([run.history.evaluations['version'][-1] for run in runs]):,.0f}",
-                     "gradients used": f"{np.mean([each.get('applied', 0) for each in outcomes]):,.0f}",
-                     "refused": f"{np.mean([each.get('discarded', 0) for each in outcomes]):,.0f}",
-                     "seeds": len(runs)}
-                )  # fmt: skip
+    for cell, method in product(shares(study), ("WKAFL", "Zeno++")):
+        if runs := [result for _, result in study.select(method=method, **cell)]:
+            outcomes = [run.history.outcomes for run in runs]
+            rows.append(
+                {"Byzantine uploads": f"{cell['byzantine']:.0%}", "method": method,
+                 "accuracy": mean_text([final(run) for run in runs]),
+                 "updates": f"{np.mean([run.history.evaluations['version'][-1] for run in runs]):,.0f}",
+                 "gradients used": f"{np.mean([each.get('applied', 0) for each in outcomes]):,.0f}",
+                 "refused": f"{np.mean([each.get('discarded', 0) for each in outcomes]):,.0f}", "seeds": len(runs)}
+            )  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def rates_table(study: Study) -> pd.DataFrame:
     """Return GSGM's final accuracy and its last loss at each learning rate, as text."""
     lr, rows = experiment.WKAFLExperiment.setup_of(study.dataset).others["GSGM"]["lr"], []
-    for cell in skews(study, "copy"):
-        for factor in experiment.GSGM_FACTORS:
-            if runs := [result for _, result in study.select(method="GSGM", lr_factor=factor, **cell)]:
-                losses = [result.history.evaluations["test_loss"][-1] for result in runs]
-                rows.append(
-                    {"cell": name_of(cell), "learning rate": f"{factor * lr:g}",
-                     "accuracy": mean_text([final(result) for result in runs]),
-                     "largest loss at the end": f"{max(losses):.3g}" if np.isfinite(losses).all() else "not finite",
-                     "seeds": len(runs)}
-                )  # fmt: skip
+    for cell, factor in product(skews(study, "copy"), experiment.GSGM_FACTORS):
+        if runs := [result for _, result in study.select(method="GSGM", lr_factor=factor, **cell)]:
+            losses = [result.history.evaluations["test_loss"][-1] for result in runs]
+            rows.append(
+                {"cell": name_of(cell), "learning rate": f"{factor * lr:g}",
+                 "accuracy": mean_text([final(result) for result in runs]),
+                 "largest loss at the end": f"{max(losses):.3g}" if np.isfinite(losses).all() else "not finite",
+                 "seeds": len(runs)}
+            )  # fmt: skip
     return pd.DataFrame(rows)
 
 

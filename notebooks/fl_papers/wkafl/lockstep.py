@@ -38,8 +38,7 @@ AS_WRITTEN: Mapping[str, Mapping[str, Any]] = {
 """The paper's values of what was released otherwise, on shared memory as before."""
 WRITTEN = "as written, on shared memory"
 
-record = partial(recorded, __file__)
-"""What the programs did, by name."""
+record = partial(recorded, __file__)  # What the programs did, by name.
 
 
 def replayed(program: str, **changed: Any) -> Replayed:
