@@ -21,6 +21,14 @@ settings.register_profile("repeatable", max_examples=25, **COMMON)
 settings.register_profile("thorough", max_examples=100, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
+
+def pytest_configure() -> None:
+    """Let the notebooks' kernels begin with the imports done."""
+    from warm_kernels import install
+
+    install()
+
+
 DEAR = {"html", "open_page", "browser", "quick", "tiny"}
 """Fixtures that build the book, start a browser, measure speed or run a paper's grids: what needs one is thorough."""
 

@@ -31,12 +31,12 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3732, 22, 3600, 22),
-    "experiments": (6111, 26, 2400, 12),
+    "experiments": (6162, 26, 2400, 12),
     "report bookbuild cli": (5766, 30, 4000, 26),
     "benchmarks": (1457, 6, 1200, 6),
-    "fl_core": (30245, 158, 21500, 135),
-    "fl_papers": (14070, 48, 11000, 35),
-    "tests": (30839, 1000, 20000, 1000),
+    "fl_core": (30296, 158, 21500, 135),
+    "fl_papers": (14074, 48, 11000, 35),
+    "tests": (30832, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
