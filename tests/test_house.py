@@ -26,21 +26,21 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
     "runtime": (4176, 12, 3500, 12),
-    "world": (1740, 9, 1450, 9),
+    "world": (1741, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
-    "datasets": (3732, 22, 3600, 22),
-    "experiments": (5900, 24, 2400, 12),
-    "report bookbuild cli": (5695, 30, 4000, 26),
+    "datasets": (3781, 22, 3600, 22),
+    "experiments": (6048, 24, 2400, 12),
+    "report bookbuild cli": (5703, 30, 4000, 26),
     "benchmarks": (1437, 5, 1200, 6),
-    "fl_core": (29935, 155, 21500, 135),
-    "fl_papers": (13430, 43, 11000, 35),
-    "tests": (30839, 1000, 20000, 1000),
+    "fl_core": (30067, 151, 21500, 135),
+    "fl_papers": (13434, 43, 11000, 35),
+    "tests": (30876, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7035, 6500)
+CORE_LINES = (7036, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

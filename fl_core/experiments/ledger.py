@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -18,8 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fl_core.datasets import data_folder
-from fl_core.errors import unknown
+from fl_core.datasets import actual, data_folder
+from fl_core.errors import DataError, unknown
 from fl_core.experiments.artifacts import artifacts, find_artifact, make_study, no_runs
 from fl_core.experiments.claims import (
     FULL,
@@ -40,7 +40,7 @@ from fl_core.experiments.identity import instructions
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store, default_store, write_atomically
 from fl_core.experiments.study import Entry, Study
-from fl_core.experiments.verify import is_verified
+from fl_core.experiments.verify import TABLE, is_verified
 from fl_core.plugins import paper_modules
 
 REDUCED = "laptop"
@@ -90,6 +90,19 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
         return tuple(known[artifact].grid(budget, dataset, seeds))
 
     stored: dict[str, Result | None] = {}
+    looked_up: dict[str, str] = {}
+    """The records that are judged, by hash, those too that are not there."""
+
+    @cache
+    def here(name: str) -> str:
+        with suppress(DataError):  # neither the data nor a surrogate
+            return actual(name, notify=False)
+        return name
+
+    def keys(entry: Entry) -> Iterator[str]:
+        yield entry.key
+        if (used := here(entry.spec.dataset)) != entry.spec.dataset:
+            yield entry.spec.model_copy(update={"dataset": used, "strict_data": False}).hash
 
     @cache
     def study(carriers: tuple[str, ...], budget: str) -> Study:
@@ -97,7 +110,9 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
         results: dict[str, Result] = {}
         for seeds in SEEDS:
             more = {f"{e.key} {e.labels}": e for artifact in carriers for e in grid(artifact, budget, seeds)}
-            stored.update({entry.key: store.get(entry.spec) for entry in more.values() if entry.key not in stored})
+            new = {entry.key: entry for entry in more.values() if entry.key not in stored}
+            looked_up.update(store.state(key for entry in new.values() for key in keys(entry)))
+            stored.update({key: store.get(entry.spec) for key, entry in new.items()})
             found = {e.key: result for e in more.values() if (result := stored[e.key]) is not None}
             entries, results = entries | more, results | found
             if not found:
@@ -124,21 +139,29 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
     by_runs = [claim for claim in own if any(known[name].make_grid is not no_runs for name in carried[claim.id])]
     found = {
         judgement.claim.id: replace(judgement, artifacts=carried[judgement.claim.id], stored=True)
-        for group, rests_on in ((by_runs, (dataset, stamp)), ([c for c in own if c not in by_runs], ()))
-        for judgement in _kept(group, f"{paper}-{_digest(_source(), *rests_on)}", marked)
+        for group, rests_on, records in (
+            (by_runs, (dataset, store.published, _known_equivalences()), looked_up),
+            ([c for c in own if c not in by_runs], (), {}),
+        )
+        for judgement in _kept(group, f"{paper}-{_digest(_source(), *rests_on)}", marked, store, records)
     }
     return tuple(settled(found[claim.id] for claim in own))
 
 
-def _kept(wanted: Sequence[Claim], name: str, judge: Callable[[Claim], Judgement]) -> list[Judgement]:
+def _kept(
+    wanted: Sequence[Claim], name: str, judge: Callable[[Claim], Judgement], store: Store, looked_up: dict[str, str]
+) -> list[Judgement]:
     """Return the judgements of claims, each by itself, from the file in the cache that holds those called `name`.
 
-    The name stands for all that they rest on. Where a record was damaged, nothing is kept: its warning is to be seen.
+    The name stands for all that they rest on but the records in `store`, which judging enters in `looked_up`: if one
+    of these is another now, or there at last, they are judged again. Where a record was damaged, nothing is kept: its
+    warning is to be seen.
     """
     path = data_folder() / "cache" / "claims" / f"{name}.json"
     with suppress(OSError, ValueError, TypeError, LookupError):  # not kept, or damaged: judged again
-        kept = json.loads(path.read_text())
-        return [_from_json(claim, **kept[claim.id]) for claim in wanted]
+        records, kept = json.loads(path.read_text())
+        if records == store.state(records):
+            return [_from_json(claim, **kept[claim.id]) for claim in wanted]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = [judge(claim) for claim in wanted]
@@ -149,7 +172,8 @@ def _kept(wanted: Sequence[Claim], name: str, judge: Callable[[Claim], Judgement
         for old in sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST_KEPT]:
             old.unlink()
         if not said:
-            write_atomically(path, json.dumps({each.claim.id: _as_json(each) for each in found}).encode())
+            kept = {each.claim.id: _as_json(each) for each in found}
+            write_atomically(path, json.dumps([looked_up, kept]).encode())
     return found
 
 
@@ -196,6 +220,14 @@ def _source() -> str:
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".csv", ".npz")]
     versions = [metadata.version(name) for name in ("numpy", "scipy", "sympy", "torch")]
     return _digest(*versions, instructions(), *(path.read_bytes() for path in sorted(files)))
+
+
+def _known_equivalences() -> tuple[int, ...]:
+    """Return what changes when the table does that says which records are verified."""
+    with suppress(FileNotFoundError):
+        status = (default_store().published / TABLE).stat()
+        return status.st_mtime_ns, status.st_size
+    return ()
 
 
 def _digest(*contents: object) -> str:

@@ -81,12 +81,12 @@ WRONG: dict[str, list[dict[str, Any]]] = {
                 {"sqrt_offset_server": 2}, {"server_weight": "static"}, {"slot": "random"}, {"directions": "tape"}],
     "fedluck": [{"k_min": 0}, {"k_min": 61}, {"delta_min": 0}, {"delta_max": 1.1}, {"fixed_steps": 0},
                 {"fixed_compression": 0}, {"period_seconds": 0}, {"global_lr": 0}, {"solver": "newton"}],
-    "port": [{"min_uploads": 11}, {"staleness_bound": 0}, {"staleness_factor": 0}],
+    "port": [{"min_uploads": 11}, {"staleness_bound": 0}, {"staleness_factor": 0}, {"similarity_factor": -1}],
     "asofed": [{"beta": 1.1}, {"start": "mine"}],
-    "fedsa": [{"alpha_initial": 0}, {"min_epochs": 0}],
+    "fedsa": [{"alpha_initial": 0}, {"min_epochs": 0}, {"convergence_epochs": 0}],
     "feddelay": [{"mode": "skip"}, {"threshold": 0}],
-    "syncdrop": [{"keep": 0}, {"assignment": "fair"}],
-    "asyncpart": [{"pseudo_uploads": 0}],
+    "syncdrop": [{"keep": 0}, {"assignment": "fair"}, {"ranks": 0}],
+    "asyncpart": [{"pseudo_uploads": 0}, {"alpha": 0}],
     "fedprox": [{"mu": -1}, {"deadline_seconds": 0}],
     "feddyn": [{"alpha": 0}, {"weighting": "samples"}],
     "moon": [{"temperature": 0}, {"mu": -0.1}],
@@ -96,7 +96,7 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     "twafl": [{"weighting": "none"}],
     "gsgm": [{"restart": "never"}],
     "kasync": [{"num_aggregated": 0}],
-    "zenopp": [{"validation_batch": 101}, {"num_aggregated": 2}],
+    "zenopp": [{"validation_batch": 101}, {"num_aggregated": 2}, {"rho": -1}, {"epsilon": -1}, {"score_gamma": 0}],
 }  # fmt: skip
 
 

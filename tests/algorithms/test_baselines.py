@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.algorithms import asofed, asyncpart, feddelay, feddyn, fedsa, make_algorithm, moon, port, syncdrop
+from fl_core.algorithms import asofed, asyncpart, feddelay, feddyn, fedsa, moon, port, syncdrop
 from fl_core.algorithms.base import mean_step, running_mean
 
 
@@ -225,20 +225,3 @@ def test_a_device_that_counts_as_it_should_has_the_plain_weight():
 def test_an_argument_out_of_range_is_refused_by_name(formula, arguments, name):
     with pytest.raises(ValueError, match=name):
         formula(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("moon", {"temperature": 0}), ("feddyn", {"alpha": 0}), ("asofed", {"beta": 1.1}),
-        ("feddelay", {"threshold": 0}),
-        ("feddelay", {"mode": "skip"}), ("fedsa", {"min_epochs": 0}), ("fedsa", {"convergence_epochs": 0}),
-        ("port", {"staleness_factor": 0}), ("port", {"similarity_factor": -1}), ("port", {"staleness_bound": 0}),
-        ("syncdrop", {"keep": 0}), ("syncdrop", {"ranks": 0}), ("asyncpart", {"pseudo_uploads": 0}),
-        ("asyncpart", {"alpha": 0}), ("zenopp", {"rho": -1}), ("zenopp", {"epsilon": -1}),
-        ("zenopp", {"score_gamma": 0}),
-    ],
-)  # fmt: skip
-def test_a_hyper_parameter_out_of_range_never_reaches_a_formula(name, parameters):
-    with pytest.raises(ValueError, match=next(iter(parameters))):
-        make_algorithm(name, **parameters)

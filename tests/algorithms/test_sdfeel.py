@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from refusals import refuses
 from sdfeel_runs import CENTRES, MICRO_WORLD, SIZES, models, simulate
 
 from fl_core.algorithms import AsyncSDFeel, FedAvg, HierarchicalFedAvg, SyncSDFeel
@@ -103,19 +104,15 @@ def test_printed_mixing_does_not_keep_a_constant():
     assert np.abs(printed - 1).max() > 0.1
 
 
-@pytest.mark.parametrize(
-    ("parameters", "says"),
-    [
-        ({"deadline": "fixed"}, "deadline = 'fixed' with deadline_seconds = None"),
-        ({"deadline_seconds": 3.0}, "deadline = 'slowest_min_batches' with deadline_seconds = 3.0"),
-        ({"simultaneous": "together", "mixing": "printed"}, "mixing must be derived or data_weighted"),
-        ({"min_batches": 0}, "min_batches"),
-        ({"staleness_origin": 2}, "staleness_origin"),
-    ],
+test_parameters_out_of_range_are_refused = refuses(
+    ValidationError,
+    ({"deadline": "fixed"}, "deadline = 'fixed' with deadline_seconds = None"),
+    ({"deadline_seconds": 3.0}, "deadline = 'slowest_min_batches' with deadline_seconds = 3.0"),
+    ({"simultaneous": "together", "mixing": "printed"}, "mixing must be derived or data_weighted"),
+    ({"min_batches": 0}, "min_batches"),
+    ({"staleness_origin": 2}, "staleness_origin"),
+    by=lambda parameters: AsyncSDFeel(**parameters),
 )
-def test_parameters_out_of_range_are_refused(parameters, says):
-    with pytest.raises(ValidationError, match=says):
-        AsyncSDFeel(**parameters)
 
 
 # Equal speeds and deadlines: asynchronous is synchronous

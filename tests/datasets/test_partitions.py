@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from refusals import refuses
 
 from fl_core.datasets import (
     IID,
@@ -376,31 +377,20 @@ def test_wkafl_devices_without_samples_draw_again():
     assert all(len(part) == 1 for part in split(partition, devices=300))
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"labels_per_device": 11}, "labels_per_device = 11 is too many; the data set has 10 classes"),
-        ({"max_samples": 601}, "max_samples = 601 is too many; class 0 has 600 samples"),
-    ],
+test_wkafl_names_what_the_data_set_cannot_give = refuses(
+    SpecError,
+    ({"labels_per_device": 11}, "labels_per_device = 11 is too many; the data set has 10 classes"),
+    ({"max_samples": 601}, "max_samples = 601 is too many; class 0 has 600 samples"),
+    by=lambda fields: split(WKAFLPartition(**fields)),
 )
-def test_wkafl_names_what_the_data_set_cannot_give(fields, text):
-    with pytest.raises(SpecError, match=text):
-        split(WKAFLPartition(**fields))
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"min_samples": 50}, "min_samples = 50 is larger than max_samples; choose at most 49"),
-        (
-            {"labels_per_device": 9, "min_samples": 1, "max_samples": 4},
-            "labels_per_device = 9 is too many for max_sa",
-        ),
-    ],
+test_wkafl_refuses_sizes_that_do_not_fit = refuses(
+    ValidationError,
+    ({"min_samples": 50}, "min_samples = 50 is larger than max_samples; choose at most 49"),
+    ({"labels_per_device": 9, "min_samples": 1, "max_samples": 4}, "labels_per_device = 9 is too many for max_sa"),
+    by=lambda fields: WKAFLPartition(**fields),
 )
-def test_wkafl_refuses_sizes_that_do_not_fit(fields, text):
-    with pytest.raises(ValidationError, match=text):
-        WKAFLPartition(**fields)
 
 
 # Natural

@@ -17,7 +17,7 @@ from fl_core.cli import app
 from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
 from fl_core.experiments import ledger
-from fl_core.experiments.artifacts import artifacts
+from fl_core.experiments.artifacts import artifacts, find_artifacts
 from fl_core.experiments.claims import COLUMNS, NO_RUNS, OPEN, Check, Claim, Judgement, claims, judge_one
 from fl_core.experiments.evidence import LEVEL, POINTS, Censored, Effect
 from fl_core.experiments.measures import BySeed
@@ -164,7 +164,7 @@ def test_of_no_claims_there_are_no_judgements():
 
 def test_judgements_are_kept_under_the_name_of_all_that_they_rest_on(tmp_path, monkeypatch, recwarn):
     monkeypatch.setattr(ledger, "data_folder", lambda: tmp_path)
-    asked: list[str] = []
+    asked, store = [], Store(tmp_path / "published", tmp_path / "own")
     parts = (
         Check("exact", np.bool_(True), "2 = 2"),
         Effect("a", BySeed({0: 0.5, 1: 0.6}, ["probe"]), Censored({0: 0.4, 1: 0.3}, [1]), POINTS, "less", delta=0.1),
@@ -178,7 +178,7 @@ def test_judgements_are_kept_under_the_name_of_all_that_they_rest_on(tmp_path, m
         return judge_one(claim, Study("paper", "fashion-mnist", (), {}))
 
     def ask(name: str) -> int:
-        [found] = ledger._kept([claim], name, judge)
+        [found] = ledger._kept([claim], name, judge, store, store.state(["run"]))
         assert (found.parts, found.budget, found.data_kind) == (parts, "paper", "real")
         assert (found.parts[1].right.at_least, found.parts[1].left.runs) == ({1}, {"probe"})
         return len(asked)
@@ -188,22 +188,38 @@ def test_judgements_are_kept_under_the_name_of_all_that_they_rest_on(tmp_path, m
     assert [str(each.message) for each in recwarn] == ["a record is damaged"]
     (tmp_path / "cache" / "claims" / "one.json").write_text("{")
     assert [ask("one"), ask("one")] == [5, 5]
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "unasked.json.gz").touch()
+    assert ask("one") == 5
+    (tmp_path / "own" / "run.json.gz").touch()  # the record that it lacked
+    assert [ask("one"), ask("one")] == [6, 6]
+    (tmp_path / "own" / "run.json.gz").write_text("another")
+    assert ask("one") == 7
     monkeypatch.setattr(ledger, "MOST_KEPT", 2)
-    assert ask("yet another") == 6
+    assert ask("yet another") == 8
     assert len(list((tmp_path / "cache" / "claims").iterdir())) <= 3
 
 
-def test_another_record_or_other_code_is_another_name(tmp_path, monkeypatch):
-    names: list[str] = []
-    monkeypatch.setattr(ledger, "_kept", lambda wanted, name, judge: names.append(name) or [judge(c) for c in wanted])
+def test_what_a_judgement_looked_up_is_remembered_with_it_and_other_code_is_another_name(tmp_path, monkeypatch):
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    def kept(wanted, name, judge, store, looked_up):
+        found = [judge(claim) for claim in wanted]
+        asked.append((name, dict(looked_up)))
+        return found
+
+    monkeypatch.setattr(ledger, "_kept", kept)
     store = Store(tmp_path, tmp_path)
     for source in ("one", "one", "another"):
         monkeypatch.setattr(ledger, "_source", lambda source=source: source)
-        (tmp_path / f"record{len(names)}").touch()
+        (tmp_path / f"record{len(asked)}").touch()
         ledger.judged(paper=PAPER, store=store)
-    by_runs, exact = names[::2], names[1::2]
-    assert len(set(by_runs)) == 3
-    assert (exact[0] == exact[1], exact[1] == exact[2]) == (True, False)  # what no run says
+    for names in ([name for name, _ in asked[::2]], [name for name, _ in asked[1::2]]):
+        assert (names[0] == names[1], names[1] == names[2]) == (True, False)
+    carriers = [each for each in find_artifacts(["sdfeel-*"]) if each.claims]
+    known = {entry.key for each in carriers for entry in each.grid("paper", seeds=range(3))}
+    assert known <= asked[0][1].keys()
+    assert [looked_up for _, looked_up in asked[1::2]] == [{}] * 3  # what no run says
 
 
 def test_a_claim_has_a_row_for_the_authors_programs_as_released(tmp_path: Path):

@@ -11,6 +11,7 @@ import torch
 from fedasmu_pairs import pair
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from fl_core.formulas.fedasmu import (
     ACTIONS,
@@ -101,32 +102,28 @@ def test_the_first_aggregation_has_the_limits_of_the_printed_root(sqrt_offset) -
     assert gradient == pytest.approx(near, abs=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: weight_score(-1, 1, RATES), "version"),
-        (lambda: weight_score(1, 0, RATES), "staleness"),
-        (lambda: weight_score(np.arange(3), 1, RATES, sqrt_offset=0), "version"),
-        (lambda: weight_score(1, 1000, Controls(1, -400, 1)), "sigma"),
-        (lambda: mixing_weight_gradient(1, 1, RATES, -5), "mu"),
-        (lambda: weight_score(1, 1, RATES, sqrt_offset=2), "sqrt_offset"),
-        (lambda: squash(-1.0), "score"),
-        (lambda: squash(1.0, 0), "mu"),
-        (lambda: fresh_score(3, 3, FreshControls(1, 1)), "fresh_version"),
-        (lambda: inner_product(vector(1), vector(1), 1, 0), "divisor"),
-        (lambda: control_gradient(1, PastAggregation(1, 1, RATES), form="other"), "form"),
-        (lambda: control_gradient(1, PastAggregation(1, 1, Controls(1, 0, 1)), form="printed"), "sigma"),
-        (lambda: propagation([0.5], 1, 1), "aggregated"),
-        (lambda: propagation([0.5, 0.5], 0, 99), "origin"),
-        (lambda: blend(1.0, 2.0, 1.5), "weight"),
-        (lambda: moving_baseline(0, 1, 1.5), "rate"),
-        (lambda: matched_lambda(0, 10), "rounds"),
-        (lambda: matched_lambda(10, 0), "staleness"),
-    ],
+test_an_argument_out_of_range_is_named = refuses(
+    ValueError,
+    (lambda: weight_score(-1, 1, RATES), "version"),
+    (lambda: weight_score(1, 0, RATES), "staleness"),
+    (lambda: weight_score(np.arange(3), 1, RATES, sqrt_offset=0), "version"),
+    (lambda: weight_score(1, 1000, Controls(1, -400, 1)), "sigma"),
+    (lambda: mixing_weight_gradient(1, 1, RATES, -5), "mu"),
+    (lambda: weight_score(1, 1, RATES, sqrt_offset=2), "sqrt_offset"),
+    (lambda: squash(-1.0), "score"),
+    (lambda: squash(1.0, 0), "mu"),
+    (lambda: fresh_score(3, 3, FreshControls(1, 1)), "fresh_version"),
+    (lambda: inner_product(vector(1), vector(1), 1, 0), "divisor"),
+    (lambda: control_gradient(1, PastAggregation(1, 1, RATES), form="other"), "form"),
+    (lambda: control_gradient(1, PastAggregation(1, 1, Controls(1, 0, 1)), form="printed"), "sigma"),
+    (lambda: propagation([0.5], 1, 1), "aggregated"),
+    (lambda: propagation([0.5, 0.5], 0, 99), "origin"),
+    (lambda: blend(1.0, 2.0, 1.5), "weight"),
+    (lambda: moving_baseline(0, 1, 1.5), "rate"),
+    (lambda: matched_lambda(0, 10), "rounds"),
+    (lambda: matched_lambda(10, 0), "staleness"),
+    match="^{} = ",
 )
-def test_an_argument_out_of_range_is_named(call, name) -> None:
-    with pytest.raises(ValueError, match=f"^{name} = "):
-        call()
 
 
 # The server's control parameters, Eq. 3
@@ -235,24 +232,20 @@ def test_the_slots_of_the_heuristics(epochs, expected) -> None:
     assert [fixed_slot(rule, epochs) for rule in ("first", "middle", "last")] == expected
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: fixed_slot("first", 1), "epochs"),
-        (lambda: fixed_slot("best", 5), "rule"),
-        (lambda: epsilon_greedy([1.0], 1.1, np.random.default_rng(0)), "epsilon"),
-        (lambda: epsilon_greedy([1.0, np.nan], 0.1, np.random.default_rng(0)), "values"),
-        (lambda: q_update(np.zeros((2, 3)), 3, 0, 1, 0.0), "slot"),
-        (lambda: q_update(np.zeros((2, 3)), 1, 0, 0, 0.0), "new_slot"),
-        (lambda: reinforce(random_meta(), 5, 4, 1.0, 1.0), "slot"),
-        (lambda: meta_logits(random_meta(), 0), "slots"),
-        (lambda: meta_logits(torch.zeros(5), 2), "len"),
-        (lambda: pretrain_meta(random_meta(), [], 3), "records"),
-    ],
+test_an_argument_out_of_range_is_named_of_slots = refuses(
+    ValueError,
+    (lambda: fixed_slot("first", 1), "epochs"),
+    (lambda: fixed_slot("best", 5), "rule"),
+    (lambda: epsilon_greedy([1.0], 1.1, np.random.default_rng(0)), "epsilon"),
+    (lambda: epsilon_greedy([1.0, np.nan], 0.1, np.random.default_rng(0)), "values"),
+    (lambda: q_update(np.zeros((2, 3)), 3, 0, 1, 0.0), "slot"),
+    (lambda: q_update(np.zeros((2, 3)), 1, 0, 0, 0.0), "new_slot"),
+    (lambda: reinforce(random_meta(), 5, 4, 1.0, 1.0), "slot"),
+    (lambda: meta_logits(random_meta(), 0), "slots"),
+    (lambda: meta_logits(torch.zeros(5), 2), "len"),
+    (lambda: pretrain_meta(random_meta(), [], 3), "records"),
+    match="^{}",
 )
-def test_an_argument_out_of_range_is_named_of_slots(call, name) -> None:
-    with pytest.raises(ValueError, match=f"^{name}"):
-        call()
 
 
 # Directions in half precision and sketched

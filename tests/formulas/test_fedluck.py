@@ -9,6 +9,7 @@ import pytest
 from fedluck_runs import random_devices
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from fl_core.algorithms.base import mean_step
 from fl_core.formulas.fedluck import (
@@ -70,39 +71,34 @@ def test_a_fit_with_latency_stays_physical() -> None:
     assert fit_upload_with_latency([0.5, 1], [3, 2]) == (0, 2.5)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: key_convergence_factor(0, 0.1, 1, 1, 1), "local_steps = 0; local_steps must be > 0"),
-        (lambda: key_convergence_factor(1, 0, 1, 1, 1), r"compression_rate = 0; .* in \(0, 1\]"),
-        (lambda: key_convergence_factor(1, np.array([0.5, 1.5]), 1, 1, 1), "compression_rate = array"),
-        (lambda: key_convergence_factor(1, 1, -1, 1, 1), "seconds_per_step = -1"),
-        (lambda: key_convergence_factor(1, 1, 1, float("nan"), 1), "full_upload_seconds = nan"),
-        (lambda: key_convergence_factor(1, 1, 1, 1, 0), "period_seconds = 0"),
-        (lambda: key_convergence_factor(1, 1, 1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
-        (lambda: staleness_factor(1, 1, -1), "round_staleness = -1"),
-        (lambda: Variant(0), "staleness_coefficient = 0"),
-        (lambda: Variant(delta_power=2), r"delta_power = 2; .* in \(0, 1\]"),
-        (lambda: Variant(delta_power=0), "delta_power = 0"),
-        (lambda: Variant(contraction="loose"), "contraction = 'loose'; .*'printed' or 'tight'"),  # type: ignore[arg-type]
-        (lambda: rounds_per_job(-1, 1), "job_seconds = -1"),
-        (lambda: rounds_per_job(1, 0), "period_seconds = 0"),
-        (lambda: mean_step(np.zeros(1), np.zeros((1, 1)), 0.0), "global_lr = 0.0"),
-        (lambda: mean_step(np.zeros(1), np.zeros((2, 1)), 1.0, [1]), "2, one per upload"),
-        (lambda: mean_step(np.zeros(1), np.zeros((1, 1)), 1.0, [0]), r"sample_counts = \[0\]"),
-        (lambda: mean_step_seconds([1, 1, 1]), "must be > warm_up = 3"),
-        (lambda: mean_step_seconds([-1], 0), "step_seconds"),
-        (lambda: mean_step_seconds([1], -1), "warm_up = -1"),
-        (lambda: fit_upload([], []), "compression_rates"),
-        (lambda: fit_upload([0.5], [1, 2]), "1, one per rate"),
-        (lambda: fit_upload([0.0], [1]), "compression_rates"),
-        (lambda: fit_upload([0.5], [-1]), "upload_seconds"),
-        (lambda: fit_upload_with_latency([0.5, 0.5], [1, 2]), "at least two different rates"),
-    ],
+test_each_formula_names_what_is_wrong = refuses(
+    ValueError,
+    (lambda: key_convergence_factor(0, 0.1, 1, 1, 1), "local_steps = 0; local_steps must be > 0"),
+    (lambda: key_convergence_factor(1, 0, 1, 1, 1), r"compression_rate = 0; .* in \(0, 1\]"),
+    (lambda: key_convergence_factor(1, np.array([0.5, 1.5]), 1, 1, 1), "compression_rate = array"),
+    (lambda: key_convergence_factor(1, 1, -1, 1, 1), "seconds_per_step = -1"),
+    (lambda: key_convergence_factor(1, 1, 1, float("nan"), 1), "full_upload_seconds = nan"),
+    (lambda: key_convergence_factor(1, 1, 1, 1, 0), "period_seconds = 0"),
+    (lambda: key_convergence_factor(1, 1, 1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
+    (lambda: staleness_factor(1, 1, -1), "round_staleness = -1"),
+    (lambda: Variant(0), "staleness_coefficient = 0"),
+    (lambda: Variant(delta_power=2), r"delta_power = 2; .* in \(0, 1\]"),
+    (lambda: Variant(delta_power=0), "delta_power = 0"),
+    (lambda: Variant(contraction="loose"), "contraction = 'loose'; .*'printed' or 'tight'"),  # type: ignore[arg-type]
+    (lambda: rounds_per_job(-1, 1), "job_seconds = -1"),
+    (lambda: rounds_per_job(1, 0), "period_seconds = 0"),
+    (lambda: mean_step(np.zeros(1), np.zeros((1, 1)), 0.0), "global_lr = 0.0"),
+    (lambda: mean_step(np.zeros(1), np.zeros((2, 1)), 1.0, [1]), "2, one per upload"),
+    (lambda: mean_step(np.zeros(1), np.zeros((1, 1)), 1.0, [0]), r"sample_counts = \[0\]"),
+    (lambda: mean_step_seconds([1, 1, 1]), "must be > warm_up = 3"),
+    (lambda: mean_step_seconds([-1], 0), "step_seconds"),
+    (lambda: mean_step_seconds([1], -1), "warm_up = -1"),
+    (lambda: fit_upload([], []), "compression_rates"),
+    (lambda: fit_upload([0.5], [1, 2]), "1, one per rate"),
+    (lambda: fit_upload([0.0], [1]), "compression_rates"),
+    (lambda: fit_upload([0.5], [-1]), "upload_seconds"),
+    (lambda: fit_upload_with_latency([0.5, 0.5], [1, 2]), "at least two different rates"),
 )
-def test_each_formula_names_what_is_wrong(call, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 # The global minimum
@@ -208,26 +204,21 @@ def test_the_supplements_power_compresses_only_where_the_steps_are_bounded() -> 
     assert (narrow.local_steps[narrow.compression_rate < 1] == 60).all()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: plan_devices(1, 1, 1, solver="exactly"),
-            "solver = 'exactly'; solver must be one of official_grid, exact",
-        ),
-        (lambda: plan_devices(-1, 1, 1), "seconds_per_step = -1"),
-        (lambda: plan_devices(1, [1, float("inf")], 1), "full_upload_seconds = .*inf"),
-        (lambda: plan_devices(1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
-        (lambda: plan_devices(1, 1, 0), "period_seconds = 0"),
-        (lambda: Box(0), r"k_min = 0; k_min must be in 1\.\.k_max = 60"),
-        (lambda: Box(2.5), "k_min = 2.5; k_min must be a whole number"),  # type: ignore[arg-type]
-        (lambda: Box(5, 4), "k_min = 5"),
-        (lambda: Box(delta_min=0), "delta_min = 0"),
-        (lambda: Box(delta_min=0.5, delta_max=0.4), "delta_min = 0.5"),
-        (lambda: Box(delta_max=1.5), "delta_max = 1.5"),
-        (lambda: plan_devices(1, 1, 1, box=Box(delta_min=0.011, delta_max=0.019)), "multiple of 0.01"),
-    ],
+test_the_planners_name_what_is_wrong = refuses(
+    ValueError,
+    (
+        lambda: plan_devices(1, 1, 1, solver="exactly"),
+        "solver = 'exactly'; solver must be one of official_grid, exact",
+    ),
+    (lambda: plan_devices(-1, 1, 1), "seconds_per_step = -1"),
+    (lambda: plan_devices(1, [1, float("inf")], 1), "full_upload_seconds = .*inf"),
+    (lambda: plan_devices(1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
+    (lambda: plan_devices(1, 1, 0), "period_seconds = 0"),
+    (lambda: Box(0), r"k_min = 0; k_min must be in 1\.\.k_max = 60"),
+    (lambda: Box(2.5), "k_min = 2.5; k_min must be a whole number"),  # type: ignore[arg-type]
+    (lambda: Box(5, 4), "k_min = 5"),
+    (lambda: Box(delta_min=0), "delta_min = 0"),
+    (lambda: Box(delta_min=0.5, delta_max=0.4), "delta_min = 0.5"),
+    (lambda: Box(delta_max=1.5), "delta_max = 1.5"),
+    (lambda: plan_devices(1, 1, 1, box=Box(delta_min=0.011, delta_max=0.019)), "multiple of 0.01"),
 )
-def test_the_planners_name_what_is_wrong(call, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()

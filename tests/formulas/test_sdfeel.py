@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from fl_core.formulas.sdfeel import (
     consensus_phase,
@@ -59,26 +60,21 @@ def test_with_equal_step_counts_it_is_fedavg(steps, ends, seed) -> None:
     assert found == pytest.approx(np.dot(weights, ends), abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: normalized_update(1.0, 0.0, 0), "steps must be >= 1"),
-        (lambda: effective_steps([0.5, 0.6], [1, 1]), "weights must be shares with sum 1"),
-        (lambda: effective_steps([1.0], [1, 1]), "weights must be as many as there are step counts, 2"),
-        (lambda: staleness_discount(-1), "staleness must be >= 0"),
-        (lambda: gossip_weights(0, {1: 0}), "staleness must be given for the trigger 0 too"),
-        (lambda: gossip_weights(0, {0: 0}, rule="right"), "rule must be derived, printed or data_weighted"),
-        (lambda: gossip_weights(0, {0: 0}, rule="data_weighted"), "cluster_weight must be a share > 0 for each"),
-        (lambda: synchronous_mixing_matrix([(1,), (0,), ()]), "neighbors must be those of a connected graph"),
-        (lambda: synchronous_mixing_matrix([(1,), ()]), "neighbors must be mutual"),
-        (lambda: consensus_phase([1, 2], np.eye(2), 0), "tolerance must be > 0"),
-        (lambda: plan_cluster([1.0, 3.0], rule="fixed", deadline_seconds=0.5), "deadline_seconds must be >= 1.0"),
-        (lambda: plan_cluster([]), "step_seconds must be > 0 for each client"),
-    ],
+test_what_is_out_of_range_is_refused = refuses(
+    ValueError,
+    (lambda: normalized_update(1.0, 0.0, 0), "steps must be >= 1"),
+    (lambda: effective_steps([0.5, 0.6], [1, 1]), "weights must be shares with sum 1"),
+    (lambda: effective_steps([1.0], [1, 1]), "weights must be as many as there are step counts, 2"),
+    (lambda: staleness_discount(-1), "staleness must be >= 0"),
+    (lambda: gossip_weights(0, {1: 0}), "staleness must be given for the trigger 0 too"),
+    (lambda: gossip_weights(0, {0: 0}, rule="right"), "rule must be derived, printed or data_weighted"),
+    (lambda: gossip_weights(0, {0: 0}, rule="data_weighted"), "cluster_weight must be a share > 0 for each"),
+    (lambda: synchronous_mixing_matrix([(1,), (0,), ()]), "neighbors must be those of a connected graph"),
+    (lambda: synchronous_mixing_matrix([(1,), ()]), "neighbors must be mutual"),
+    (lambda: consensus_phase([1, 2], np.eye(2), 0), "tolerance must be > 0"),
+    (lambda: plan_cluster([1.0, 3.0], rule="fixed", deadline_seconds=0.5), "deadline_seconds must be >= 1.0"),
+    (lambda: plan_cluster([]), "step_seconds must be > 0 for each client"),
 )
-def test_what_is_out_of_range_is_refused(call, says) -> None:
-    with pytest.raises(ValueError, match=says):
-        call()
 
 
 # Mixing: Eqs. 4 and 5 (as matrices, and in all graphs: tests/fl_papers/sdfeel/test_formulas.py)

@@ -17,6 +17,7 @@ import pytest
 import torch
 from freeze import ALGORITHMS as DECLARED
 from freeze import FAULTS, NETWORK
+from killing import Killed, killed_at
 
 from fl_core.algorithms import ALGORITHMS, Algorithm, FedAsync, SoftsyncSASGD, make_algorithm
 from fl_core.errors import RunError
@@ -152,23 +153,8 @@ class Every(Checkpoints):
         shutil.copytree(self.folder, self.folder.parent / "kept" / f"{run.kernel.events}")
 
 
-class Killed(Exception):
-    pass
-
-
 def never(events: int) -> bool:
     return False
-
-
-def killed_at(event: int) -> Callable[[int], bool]:
-    """Write at every event until the process dies."""
-
-    def when(events: int) -> bool:
-        if events == event:
-            raise Killed
-        return True
-
-    return when
 
 
 def start(folder: Path, updates: int = 12, at: int = 15, algorithm: Algorithm | None = None) -> History:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from killing import Killed, killed_at
 from pydantic import ValidationError
 
 from fl_core.algorithms import FedAsync, FedAvg
@@ -110,21 +111,14 @@ def test_a_run_never_sends_more_than_its_link_and_every_transfer_is_whole():
 
 def test_more_devices_at_once_help_until_the_link_is_full():
     def seconds(concurrency, **network):
-        return (
-            simulation(FedAsync(concurrency=concurrency), devices=40, network=network)
-            .run()
-            .evaluations["seconds"][-1]
-        )
+        run = simulation(FedAsync(concurrency=concurrency), devices=40, network=network).run()
+        return run.evaluations["seconds"][-1]
 
     free = {"server_down_bits_per_second": None, "server_up_bits_per_second": None}
     alone, few, many = (seconds(n) for n in (1, 4, 40))
     assert alone > 1.5 * few
     assert many > 0.8 * 30 * SIZE / 150  # thirty models do not fit through the link in less
     assert seconds(40, **free) < 0.3 * many
-
-
-class Halted(Exception):
-    pass
 
 
 FAULTS = [{"kind": "crash", "probability": 0.2, "down_seconds": 2}, {"kind": "lost", "probability": 0.1},
@@ -142,15 +136,9 @@ def test_a_run_goes_on_from_any_event_and_threads_change_nothing(world, algorith
     history = whole.run()
     assert simulation(algorithm, **world).run("threads", 2) == history
     for stop in range(5, whole.kernel.events, whole.kernel.events // 6):
-
-        def when(events: int, stop: int = stop) -> bool:
-            if events > stop:
-                raise Halted
-            return events == stop
-
         folder = tmp_path / str(stop)
-        with pytest.raises(Halted):
-            simulation(algorithm, **world).run(checkpoints=Checkpoints(folder, when=when))
+        with pytest.raises(Killed):
+            simulation(algorithm, **world).run(checkpoints=Checkpoints(folder, when=killed_at(stop + 1, every=False)))
         again = simulation(algorithm, **world).run(checkpoints=Checkpoints(folder, when=lambda events: False))
         assert again == history
 
@@ -192,14 +180,8 @@ def test_joules_are_counted_once_by_a_run_that_is_resumed(tmp_path: Path):
     history = simulation(**world).run()
     for stop in (20, 60, 100):
         folder = tmp_path / str(stop)
-
-        def when(events: int, stop: int = stop) -> bool:
-            if events > stop:
-                raise Halted
-            return events == stop
-
-        with pytest.raises(Halted):
-            simulation(**world).run(checkpoints=Checkpoints(folder, when=when))
+        with pytest.raises(Killed):
+            simulation(**world).run(checkpoints=Checkpoints(folder, when=killed_at(stop + 1, every=False)))
         assert simulation(**world).run(checkpoints=Checkpoints(folder, when=lambda events: False)) == history
 
 

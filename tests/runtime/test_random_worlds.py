@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from killing import Killed
 
 from fl_core.algorithms import SGD, Algorithm, FedAsync, FedAvg
 from fl_core.errors import RunError
@@ -282,10 +283,6 @@ def assert_one_thing_at_a_time(history: History) -> None:
         by_device.setdefault(device, []).append((start, end))
     for device, intervals in by_device.items():
         assert device == POOLED or all(a[1] <= b[0] for a, b in pairwise(sorted(intervals))), device
-
-
-class Killed(Exception):
-    pass
 
 
 def killed_and_resumed(case: int, event: int, folder: Path) -> History | str:

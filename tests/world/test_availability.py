@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from refusals import refuses
 
 from fl_core.tasks import POOLED
 from fl_core.world import Devices, PeriodicAvailability, TraceAvailability, World
@@ -137,18 +138,14 @@ def test_by_default_and_for_the_pooled_machine_everybody_is_always_there():
     assert (devices.resume_at(POOLED, 0), devices.leaves_at(POOLED, 5)) == (0, inf)
 
 
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"windows": [[[2, 1]]]}, r"windows of device 0: \[2, 1\) must have its stop after its start"),
-        ({"windows": [[], [[0, 2], [1, 3]]]}, r"windows of device 1: \[1, 3\) must .* which stops at 2 s"),
-        ({"windows": [[[0, 5]]], "period_seconds": 4}, "reach to 5 s, beyond period_seconds = 4"),
-        ({"windows": [[[-1, 5]]]}, "greater than or equal to 0"),
-    ],
+test_windows_that_cannot_be_are_refused = refuses(
+    ValidationError,
+    ({"windows": [[[2, 1]]]}, r"windows of device 0: \[2, 1\) must have its stop after its start"),
+    ({"windows": [[], [[0, 2], [1, 3]]]}, r"windows of device 1: \[1, 3\) must .* which stops at 2 s"),
+    ({"windows": [[[0, 5]]], "period_seconds": 4}, "reach to 5 s, beyond period_seconds = 4"),
+    ({"windows": [[[-1, 5]]]}, "greater than or equal to 0"),
+    by=lambda fields: TraceAvailability(**fields),
 )
-def test_windows_that_cannot_be_are_refused(fields, says):
-    with pytest.raises(ValidationError, match=says):
-        TraceAvailability(**fields)
 
 
 def test_a_trace_must_fit_the_devices():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from refusals import refuses
 
 from fl_core.tasks import POOLED
 from fl_core.world import LinspaceBandwidth, Network, UniformBandwidth, World
@@ -61,18 +62,14 @@ def test_a_network_survives_the_way_through_json():
     assert World.model_validate_json(world.model_dump_json()) == world
 
 
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        (-1, "-1 is not valid: it should be a number > 0, a list with one for each device, null"),
-        ([1, 0], r"\[1, 0\] is not valid"),
-        ("fast", "'fast' is not valid"),
-        (float("inf"), "inf is not valid"),
-        ({"kind": "unifrm"}, "{'kind': 'unifrm'} is not valid"),
-        ({"kind": "uniform", "slowest": 2, "fastest": 1}, "fastest = 1.0 bits per second must not be below slowest"),
-        ([1, 2, 3], "up_bits_per_second has 3 entries for devices = 2"),
-    ],
+test_what_is_no_bandwidth_is_refused_with_what_would_be_one = refuses(
+    ValidationError,
+    (-1, "-1 is not valid: it should be a number > 0, a list with one for each device, null"),
+    ([1, 0], r"\[1, 0\] is not valid"),
+    ("fast", "'fast' is not valid"),
+    (float("inf"), "inf is not valid"),
+    ({"kind": "unifrm"}, "{'kind': 'unifrm'} is not valid"),
+    ({"kind": "uniform", "slowest": 2, "fastest": 1}, "fastest = 1.0 bits per second must not be below slowest"),
+    ([1, 2, 3], "up_bits_per_second has 3 entries for devices = 2"),
+    by=lambda value: network(2, up_bits_per_second=value),
 )
-def test_what_is_no_bandwidth_is_refused_with_what_would_be_one(value, says):
-    with pytest.raises(ValidationError, match=says):
-        network(2, up_bits_per_second=value)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from killing import Killed, killed_at
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
@@ -80,25 +81,15 @@ NETWORK = {
 }
 
 
-class Halted(Exception):
-    pass
-
-
 @pytest.mark.parametrize("kind", [{"network": NETWORK}, {"compute": "phones", "network": NETWORK}])
 def test_a_run_under_traces_is_deterministic_and_goes_on_from_any_event(kind, tmp_path: Path):
     whole = simulation(**kind)
     history = whole.run()
     assert simulation(**kind).run("threads", 2) == history
     for stop in range(1, whole.kernel.events, 7):
-
-        def when(events: int, stop: int = stop) -> bool:
-            if events >= stop:
-                raise Halted
-            return True
-
         folder = tmp_path / str(stop)
-        with pytest.raises(Halted):
-            simulation(**kind).run(checkpoints=Checkpoints(folder, when=when))
+        with pytest.raises(Killed):
+            simulation(**kind).run(checkpoints=Checkpoints(folder, when=killed_at(stop)))
         assert simulation(**kind).run(checkpoints=Checkpoints(folder, when=lambda events: False)) == history
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -258,6 +259,9 @@ class Made(Store):
 
     def stamp(self) -> tuple[tuple[str, int], ...]:
         return tuple((key, 0) for key in sorted(self.made))
+
+    def state(self, keys: Iterable[str]) -> dict[str, str]:
+        return {key: "made" * (key in self.made) for key in keys}
 
 
 def test_the_ledger_is_judged_at_the_papers_budget_where_three_seeds_are_stored(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from fl_core.formulas.checks import violations
 from fl_core.formulas.staleness import Polynomial
@@ -171,35 +172,30 @@ def test_e3_no_bound_on_regularised_gradients_fits_every_anchor() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: q_option1(1.0, 1.0, 5), r"lr \* strong_convexity = 1.0; .* must be < 1"),
-        (lambda: q_option1(0.1, 0.0, 5), r"strong_convexity = 0.0"),
-        (lambda: q_option1(0.1, 1.0, 0), r"min_local_steps = 0"),
-        (lambda: q_option2(0.1, 5.0, 5.0, 5), r"prox_rho = 5.0; prox_rho must be > weak_convexity = 5.0"),
-        (lambda: q_option2(2.0, 6.0, 5.0, 5), r"lr = 2.0; lr must be < 2 / \(prox_rho - weak_convexity\)"),
-        (lambda: beta(0.0, 0.5), r"alpha = 0.0; alpha must be in \(0, 1\]"),
-        (lambda: beta(0.5, 1.0), r"q = 1.0; q must be in \[0, 1\)"),
-        (lambda: residual(0.1, 1.0, -1.0, 1.0), r"grad_deviation_bound = -1.0"),
-        (lambda: residual_tight(0.5, 1.0, 1.0, -1.0), r"grad_second_moment_bound = -1.0"),
-        (lambda: printed_bound(-1, 1.0, 0.5, 1.0), r"num_updates = -1"),
-        (lambda: contraction_root(0.5, 0.5, 0), r"age = 0"),
-        (lambda: adaptive_rate(0.5, 0.5, 0), r"max_staleness = 0"),
-        (lambda: derived_bound(1, 1.0, 1.0, 1.0, 1.0), r"rate = 1.0"),
-        (lambda: derived_bound(1, -1.0, 0.5, 1.0, 1.0), r"initial_gap = -1.0"),
-        (lambda: mixing_characteristic(0.0, 0.5, 2), r"alpha = 0.0"),
-        (lambda: delta_characteristic(0.5, 1.5, 2), r"q = 1.5"),
-        (lambda: delta_stability_threshold(0), r"age = 0"),
-        (lambda: stationary_error(0.5, 1.0, 1.0, 1.0), r"p = 1.0"),
-        (lambda: total_staleness(0, 1), r"concurrency = 0"),
-        (lambda: stationary_error(0.5, 1.0, 0.5, 1.0, 0), r"max_staleness = 0"),
-        (lambda: ToyQ().second_moments([0.5], [0], 0), r"steps = 0"),
-        (lambda: ToyLogistic().run([0.5], [0], 0, 1), r"steps = 0"),
-        (lambda: ToyLogistic().run([0.5], [0], 1, 0), r"runs = 0"),
-        (lambda: ToyLogistic().run([0.5], [1], 1, 1), r"base_versions\[0\] = 1"),
-    ],
+test_each_formula_names_what_is_wrong = refuses(
+    ValueError,
+    (lambda: q_option1(1.0, 1.0, 5), r"lr \* strong_convexity = 1.0; .* must be < 1"),
+    (lambda: q_option1(0.1, 0.0, 5), r"strong_convexity = 0.0"),
+    (lambda: q_option1(0.1, 1.0, 0), r"min_local_steps = 0"),
+    (lambda: q_option2(0.1, 5.0, 5.0, 5), r"prox_rho = 5.0; prox_rho must be > weak_convexity = 5.0"),
+    (lambda: q_option2(2.0, 6.0, 5.0, 5), r"lr = 2.0; lr must be < 2 / \(prox_rho - weak_convexity\)"),
+    (lambda: beta(0.0, 0.5), r"alpha = 0.0; alpha must be in \(0, 1\]"),
+    (lambda: beta(0.5, 1.0), r"q = 1.0; q must be in \[0, 1\)"),
+    (lambda: residual(0.1, 1.0, -1.0, 1.0), r"grad_deviation_bound = -1.0"),
+    (lambda: residual_tight(0.5, 1.0, 1.0, -1.0), r"grad_second_moment_bound = -1.0"),
+    (lambda: printed_bound(-1, 1.0, 0.5, 1.0), r"num_updates = -1"),
+    (lambda: contraction_root(0.5, 0.5, 0), r"age = 0"),
+    (lambda: adaptive_rate(0.5, 0.5, 0), r"max_staleness = 0"),
+    (lambda: derived_bound(1, 1.0, 1.0, 1.0, 1.0), r"rate = 1.0"),
+    (lambda: derived_bound(1, -1.0, 0.5, 1.0, 1.0), r"initial_gap = -1.0"),
+    (lambda: mixing_characteristic(0.0, 0.5, 2), r"alpha = 0.0"),
+    (lambda: delta_characteristic(0.5, 1.5, 2), r"q = 1.5"),
+    (lambda: delta_stability_threshold(0), r"age = 0"),
+    (lambda: stationary_error(0.5, 1.0, 1.0, 1.0), r"p = 1.0"),
+    (lambda: total_staleness(0, 1), r"concurrency = 0"),
+    (lambda: stationary_error(0.5, 1.0, 0.5, 1.0, 0), r"max_staleness = 0"),
+    (lambda: ToyQ().second_moments([0.5], [0], 0), r"steps = 0"),
+    (lambda: ToyLogistic().run([0.5], [0], 0, 1), r"steps = 0"),
+    (lambda: ToyLogistic().run([0.5], [0], 1, 0), r"runs = 0"),
+    (lambda: ToyLogistic().run([0.5], [1], 1, 1), r"base_versions\[0\] = 1"),
 )
-def test_each_formula_names_what_is_wrong(call, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()

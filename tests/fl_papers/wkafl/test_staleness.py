@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from fl_core.algorithms import KAsync
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
@@ -96,18 +97,13 @@ def test_the_simulators_schedule_is_the_one_without_a_simulator(law) -> None:
     np.testing.assert_allclose(table["seconds"][4::5], made.seconds)
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: mean_staleness(3, 4), "num_aggregated = 4"),
-        (lambda: mean_age_of_gaps([0]), "gaps = "),
-        (lambda: staleness_probability(-1, 3, 1), "staleness = -1"),
-        (lambda: conflict_slope(10, 1, 1.0), "mu = 1.0"),
-        (lambda: average_num_gradients([[1.0]], 0), "mu = 0"),
-        (lambda: stability([0.5] * 9), "len"),
-        (lambda: stability([0.0] * 10), "accuracies"),
-    ],
+test_arguments_out_of_range_are_refused = refuses(
+    ValueError,
+    (lambda: mean_staleness(3, 4), "num_aggregated = 4"),
+    (lambda: mean_age_of_gaps([0]), "gaps = "),
+    (lambda: staleness_probability(-1, 3, 1), "staleness = -1"),
+    (lambda: conflict_slope(10, 1, 1.0), "mu = 1.0"),
+    (lambda: average_num_gradients([[1.0]], 0), "mu = 0"),
+    (lambda: stability([0.5] * 9), "len"),
+    (lambda: stability([0.0] * 10), "accuracies"),
 )
-def test_arguments_out_of_range_are_refused(call, says) -> None:
-    with pytest.raises(ValueError, match=says):
-        call()
