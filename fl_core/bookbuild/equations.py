@@ -152,9 +152,12 @@ def _tests_of(path: Path, folder: Path) -> Iterator[tuple[str, set[tuple[str, st
     imported = {name.asname or name.name: (node.module or "", name.name) for node in imports for name in node.names}
     words = {}
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            first = min(part.lineno for part in [node, *node.decorator_list])
-            words[node.name] = set(re.findall(r"(\w+)(?:\.(\w+))?", "\n".join(lines[first - 1 : node.end_lineno])))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign):
+            first = min(part.lineno for part in [node, *getattr(node, "decorator_list", ())])
+            name = (
+                ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else node.name
+            )  # a table is a test, too
+            words[name] = set(re.findall(r"(\w+)(?:\.(\w+))?", "\n".join(lines[first - 1 : node.end_lineno])))
     for test in (name for name in words if name.startswith("test")):
         known: list[str] = [test]
         used: set[tuple[str, str]] = set()

@@ -293,9 +293,8 @@ def test_dropout_that_devices_would_share_is_refused():
     register_dataset("mine")(lambda: ((np.zeros((40, 5)), np.arange(40) % 2), (np.zeros((4, 5)), LABELS)))
     for layer in (torch.nn.Dropout(0.5), Dropout(0.5, (5,))):
         register_model(type("Net", (torch.nn.Sequential,), {"__init__": _net(layer)}))
-        spec = RunSpec(
-            **SPEC | {"algorithm": "fedasync", "dataset": "mine", "model": "net", "world": {"devices": 10}}
-        )
+        other = {"algorithm": "fedasync", "dataset": "mine", "preprocessing": {}, "model": "net"}
+        spec = RunSpec(**SPEC | other | {"world": {"devices": 10}})
         if isinstance(layer, Dropout):
             run(spec)
         else:
