@@ -22,6 +22,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 from packaging.requirements import Requirement
 
+from fl_core.world import Fault, Trigger
+
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.thorough
 
@@ -227,25 +229,6 @@ class Halved(Spread):
     def draw(self, devices, rng, direction):
         return np.where(np.arange(devices) % 2, 1e6, 5e5)
 
-class Erased(Fault):
-    kind: Literal["erased"] = "erased"
-
-    def send(self, messages, rng):
-        model = messages[0].payload["model"]
-        kept = torch.from_numpy(rng.random(len(model)) > 0.25)
-        return [Message({"model": model * kept}, message.delay) for message in messages]
-
-class Cyclic(Trigger):
-    kind: Literal["cyclic"] = "cyclic"
-
-    async def turn(self, server):
-        await server.idle_changed()
-        if not server.in_flight and server.idle:
-            last = server.state.get("last", -1)
-            device = next((d for d in server.idle if d > last), min(server.idle))
-            server.state["last"] = device
-            server.dispatch([device])
-
 class Nights(Availability):
     kind: Literal["nights"] = "nights"
 
@@ -307,7 +290,8 @@ def moons():
 def test_parts_of_a_script_and_of_an_installed_package_have_names_there(place: Place, tmp_path: Path):
     place.stock()
     [example] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    mine = example.partition("result = ")[0] + MORE
+    shown = [textwrap.dedent(str(each.__doc__).partition("::\n")[2]) for each in (Fault, Trigger)]
+    mine = "\n".join([example.partition("result = ")[0], MORE, *shown])
     run = ["run", "-a", "halving", "-s", "budget.updates=2", "-s", "model=line", "-s", "dataset=moons"]
     run += ["-s", "world.devices=12", "-s", "world.compute=slow(most=3)", "-s", "partition=thirds"]
     run += ["-s", "preprocessing=turned", "-s", "world.trigger=cyclic", "-s", "world.availability=nights"]

@@ -145,7 +145,7 @@ def _tests(folder: Path) -> defaultdict[str, list[tuple[str, str]]]:
 
 
 def _tests_of(path: Path, folder: Path) -> Iterator[tuple[str, set[tuple[str, str]]]]:
-    """Yield each test of a file with the modules and names that it uses, also through helpers of the file."""
+    """Yield each test of a file with the modules and names that it uses, also through what else the file defines."""
     source = path.read_text(encoding="utf-8")
     tree, lines = ast.parse(source), source.splitlines()
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -154,9 +154,7 @@ def _tests_of(path: Path, folder: Path) -> Iterator[tuple[str, set[tuple[str, st
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign):
             first = min(part.lineno for part in [node, *getattr(node, "decorator_list", ())])
-            name = (
-                ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else node.name
-            )  # a table is a test, too
+            name = ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else node.name
             words[name] = set(re.findall(r"(\w+)(?:\.(\w+))?", "\n".join(lines[first - 1 : node.end_lineno])))
     for test in (name for name in words if name.startswith("test")):
         known: list[str] = [test]

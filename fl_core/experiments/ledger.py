@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -18,8 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fl_core.datasets import actual, data_folder
-from fl_core.errors import DataError, unknown
+from fl_core.datasets import data_folder
+from fl_core.errors import unknown
 from fl_core.experiments.artifacts import artifacts, find_artifact, make_study, no_runs
 from fl_core.experiments.claims import (
     FULL,
@@ -38,7 +38,7 @@ from fl_core.experiments.evidence import LOOKS, SCALES, Censored, Effect
 from fl_core.experiments.grid import Plan, plan
 from fl_core.experiments.identity import instructions
 from fl_core.experiments.run import Result
-from fl_core.experiments.store import Store, default_store, write_atomically
+from fl_core.experiments.store import Store, default_store, looked_up, write_atomically
 from fl_core.experiments.study import Entry, Study
 from fl_core.experiments.verify import TABLE, is_verified
 from fl_core.plugins import paper_modules
@@ -90,19 +90,8 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
         return tuple(known[artifact].grid(budget, dataset, seeds))
 
     stored: dict[str, Result | None] = {}
-    looked_up: dict[str, str] = {}
+    rests_on: dict[str, str] = {}
     """The records that are judged, by hash, those too that are not there."""
-
-    @cache
-    def here(name: str) -> str:
-        with suppress(DataError):  # neither the data nor a surrogate
-            return actual(name, notify=False)
-        return name
-
-    def keys(entry: Entry) -> Iterator[str]:
-        yield entry.key
-        if (used := here(entry.spec.dataset)) != entry.spec.dataset:
-            yield entry.spec.model_copy(update={"dataset": used, "strict_data": False}).hash
 
     @cache
     def study(carriers: tuple[str, ...], budget: str) -> Study:
@@ -111,7 +100,7 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
         for seeds in SEEDS:
             more = {f"{e.key} {e.labels}": e for artifact in carriers for e in grid(artifact, budget, seeds)}
             new = {entry.key: entry for entry in more.values() if entry.key not in stored}
-            looked_up.update(store.state(key for entry in new.values() for key in keys(entry)))
+            rests_on.update(store.state(s.hash for entry in new.values() for s in looked_up(entry.spec)))
             stored.update({key: store.get(entry.spec) for key, entry in new.items()})
             found = {e.key: result for e in more.values() if (result := stored[e.key]) is not None}
             entries, results = entries | more, results | found
@@ -139,21 +128,21 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
     by_runs = [claim for claim in own if any(known[name].make_grid is not no_runs for name in carried[claim.id])]
     found = {
         judgement.claim.id: replace(judgement, artifacts=carried[judgement.claim.id], stored=True)
-        for group, rests_on, records in (
-            (by_runs, (dataset, store.published, _known_equivalences()), looked_up),
+        for group, named_by, records in (
+            (by_runs, (dataset, store.published, _known_equivalences()), rests_on),
             ([c for c in own if c not in by_runs], (), {}),
         )
-        for judgement in _kept(group, f"{paper}-{_digest(_source(), *rests_on)}", marked, store, records)
+        for judgement in _kept(group, f"{paper}-{_digest(_source(), *named_by)}", marked, store, records)
     }
     return tuple(settled(found[claim.id] for claim in own))
 
 
 def _kept(
-    wanted: Sequence[Claim], name: str, judge: Callable[[Claim], Judgement], store: Store, looked_up: dict[str, str]
+    wanted: Sequence[Claim], name: str, judge: Callable[[Claim], Judgement], store: Store, rests_on: dict[str, str]
 ) -> list[Judgement]:
     """Return the judgements of claims, each by itself, from the file in the cache that holds those called `name`.
 
-    The name stands for all that they rest on but the records in `store`, which judging enters in `looked_up`: if one
+    The name stands for all that they rest on but the records in `store`, which judging enters in `rests_on`: if one
     of these is another now, or there at last, they are judged again. Where a record was damaged, nothing is kept: its
     warning is to be seen.
     """
@@ -173,7 +162,7 @@ def _kept(
             old.unlink()
         if not said:
             kept = {each.claim.id: _as_json(each) for each in found}
-            write_atomically(path, json.dumps([looked_up, kept]).encode())
+            write_atomically(path, json.dumps([rests_on, kept]).encode())
     return found
 
 

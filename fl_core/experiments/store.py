@@ -68,6 +68,15 @@ class StrangeError(DataError):
     """A record names what is not known here: somebody's own part that is not imported, or another version's."""
 
 
+def looked_up(spec: RunSpec) -> Iterator[RunSpec]:
+    """Yield the specifications under which a result of `spec` may be stored, the first first."""
+    named = spec.model_copy(update={"strict_data": False}) if spec.strict_data else spec
+    yield named
+    with contextlib.suppress(DataError):  # neither the data nor a surrogate
+        if (here := actual(spec.dataset, spec.strict_data, notify=False)) != spec.dataset:
+            yield named.model_copy(update={"dataset": here})
+
+
 @dataclass(frozen=True)
 class Store:
     """The two folders; they need not exist."""
@@ -80,12 +89,9 @@ class Store:
 
         A damaged record is reported as a warning and not used.
         """
-        named = spec.model_copy(update={"strict_data": False}) if spec.strict_data else spec
-        if (found := self._get(named)) is not None:
-            return found
-        with contextlib.suppress(DataError):  # neither the data nor a surrogate
-            if (here := actual(spec.dataset, spec.strict_data, notify=False)) != spec.dataset:
-                return self._get(named.model_copy(update={"dataset": here}))
+        for named in looked_up(spec):
+            if (found := self._get(named)) is not None:
+                return found
         return None
 
     def _get(self, spec: RunSpec) -> Result | None:

@@ -133,7 +133,7 @@ def rerun(stored: Result, part: float, run: Callable[..., Any] | None = None) ->
     return Rerun(made_by(stored.provenance, code), History.from_dict(history), *rest)
 
 
-def _rerun(text, executor, least, part):  # type: ignore[no-untyped-def]
+def _rerun(text: str, executor: str, least: tuple[str, int], part: float) -> tuple[str, dict[str, Any], str, float]:
     """Do it with whatever fl_core there is: another copy's interpreter is given the source of this function."""
     import hashlib
 
@@ -144,7 +144,7 @@ def _rerun(text, executor, least, part):  # type: ignore[no-untyped-def]
     spec, reached, (table, rows) = RunSpec.from_json(text), 1.0, least
     simulation = spec.simulation()
 
-    def stop(used):  # type: ignore[no-untyped-def]
+    def stop(used: float) -> None:
         nonlocal reached
         if part < 1 and used >= part and len(getattr(simulation.history, table)["version"]) > rows:
             reached = used
@@ -160,7 +160,8 @@ def _rerun(text, executor, least, part):  # type: ignore[no-untyped-def]
 def _running(checkout: Path) -> Iterator[Callable[..., Any]]:
     """Give a function that does what :func:`_rerun` does, in a process whose fl_core is that of `checkout`."""
     loop = "import json, sys\nfor line in sys.stdin: print('\\n' + json.dumps(_rerun(*json.loads(line))), flush=True)"
-    words = [sys.executable, "-P", "-c", f"{inspect.getsource(_rerun)}\n{loop}"]  # -P: not the folder that we are in
+    source = f"from __future__ import annotations\n{inspect.getsource(_rerun)}\n{loop}"
+    words = [sys.executable, "-P", "-c", source]  # -P: not the folder that we are in
     env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (checkout, checkout / "notebooks")))}
     with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, env=env, text=True, bufsize=1) as process:
         asked, told = process.stdin, process.stdout
@@ -183,6 +184,7 @@ def beside(records: Iterable[tuple[Result, float]], checkout: Path) -> Iterator[
 
     Nothing is shown if the code of `checkout` is not itself verified, by the table of the published results here.
     """
+    verified = Verified(default_store().published)
     with _running(checkout) as there_too:
         for stored, part in records:
             there, here = rerun(stored, part, there_too), rerun(stored, part)
@@ -190,7 +192,7 @@ def beside(records: Iterable[tuple[Result, float]], checkout: Path) -> Iterator[
             found = difference(there.history, here.history)
             if not found and there.model != here.model:
                 found = f"the model: SHA-256 {there.model} in {checkout}, {here.model} here"
-            known = Verified(default_store().published).shown(algorithm, recorded)
+            known = verified.shown(algorithm, recorded)
             if there.code != recorded and not any(there.code in (row.current, row.beside) for row in known):
                 found = f"the code of {checkout}, {there.code}, is not verified for what {recorded} made"
             yield Replay(stored.spec.hash, algorithm, recorded, here.code, here.reached, found, there.code)

@@ -44,8 +44,11 @@
 
   const raised = power => String(power).replace(/./g, sign => "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"["0123456789-".indexOf(sign)]);
   const short = value => Number(Number(value).toPrecision(4));
-  const text = value => (short(value) && Math.abs(short(value)) < 1e-3 ? short(value).toExponential() : String(short(value))).replace(/^(1?)(.*)e\+?(-?\d+)$/,
-    (_, one, digits, power) => `${digits || !one ? one + digits + "·" : ""}10${raised(power)}`).replace("-", "−");
+  const times = (_, digits, power) => `${digits === "1" ? "" : digits + "·"}10${raised(power)}`;
+  const text = value => {
+    const number = short(value), small = number && Math.abs(number) < 1e-3;
+    return (small ? number.toExponential() : String(number)).replace(/^(.*)e\+?(-?\d+)$/, times).replace("-", "−");
+  };
   const add = (name, attributes, content) => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const key in attributes) node.setAttribute(key, attributes[key]);
