@@ -30,7 +30,7 @@ from fl_core.bookbuild.notebooks import joined
 from fl_core.experiments.experiment import PROFILES
 from fl_core.experiments.run import commit
 from fl_core.experiments.store import Store, default_store
-from fl_core.experiments.verify import STANDINGS, published_records
+from fl_core.experiments.verify import VERIFIED, published_records
 from fl_core.report.style import vectors
 from fl_core.report.tables import caption
 
@@ -376,7 +376,7 @@ def provenance(profile: str, published: pd.DataFrame) -> dict[str, str]:
     said = {}
     for paper, rows in published.groupby("paper"):
         records = rows.set_index("data")["records"]
-        verified = rows[rows["data"] == "all"][list(STANDINGS[:3])].to_numpy().sum()
+        verified = rows[rows["data"] == "all"][list(VERIFIED)].to_numpy().sum()
         kept = (
             f"{records['all']} published records ({records['real']} of real data, {verified} verified by this code)"
         )

@@ -38,9 +38,15 @@ from fl_core.runtime import History
 
 TABLE = "verified.json"
 """Beside the published records: which other code was shown to give the same bits, on which sample."""
-STANDINGS = "made by this code", "replayed", "equal by sample", "equal to earlier code", "unverified"
-OWN, REPLAYED, SAMPLED, EARLIER, UNVERIFIED = STANDINGS
-"""What a record's code is to this one; the first three are verified. Earlier code was like it, and has changed."""
+VERIFIED = OWN, REPLAYED, SAMPLED, ALONGSIDE = (
+    "made by this code",
+    "replayed",
+    "equal by sample",
+    "equal side by side",
+)
+EARLIER, UNVERIFIED = "equal to earlier code", "unverified"
+STANDINGS = *VERIFIED, EARLIER, UNVERIFIED
+"""What a record's code is to this one. Earlier code was like it, and has changed."""
 WATTS_PER_CORE = 10.0
 """Of a busy server core with its share of memory, fans and power supply: an estimate, nothing was measured."""
 
@@ -249,10 +255,10 @@ class Verified:
         if recorded == current:
             return OWN
         rows = self.shown(result.spec.algorithm.name, recorded)
-        if not any(row.current == current for row in rows):
+        row = next((row for row in rows if row.current == current), None)
+        if row is None:
             return EARLIER if rows else UNVERIFIED
-        key = result.spec.hash
-        return REPLAYED if any(row.current == current and key in row.sample for row in rows) else SAMPLED
+        return ALONGSIDE if row.beside else REPLAYED if result.spec.hash in row.sample else SAMPLED
 
 
 def enter(folder: Path, replays: Iterable[Replay]) -> None:
@@ -266,12 +272,15 @@ def enter(folder: Path, replays: Iterable[Replay]) -> None:
     with FileLock(folder / ".verifying.lock"):
         rows = {(row.algorithm, row.recorded): row for row in Verified(folder).rows}
         for key, found in groups.items():
-            before, current = rows.pop(key, None), found[0].current
+            before, current, other = rows.pop(key, None), found[0].current, found[0].beside
             if all(each.same for each in found) and key[1] != current:
-                known = before.sample if before and before.current == current else {}
+                if before is not None and before.current == current and other and not before.beside:
+                    rows[key] = before  # to be replayed says more
+                    continue
+                known = before.sample if before and (before.current, before.beside) == (current, other) else {}
                 shown = {each.hash: max(each.part, known.get(each.hash, 0.0)) for each in found}
                 sample = dict(sorted((known | shown).items()))
-                rows[key] = Equivalence(*key, current, sample, instructions(), commit(), found[0].beside)
+                rows[key] = Equivalence(*key, current, sample, instructions(), commit(), other)
         lines = [json.dumps(asdict(rows[key])) for key in sorted(rows)]  # a line each, so that a diff can be read
         write_atomically(folder / TABLE, ("[\n" + ",\n".join(lines) + "\n]\n").encode())
 
@@ -290,7 +299,7 @@ def standing(result: Result) -> str:
 
 def is_verified(result: Result) -> bool:
     """Return whether this code gives the bits of a record, as far as is known."""
-    return standing(result) in STANDINGS[:3]
+    return standing(result) in VERIFIED
 
 
 def in_words(results: Iterable[Result]) -> str:
@@ -298,7 +307,7 @@ def in_words(results: Iterable[Result]) -> str:
     results = list(results)
     found = Counter(map(standing, results))
     rounded = sum(not is_exact(result.provenance) for result in results)
-    verified = sum(found[each] for each in (OWN, REPLAYED, SAMPLED))
+    verified = sum(found[each] for each in VERIFIED)
     words = [f"{verified} of {found.total()} runs verified by this code"]
     words += [f"{found[EARLIER]} UNVERIFIED since it has changed"] * bool(found[EARLIER])
     words += [f"{found[UNVERIFIED]} UNVERIFIED"] * bool(found[UNVERIFIED])

@@ -341,7 +341,7 @@ def made_before(result: Result, commit: str = "0123456789ab") -> Result:
 
 
 def test_what_a_record_s_code_is_to_this_one(finished, tmp_path):
-    own, replayed, sampled, earlier, unverified = STANDINGS
+    own, replayed, sampled, alongside, earlier, unverified = STANDINGS
     old, like_it = made_before(finished), replace(made_before(finished), spec=short(seed=7))
     other, uncommitted = made_before(finished, "another"), made_before(finished, "0123456789ab-dirty")
 
@@ -356,8 +356,14 @@ def test_what_a_record_s_code_is_to_this_one(finished, tmp_path):
     enter(tmp_path, [replay(old), replace(replay(other), current="of yesterday")])
     assert Verified(tmp_path).rows[0].sample == {old.spec.hash: 1.0}
     assert standings() == [own, replayed, sampled, earlier, unverified]
+    enter(tmp_path, [replace(replay(old), beside="verified code")])
+    assert standings() == [own, replayed, sampled, earlier, unverified]  # which says more
     enter(tmp_path, [replace(replay(old, 0.5), difference="something")])
     assert standings() == [own, unverified, unverified, earlier, unverified]
+    enter(tmp_path, [replace(replay(old, 0.5), beside="verified code")])
+    assert standings() == [own, alongside, alongside, earlier, unverified]
+    enter(tmp_path, [replay(old, 0.5)])
+    assert standings() == [own, replayed, sampled, earlier, unverified]
 
 
 def test_how_many_records_are_verified_is_said_in_words_and_as_a_table(finished, tmp_path, monkeypatch):
@@ -375,7 +381,7 @@ def test_how_many_records_are_verified_is_said_in_words_and_as_a_table(finished,
         store.save(replace(record, spec=short(seed=seed)))
     pack(tmp_path, {short(seed=seed).hash: f"mine-fig{seed}" for seed in range(4)})
     mine, *_, everything = verify.published_records(store).to_dict("records")
-    counts = dict(zip(STANDINGS, (1, 0, 1, 1, 1), strict=True))  # the run that was replayed has another seed here
+    counts = dict(zip(STANDINGS, (1, 0, 1, 0, 1, 1), strict=True))  # the run that was replayed has another seed here
     cost = {"uncommitted code": 1, "core-hours": 2.0, "MJ, estimated": 0.07}
     assert mine == {"paper": "mine", "data": "all", "records": 4, **counts, **cost}
     assert everything == {**mine, "paper": "all", "data": "real"}
