@@ -25,7 +25,7 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
-    "runtime": (4176, 12, 3500, 12),
+    "runtime": (4181, 12, 3500, 12),
     "world": (1741, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
@@ -34,13 +34,13 @@ ROOMS = {
     "experiments": (6054, 24, 2400, 12),
     "report bookbuild cli": (5704, 30, 4000, 26),
     "benchmarks": (1437, 5, 1200, 6),
-    "fl_core": (30074, 151, 21500, 135),
+    "fl_core": (30079, 151, 21500, 135),
     "fl_papers": (13434, 43, 11000, 35),
-    "tests": (30865, 1000, 20000, 1000),
+    "tests": (30868, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7036, 6500)
+CORE_LINES = (7041, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

@@ -416,7 +416,11 @@ def _to_first_wait(
     coroutine: Coroutine[Any, Any, Any], program: Program, server: ServerHandle, warn: Callable[[], None]
 ) -> Generator[Any, Any, None]:
     """Run a turn to its first wait, and then let the program have its own coroutine back."""
-    before = fingerprint(server)
+    try:
+        before = fingerprint(server)
+    except RunError:  # of what cannot be stored
+        coroutine.close()
+        raise
     try:
         wish = coroutine.send(None)
     except StopIteration:

@@ -357,7 +357,8 @@ class DeviceHandle:
         if crash is not None:
             self._crash(*crash)
         if ticket is None:
-            job.start = self._server.model  # type: ignore[attr-defined]  # only a gradient is taken there
+            assert isinstance(job, GradientJob)  # the only one that begins with the newest model
+            job.start = self._server.model
             ticket = run.executor.submit(job, run.kernel.now)
         result = run.executor.result(ticket)
         if run.checkpointing:

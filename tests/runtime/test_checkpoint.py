@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import re
@@ -549,7 +550,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         ("upload", "the upload['x'] of device "),
     ],
 )
-def test_what_cannot_be_stored_is_named_with_its_place(name, where, place, tmp_path):
+def test_what_cannot_be_stored_is_named_with_its_place(name, where, place, tmp_path, recwarn):
     make, kind = REFUSED[name]
     if (name, where) == ("sparse", "upload"):
         pytest.skip("refused when its bytes are counted")
@@ -559,6 +560,8 @@ def test_what_cannot_be_stored_is_named_with_its_place(name, where, place, tmp_p
         RunError, match=re.escape(f"a checkpoint cannot hold {place}") + f".*a {re.escape(kind)}: keep"
     ):
         simulation(algorithm, world).run(checkpoints=Checkpoints(tmp_path, 0.0))
+    gc.collect()
+    assert [str(each.message) for each in recwarn] == []  # as of a coroutine that nobody awaits
 
 
 class Holds(Keeps):
