@@ -248,7 +248,8 @@ def cli() -> str:
 
 
 def records(found: pd.DataFrame) -> str:
-    """Return the Markdown table of published records: how many of them this code is known to give."""
+    """Return the Markdown table of published records: how many of them this code is known to give, without zeros."""
+    found = found.loc[:, (found != 0).any()]
     lines = [found.columns, [":---", ":---", *["---:"] * (len(found.columns) - 2)], *found.to_numpy()]
     rows = [f"| {' | '.join(map(str, line))} |" for line in lines]
     return "\n".join(["```{table} Published records by paper, their standing and their cost", *rows, "```\n"])
