@@ -31,16 +31,16 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3781, 22, 3600, 22),
-    "experiments": (6054, 24, 2400, 12),
+    "experiments": (6056, 24, 2400, 12),
     "report bookbuild cli": (5705, 30, 4000, 26),
     "benchmarks": (1437, 5, 1200, 6),
-    "fl_core": (30080, 151, 21500, 135),
+    "fl_core": (30089, 151, 21500, 135),
     "fl_papers": (13434, 43, 11000, 35),
-    "tests": (30868, 1000, 20000, 1000),
+    "tests": (30874, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7041, 6500)
+CORE_LINES = (7043, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from fl_core.algorithms.base import Algorithm, Step, mean_step, register
+from fl_core.formulas.checks import add_up
 from fl_core.world.triggers import Hold
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class PORT(Algorithm):
 
     def combine(self, model: Tensor, deltas: Sequence[Tensor], weights: Sequence[float]) -> Step:
         """Return the step along the mean of `deltas`, weighted by the gamma_k (BL-3.5)."""
-        total = sum(weights)
+        total = add_up(weights)
         return Step(mean_step(model, torch.stack(list(deltas)), 1.0, weights), [weight / total for weight in weights])
 
 

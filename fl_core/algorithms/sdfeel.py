@@ -20,6 +20,7 @@ from torch import Tensor
 from fl_core.algorithms.base import Algorithm, register
 from fl_core.config import Duration, Seconds
 from fl_core.formulas import sdfeel as formulas
+from fl_core.formulas.checks import add_up
 from fl_core.formulas.sdfeel import ClusterPlan, ConstantMixing, DeadlineRule, Mixing, SelfStaleness, gossip_average
 from fl_core.formulas.staleness import Polynomial, StalenessWeight
 from fl_core.world.triggers import Rounds
@@ -116,7 +117,7 @@ class AsyncSDFeel(Algorithm):
         """Return that number as if transfers took no time."""
         clusters = map(devices.members, range(devices.num_servers))
         plans = [self._plan(tuple(devices.seconds[list(cluster)].tolist())) for cluster in clusters]
-        return sum(seconds / plan.iteration_seconds * sum(plan.local_steps) for plan in plans)
+        return add_up(seconds / plan.iteration_seconds * sum(plan.local_steps) for plan in plans)
 
     async def _alone(self, server: ServerHandle, own: Tensor) -> tuple[Tensor, dict[int, Tensor]]:
         """Return what `server` and its neighbours hold after this cluster's event."""
@@ -142,7 +143,7 @@ class AsyncSDFeel(Algorithm):
         """Return what `server` holds after an event of all clusters."""
         snapshots = await server.exchange()
         discounts = {j: self.discount(late) for j, late in self._staleness(server, snapshots).items()}
-        met = await server.meet((own, sum(discounts.values())))
+        met = await server.meet((own, add_up(discounts.values())))
         data = cluster_weights(server.clusters) if self.mixing == "data_weighted" else None
         sums = {j: met[j][1] for j in discounts}
         weights = formulas.joint_gossip_weights(server.number, discounts, sums, data)

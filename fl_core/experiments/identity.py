@@ -39,6 +39,8 @@ BASES = ("pydantic", "builtins", "abc", "typing")
 """Packages of the bases of all classes of a specification."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 """What is written as it is."""
+ANNOTATIONS = ("__annotate__", "__annotate_func__")
+"""Functions that Python 3.14 makes of a class's annotations; they hold on to its whole body, docstrings included."""
 ROOTS = (f"{PACKAGE}.runtime.simulation", f"{PACKAGE}.experiments.spec")
 """Where a run begins; of the second only what builds the parts of a simulation is numeric, see :data:`APART`."""
 APART = tuple(
@@ -239,7 +241,7 @@ class _Own:
         for each in cls.__mro__:
             if self._is_own(each.__module__):
                 for name, value in sorted(vars(each).items()):
-                    if _function(value) or not name.startswith("__"):
+                    if name not in ANNOTATIONS and (_function(value) or not name.startswith("__")):
                         self._visit((name, value))
 
     def _function(self, function: FunctionType) -> None:

@@ -1,11 +1,11 @@
-"""How formulas refuse an argument, and chains of inequalities that are counted."""
+"""How formulas refuse an argument and add up, and chains of inequalities that are counted."""
 
 from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,6 +42,11 @@ def _ends(valid: str) -> list[tuple[Any, int]]:
         return [({">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}[sign], int(low))]
     above, below = operator.gt if low[0] == "(" else operator.ge, operator.lt if high[0][-1] == ")" else operator.le
     return [(above, int(low[1:-1])), (below, int(high[0][:-1]))]
+
+
+def add_up(values: Iterable[Any]) -> Any:
+    """Return the sum from left to right; ``sum`` of floats carries a correction from Python 3.12 on: other digits."""
+    return reduce(operator.add, values, 0)
 
 
 def violations(chains: Chains, tolerance: float = 1e-12) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from fl_core.formulas.checks import require
+from fl_core.formulas.checks import add_up, require
 from fl_core.formulas.messages import NO_CODES, Codes, Compressor, Layout, PerTensor, Random, checked, uniform
 
 CHUNK = 2**16
@@ -159,7 +159,7 @@ class TopK(PerTensor):
     def ideal_bits(self, d: int, dtype: torch.dtype = torch.float32, segments: Sequence[int] | None = None) -> float:
         """Return 32 k + log2 (d choose k)."""
         kept = [(n, kept_count(n, self.delta)) for n in self._parts(d, segments)]
-        return sum(8 * dtype.itemsize * k + log2_choose(n, k) for n, k in kept)
+        return add_up(8 * dtype.itemsize * k + log2_choose(n, k) for n, k in kept)
 
     def contraction(self, d: int, segments: Sequence[int] | None = None) -> float:
         """Return k/d, or its smallest value over the tensors."""

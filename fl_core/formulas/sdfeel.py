@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fl_core.formulas.checks import require
+from fl_core.formulas.checks import add_up, require
 
 Mixing = Literal["derived", "printed", "data_weighted"]
 """How the trigger's weights become a matrix; see :func:`gossip_weights`."""
@@ -48,8 +48,8 @@ def normalized_update(end: Any, start: Any, steps: Any) -> Any:
 def effective_steps(weights: Sequence[Any], steps: Sequence[Any]) -> Any:
     """Return tau-bar_d = sum_i m-hat_i tau_i, of Eq. 3."""
     require(len(weights) == len(steps), "weights", list(weights), f"as many as there are step counts, {len(steps)}")
-    require(abs(sum(weights) - 1) < 1e-9, "weights", list(weights), "shares with sum 1")
-    return sum(weight * step for weight, step in zip(weights, steps, strict=True))
+    require(abs(add_up(weights) - 1) < 1e-9, "weights", list(weights), "shares with sum 1")
+    return add_up(weight * step for weight, step in zip(weights, steps, strict=True))
 
 
 def intra_cluster_aggregate(
@@ -100,7 +100,7 @@ def gossip_weights(
     require(self_staleness in ("gap", "fresh"), "self_staleness", self_staleness, "'gap' or 'fresh'")
     own = 0 if self_staleness == "fresh" else staleness[trigger]
     psi = {j: discount(own if j == trigger else late) for j, late in sorted(staleness.items())}
-    total = sum(psi.values())
+    total = add_up(psi.values())
     if rule == "printed":
         share = psi[trigger] / total
         return GossipWeights(dict.fromkeys(psi, share), {j: share for j in psi if j != trigger})
@@ -127,7 +127,7 @@ def joint_gossip_weights(
     }
     if cluster_weight is not None:
         return _data_weighted(server, share_of, _positive(cluster_weight)).column
-    return dict(sorted({**share_of, server: 1 - sum(share_of.values())}.items()))
+    return dict(sorted({**share_of, server: 1 - add_up(share_of.values())}.items()))
 
 
 def gossip_average(models: Mapping[int, Any], weights: Mapping[int, Any]) -> Any:
@@ -146,7 +146,7 @@ def _data_weighted(server: int, share_of: Mapping[int, Any], m: Sequence[Any]) -
     """Return weights with p^{i,d} m_d = p^{d,i} m_i, so that P m = m (E-05)."""
     column = {i: share * min(1, m[i] / m[server]) for i, share in share_of.items()}
     given = {i: share * min(1, m[server] / m[i]) for i, share in share_of.items()}
-    return GossipWeights(dict(sorted({**column, server: 1 - sum(column.values())}.items())), given)
+    return GossipWeights(dict(sorted({**column, server: 1 - add_up(column.values())}.items())), given)
 
 
 def _positive(cluster_weight: Sequence[Any] | None) -> Sequence[Any]:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_core.formulas.checks import require
+from fl_core.formulas.checks import add_up, require
 
 DECAY = 1 - math.log(2)
 """ln(e / 2): one missed update multiplies the weight of a gradient by 2 / e."""
@@ -152,9 +152,9 @@ def stage_loss(losses: Sequence[float], rule: StageRule = "mean_loss") -> float:
     """Return what is compared with epsilon: the mean of the losses (text) or their sum (Algorithm 2, line 10; E4)."""
     require(rule in ("mean_loss", "sum_loss"), "rule", rule, "'mean_loss' or 'sum_loss'")
     require(len(losses) > 0, "losses", losses, "at least one number")
-    return sum(losses) / (len(losses) if rule == "mean_loss" else 1)
+    return add_up(losses) / (len(losses) if rule == "mean_loss" else 1)
 
 
 def enters_stage2(recent: Sequence[float], threshold: float) -> bool:
     """Return whether the mean of the `recent` values of `stage_loss` is at most epsilon (printed: of one, A4)."""
-    return sum(recent) / len(recent) <= threshold
+    return add_up(recent) / len(recent) <= threshold

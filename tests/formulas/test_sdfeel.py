@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
+from fl_core.formulas.checks import add_up
 from fl_core.formulas.sdfeel import (
     consensus_phase,
     effective_steps,
@@ -32,6 +33,11 @@ digits = partial(pytest.approx, rel=1e-11, abs=1e-12)
 RING = [(5, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 0)]
 SHARES = (0.10, 0.12, 0.15, 0.18, 0.20, 0.25)
 Y = np.arange(1.0, 7.0)
+
+
+def test_shares_add_up_to_the_same_digits_in_every_python() -> None:
+    """From Python 3.12 on the built-in sum gives 1.0 here, and runs of another version had other last digits."""
+    assert add_up([0.1] * 10) == 0.9999999999999999
 
 
 # Updates: Eqs. 2 and 3
