@@ -26,7 +26,7 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
     "runtime": (4181, 12, 3500, 12),
-    "world": (1741, 9, 1450, 9),
+    "world": (1743, 9, 1450, 9),
     "models tasks": (1450, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
@@ -34,9 +34,9 @@ ROOMS = {
     "experiments": (6056, 24, 2400, 12),
     "report bookbuild cli": (5705, 30, 4000, 26),
     "benchmarks": (1437, 5, 1200, 6),
-    "fl_core": (30089, 151, 21500, 135),
+    "fl_core": (30092, 151, 21500, 135),
     "fl_papers": (13434, 43, 11000, 35),
-    "tests": (30874, 1000, 20000, 1000),
+    "tests": (30875, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

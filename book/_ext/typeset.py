@@ -22,7 +22,8 @@ RULES = [
     (re.compile(r"\b(Delta|tau|sum)(?=-bar_|_[a-z]\b)"), lambda m: {"Delta": "Δ", "tau": "τ", "sum": "Σ"}[m[1]]),
     (re.compile(r"(?<=\b[a-zτ])-(bar|hat)(?![a-z])"), lambda m: "\u0304" if m[1] == "bar" else "\u0302"),
     (LETTER, lambda m: m[1] + MARK.sub(_raised, m[2])),
-    (re.compile(r"(?<=\d) %"), "\u00a0%"),
+    (re.compile(r"(?<=\d) ?%(?!\w)"), "\u00a0%"),
+    (re.compile(r"(?<=[\s(\[−–])\.(?=\d)"), "0."),
     (re.compile(r"^\s*inf\s*$"), "∞"),
 ]
 

@@ -14,16 +14,16 @@ window.MathJax = Object.assign(window.MathJax || {}, { startup: { async pageRead
     wide.forEach((one, place) => { if (sizes[place] > 78) one.style.fontSize = `${sizes[place]}%`; });
   }
   const lines = [...document.querySelectorAll("article mjx-container:not([display])")].map(one => [one, one.closest("p, li, td, dd, figcaption")]);
-  const long = lines.map(([one, line]) => [one, line ? 99 * line.clientWidth / one.offsetWidth : 100]).filter(([_, size]) => size < 99);
+  const long = lines.map(([one, line]) => [one, line ? 94 * line.clientWidth / one.offsetWidth : 100]).filter(([_, size]) => size < 94);
   long.forEach(([one, size]) => {
     if (size > 78) one.style.fontSize = `${size}%`;
-    else { one.classList.add("wide"); one.closest(".whole")?.classList.remove("whole"); }
+    else one.classList.add("wide");
   });
   cut(document);
 } } });
 
 // An equation that is a little too wide is set smaller. What still goes on to the right, out of sight, fades there.
-const CUT = "article :is(mjx-container:is([display], .wide), pre, .table-box, .pst-scrollable-table-container)";
+const CUT = "article :is(mjx-container:is([display], .wide), pre, .table-box, .pst-scrollable-table-container, .cell_output .output, .cell_output .output > div, .flt-scroll)";
 const fade = one => one.classList.toggle("cut", one.scrollLeft + one.clientWidth < one.scrollWidth - 2);
 const cut = place => place.querySelectorAll(CUT).forEach(fade);
 addEventListener("scroll", event => event.target.matches?.(CUT) && fade(event.target), { capture: true, passive: true });

@@ -1,5 +1,7 @@
-// Arrow keys, page keys, Home and End; what does not fit is set smaller. Without this script all slides stand in a column.
+// Arrow keys, page keys, Home, End, or a tap on either half; what does not fit is set smaller. Without this script, and on
+// a narrow screen, all slides stand in a column.
 addEventListener("load", () => {
+  if (matchMedia("(max-width: 600px)").matches) return;
   const slides = [...document.querySelectorAll(".slide")];
   const fit = slide => {
     for (let size = Number(slide.style.getPropertyValue("--fit") || 1);
@@ -25,6 +27,10 @@ addEventListener("load", () => {
     if (!(event.key in steps) || event.target.closest("input, select, button, a, summary") || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
     go(now() + steps[event.key]);
+  });
+  addEventListener("pointerup", event => {
+    if (event.pointerType === "touch" && !event.target.closest("input, select, button, a, summary, svg"))
+      go(now() + (event.clientX > innerWidth / 2 ? 1 : -1));
   });
   addEventListener("hashchange", () => go(Number(location.hash.slice(1) || 1) - 1));
 });

@@ -259,7 +259,7 @@ def verify(
     """Run stored records again and compare every bit.
 
     Says what differs first, and where; the exit code is not 0 if anything does. Where a record's processor had other
-    instructions than this one, ``--beside`` a checkout of verified code compares the code of both.
+    instructions than this one, --beside a checkout of verified code compares the code of both.
     """
     from fl_core.experiments import verify
     from fl_core.experiments.grid import in_words

@@ -244,7 +244,7 @@ def in_short(judgements: Iterable[Judgement]) -> str:
     others = len(found) - sum(labels.total() for labels in head["labels"].values())
     listed = f" {others} more are listed, not counted." if others else ""
     decided, wrong = head["decided"], head["expected_wrong"]
-    errors = f" Of {decided} decided about runs at most {wrong:.1f} are expected to be wrong." if decided else ""
+    errors = f" Of the {decided} decided about runs at most {wrong:.1f} are expected to be wrong." if decided else ""
     runs, doubtful = (len({key for each in found for key in getattr(each, name)}) for name in ("runs", "unverified"))
     doubts = (
         f" Of the {runs} records that they rest on {doubtful} are UNVERIFIED: made by other code." if doubtful else ""

@@ -177,7 +177,7 @@ def _outlook(paper: str, found: Sequence[Judgement], store: Store) -> str:
     moved = [j for j in decided if {j.with_margin(0.5).label, j.with_margin(2).label} != {j.label}]
     if moved:
         which = ", ".join(_link(each.claim.id) for each in moved)
-        lines.append(f"- If half or twice as much counted as equal, the labels of {which} would be others.")
+        lines.append(f"- What counted as equal, halved or doubled, decides the label of {which}.")
     reduced = [each for each in found if each.budget != FULL]
     if reduced:
         carriers = [find_artifact(name) for name in dict.fromkeys(n for each in reduced for n in each.artifacts)]

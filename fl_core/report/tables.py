@@ -171,7 +171,7 @@ def verdicts_in_words(judgements: Iterable[Judgement]) -> str:
         names = [j.claim.id.partition("-")[2] for j in judged if j.label == label]
         if names:
             groups.append(f"**{len(names)} {label}** ({', '.join(names)})")
-    measured = [j for j in judged if j.effects]
+    measured = [j for j in judged if j.effects and j.claim.kind == "run"]
     runs = "all stored runs" if all(j.stored for j in judged) else "these runs alone"
     where = f" on {runs}, {described(measured[0].dataset, measured[0].data_kind)}" if measured else ""
     reduced = sum(j.group == REDUCED for j in measured)

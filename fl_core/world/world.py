@@ -32,6 +32,7 @@ class DeviceProfile(NamedTuple):
     seconds_per_step: float
     """Time of a mini-batch; not a number where `seconds_per_epoch` is given (:meth:`train_seconds` knows both)."""
     down_bits_per_second: float | None
+    """None: a transfer takes only the latency."""
     up_bits_per_second: float | None
     """None: a transfer takes only the latency."""
     latency_seconds: float
@@ -39,6 +40,7 @@ class DeviceProfile(NamedTuple):
     seconds_per_epoch: float | None = None
     """Time of a pass over the device's data, where the world fixes that."""
     down_link: Trace | None = None
+    """As `up_link`."""
     up_link: Trace | None = None
     """The course of the speed, where that changes; the bits per second are then its mean."""
 

@@ -70,9 +70,10 @@ def pages(html: Path) -> dict[str, Path]:
 
 
 def test_minus_signs_powers_and_indices_are_typeset_outside_code():
-    page = {"body": "<td>β^T, w_o^i: -6.39 [-7, 1e-05] at 10 %</td><code>x_t -1</code> fl_core CIFAR-10"}
+    page = {"body": "<td>β^T, w_o^i: -6.39 [-7, 1e-05] at 10 % and 5%, .3</td><code>x_t -1</code> fl_core CIFAR-10"}
     runpy.run_path(str(ROOT / "book/_ext/typeset.py"))["typeset"](None, "a", "", page, True)
-    shown = "<td>β<sup>T</sup>, w<sub>o</sub><sup>i</sup>: −6.39 [−7, 10<sup>−5</sup>] at 10\u00a0%</td>"
+    numbers = "−6.39 [−7, 10<sup>−5</sup>] at 10\u00a0% and 5\u00a0%, 0.3"
+    shown = f"<td>β<sup>T</sup>, w<sub>o</sub><sup>i</sup>: {numbers}</td>"
     assert page["body"] == f"{shown}<code>x_t -1</code> fl_core CIFAR-10"
 
 

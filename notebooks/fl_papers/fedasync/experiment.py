@@ -229,7 +229,7 @@ class FedAsyncExperiment(Experiment):
             ("devices × images", "100 × 500", f"{DEVICES} × {SAMPLES}, independent and identically distributed"),
             ("network", "4 convolutions, 2 dense layers; 2.6 million parameters", self.model),
             ("mini-batch; local work", "50; one pass = 10 gradients", f"{BATCH}; one pass = {STEPS} gradients"),
-            ("global epochs T", "2000", f"{scale.updates}"),
+            ("global epochs T", "2,000", f"{scale.updates:,}"),
             ("mixing weight α", "several, not stated", alphas),
             ("decay of α", "halved at epoch 800 = 0.4 T", f"halved after epoch {scale.decay_epoch}"),
             ("maximum staleness K", "4 and 16, uniform", f"{small} and {large}, uniform over the last K versions"),
