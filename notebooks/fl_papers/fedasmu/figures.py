@@ -337,7 +337,7 @@ def staleness(uploads: pd.DataFrame) -> Figure:
         above.hist(first, bins=np.arange(0.5, max(first.max(), bound) + 1.5), color=SKY)
         above.axvline(bound, color=VERMILION, lw=1.6)
         above.set(xlabel="staleness $t-o+1$", ylabel="uploads")
-        above.set_title(f"(a) {methods[0]}; red: the bound τ = {bound}")
+        above.set_title(f"(a) {methods[0]}; orange: the bound τ = {bound}")
         for method in methods:
             own = uploads[uploads["method"] == method]
             colour = line_of(method, 0, methods)["color"]
