@@ -339,6 +339,28 @@ def part_table(name: str, reports: Mapping[str, Report]) -> Table:
     return Table(compare(name, reports))
 
 
+def peers_table(report: Report) -> Table:
+    """Return what ``data/benchmarks/peers/run.py`` found: times of an update, medians of ratios within one turn."""
+
+    def ratio(part: str, side: str, base: str) -> str | None:
+        values = {row["quantity"]: row["values"] for row in _rows(report, part)}
+        if not {side, base} <= values.keys():
+            return None
+        updates = report["peers"][base][part]["updates"] / report["peers"][side][part]["updates"]
+        return number(statistics.median(updates * a / b for a, b in zip(values[side], values[base], strict=True)))
+
+    whole = {row["quantity"]: row["median"] for row in _rows(report, "peers")}
+    workloads = {"peers": "reference", "peers-small": "tiny tasks"}
+    bases = {"plain loop": "plain loop", "ours, 2 threads": "ours"}
+    cells = [
+        {"simulator": f"{side} ({about['version']})"}
+        | {f"{workloads[part]}: {bases[base]} = 1": ratio(part, side, base) for part in workloads for base in bases}
+        | {"before and after (s)": number(whole[f"{side}: process"] - whole[side]), "what decides it": about["note"]}
+        for side, about in report["peers"].items()
+    ]
+    return Table(pd.DataFrame(cells), wrap={"what decides it": 16})
+
+
 def plot_shares(reports: Mapping[str, Report]) -> Figure:
     """Draw where the time of one thread goes: a bar for each report that measured part ``limit``."""
     measured = {label: _rows(report, "limit") for label, report in reports.items()}
