@@ -94,7 +94,7 @@ def test_readers_can_change_the_grid() -> None:
 def test_the_setting_shows_the_paper_beside_ours() -> None:
     frame = find_artifact("fedasync-fig2").paper_setting("laptop").set_index("setting")
     assert list(frame.columns) == ["the paper", "here, profile laptop"]
-    assert list(frame.loc["global epochs T"]) == ["2000", "400"]
+    assert list(frame.loc["global epochs T"]) == ["2,000", "400"]
     assert list(frame.loc["repetitions"]) == ["10", "3"]
 
 
