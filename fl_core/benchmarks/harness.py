@@ -351,11 +351,11 @@ def peers_table(report: Report) -> Table:
 
     whole = {row["quantity"]: row["median"] for row in _rows(report, "peers")}
     workloads = {"peers": "reference", "peers-small": "tiny tasks"}
-    parts = workloads.keys() & report["parts"].keys()
+    parts = sorted(workloads.keys() & report["parts"].keys())
     bases = {"plain loop": "plain loop", "ours, 2 threads": "ours"}
     cells = [
         {"simulator": f"{side} ({about['version']})"}
-        | {f"{workloads[part]}: {bases[base]} = 1": ratio(part, side, base) for part in sorted(parts) for base in bases}
+        | {f"{workloads[part]}: {bases[base]} = 1": ratio(part, side, base) for part in parts for base in bases}
         | {"before and after (s)": number(whole[f"{side}: process"] - whole[side]), "what decides it": about["note"]}
         for side, about in report["peers"].items()
     ]
