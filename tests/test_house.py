@@ -36,7 +36,7 @@ ROOMS = {
     "benchmarks": (1460, 5, 1200, 6),
     "fl_core": (30114, 151, 21500, 135),
     "fl_papers": (13434, 43, 11000, 35),
-    "tests": (30875, 1000, 20000, 1000),
+    "tests": (30885, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

@@ -1,7 +1,9 @@
 // Arrow keys, page keys, Home, End, or a tap on either half; what does not fit is set smaller. Without this script, and on
 // a narrow screen, all slides stand in a column.
 addEventListener("load", () => {
-  if (matchMedia("(max-width: 600px)").matches) return;
+  const narrow = matchMedia("(max-width: 600px)").matches;
+  document.body.classList.toggle("live", !narrow);
+  if (narrow) return;
   const slides = [...document.querySelectorAll(".slide")];
   const fit = slide => {
     for (let size = Number(slide.style.getPropertyValue("--fit") || 1);
@@ -19,7 +21,6 @@ addEventListener("load", () => {
     fit(slide);
     for (const part of slide.children) new ResizeObserver(() => fit(slide)).observe(part); // some are drawn later
   }
-  document.body.classList.add("live");
   go(Number(location.hash.slice(1) || 1) - 1);
   const now = () => slides.findIndex(slide => slide.classList.contains("now"));
   const steps = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1, Home: -1e9, End: 1e9 };

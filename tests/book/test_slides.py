@@ -50,3 +50,13 @@ def test_keys_move_it_and_everything_fits(html: Path, start_chrome):
             assert [e for e in chrome.get_log("browser") if e["level"] == "SEVERE"] == []
     finally:
         chrome.quit()
+
+
+def test_on_a_phone_all_slides_stand_in_a_column(html: Path, start_chrome):
+    chrome = start_chrome(390)
+    try:
+        chrome.get(deck(html, PAPERS[0]).as_uri())
+        hidden = "return [innerWidth, ...[...document.querySelectorAll('.slide')].filter(one => !one.offsetHeight)]"
+        assert chrome.execute_script(hidden) == [390]
+    finally:
+        chrome.quit()
