@@ -3,7 +3,10 @@
 addEventListener("load", () => {
   const narrow = matchMedia("(max-width: 600px)").matches;
   document.body.classList.toggle("live", !narrow);
-  if (narrow) return;
+  if (narrow) { // what scrolls sideways can be reached by keyboard
+    for (const slide of document.querySelectorAll(".slide")) if (slide.scrollWidth > slide.clientWidth) slide.tabIndex = 0;
+    return;
+  }
   const slides = [...document.querySelectorAll(".slide")];
   const fit = slide => {
     for (let size = Number(slide.style.getPropertyValue("--fit") || 1);
