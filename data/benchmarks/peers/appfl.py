@@ -10,9 +10,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 complete_torchvision()
-from appfl.agent import ClientAgent, ServerAgent  # noqa: E402
-from appfl.config import ClientAgentConfig, ServerAgentConfig  # noqa: E402
-from appfl.vsim import AsyncSimDriver, ClientProfile  # noqa: E402
+from appfl.agent import ClientAgent, ServerAgent
+from appfl.config import ClientAgentConfig, ServerAgentConfig
+from appfl.vsim import AsyncSimDriver, ClientProfile
 
 work = load()
 collect = {} if options().shipped else {"optimize_memory": False}

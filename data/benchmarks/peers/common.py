@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import importlib
 import json
 import os
 import platform
@@ -74,7 +75,7 @@ class Work:
 def complete_torchvision() -> None:
     """Let a torchvision be imported whose compiled part is for another PyTorch; nothing here computes with it."""
     try:
-        import torchvision  # noqa: F401
+        importlib.import_module("torchvision")
     except RuntimeError:
         for name in ("nms", "qnms"):
             torch.library.define(f"torchvision::{name}", "(Tensor boxes, Tensor scores, float threshold) -> Tensor")

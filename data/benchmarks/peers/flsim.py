@@ -3,13 +3,10 @@
 import dataclasses
 import functools
 
-import hydra  # noqa: F401
 from omegaconf import OmegaConf
 from peers.common import ALPHA, LR, clock, complete_torchvision, load
 
 complete_torchvision()
-import opacus  # noqa: E402, F401
-
 original = dataclasses.dataclass
 
 
@@ -21,14 +18,14 @@ def hashable(kind: type | None = None, **words: bool) -> object:
 
 
 dataclasses.dataclass = hashable
-from flsim.clients.base_client import ClientConfig  # noqa: E402
-from flsim.data.data_provider import FLDataProviderFromList  # noqa: E402
-from flsim.optimizers import async_aggregators as aggregators  # noqa: E402
-from flsim.optimizers.local_optimizers import LocalOptimizerSGDConfig  # noqa: E402
-from flsim.trainers.async_trainer import AsyncTrainer, AsyncTrainerConfig  # noqa: E402
-from flsim.utils.async_trainer import training_event_generator as events  # noqa: E402
-from flsim.utils.example_utils import FLModel, MetricsReporter  # noqa: E402
-from flsim.utils.timing import training_duration_distribution as durations  # noqa: E402
+from flsim.clients.base_client import ClientConfig
+from flsim.data.data_provider import FLDataProviderFromList
+from flsim.optimizers import async_aggregators as aggregators
+from flsim.optimizers.local_optimizers import LocalOptimizerSGDConfig
+from flsim.trainers.async_trainer import AsyncTrainer, AsyncTrainerConfig
+from flsim.utils.async_trainer import training_event_generator as events
+from flsim.utils.example_utils import FLModel, MetricsReporter
+from flsim.utils.timing import training_duration_distribution as durations
 
 dataclasses.dataclass = original
 
