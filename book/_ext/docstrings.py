@@ -14,7 +14,11 @@ from typing import Any
 
 from pydantic import BaseModel
 from sphinx.application import Sphinx
+from sphinx.ext import autodoc
 from sphinx.util.nodes import make_refnode
+
+LONGEST = 80
+"""Letters of a constant's value that are shown; a longer one is the source's, and ran off the page."""
 
 CODE_OR_BAR = re.compile(r"(``.+?``|`[^`]+`)|(?<!\\)\|")
 
@@ -33,6 +37,24 @@ def whole(app: Sphinx, what: str, name: str, obj: object, options: Any, lines: l
         lines[:] = [line for line in lines if line not in typed]
         first = next(place for place, line in enumerate(lines) if line)
         lines[first] = f"{typed[0].removeprefix(':type: ')}: {lines[first]}"
+
+
+def no_alias(app: Sphinx, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
+    """Take away what Python says of a field of a named tuple that nobody has described."""
+    if lines and lines[0].startswith("Alias for field number"):
+        lines.clear()
+
+
+def short_value(describe: Any) -> Any:
+    """Return `describe`, which gives the text of a value, such that autodoc shows none where that is long."""
+
+    def described(value: object, **how: Any) -> str:
+        text: str = describe(value, **how)
+        if len(text) > LONGEST:
+            raise ValueError(f"a value of {len(text)} letters")
+        return text
+
+    return described
 
 
 def existing_name(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
@@ -78,6 +100,8 @@ def _default(field: Any) -> str:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect all of it to the build."""
+    autodoc.object_description = short_value(autodoc.object_description)
+    app.connect("autodoc-process-docstring", no_alias)
     app.connect("autodoc-process-docstring", whole, priority=600)  # after Napoleon
     app.connect("autodoc-process-docstring", keep_bars)
     app.connect("autodoc-process-docstring", list_names)
