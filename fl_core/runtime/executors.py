@@ -99,24 +99,31 @@ class Shape:
     """Training or one gradient."""
     length: int
     dtype: torch.dtype
+    samples: int
+    """Places for samples in a step, as many as the job needs whoever it is computed with."""
     sizes: tuple[int, ...]
-    """Samples in the mini-batch of each step."""
+    """Samples in each step's mini-batch where these see one another, so that nothing can be padded; else empty."""
     weight_decay: float
     regularised: bool
     momentum: float = 0.0
     corrected: bool = False
 
 
-def shape_of(job: object) -> Shape | None:
+def shape_of(job: object, separate: bool = True) -> Shape | None:
     """Return the shape of `job`, or None if it is of a kind that is always computed alone."""
     if not isinstance(job, TrainJob | GradientJob):
         return None
-    done = (job.cursor or 0) % -(-job.samples // job.batch_size)
-    sizes = batch_sizes(job.samples, job.batch_size, job.steps, done)
-    common = (type(job), len(job.start), job.start.dtype, sizes, job.weight_decay, job.objective is not None)
+    sizes = () if separate else sizes_of(job)
+    width = max(sizes, default=min(job.batch_size, 1 << (job.samples - 1).bit_length()))
+    common = (type(job), len(job.start), job.start.dtype, width, sizes, job.weight_decay, job.objective is not None)
     if not isinstance(job, TrainJob):
         return Shape(*common)
     return None if job.contrast is not None else Shape(*common, job.momentum, job.correction is not None)
+
+
+def sizes_of(job: TrainJob | GradientJob) -> tuple[int, ...]:
+    """Return the sizes of the mini-batches of `job`."""
+    return batch_sizes(job.samples, job.batch_size, job.steps, (job.cursor or 0) % -(-job.samples // job.batch_size))
 
 
 @lru_cache(maxsize=1024)
@@ -127,41 +134,70 @@ def batch_sizes(samples: int, size: int, steps: int, done: int = 0) -> tuple[int
 
 
 def compute_together(
-    jobs: Sequence[TrainJob] | Sequence[GradientJob], shape: Shape, workspace: BatchedWorkspace
+    jobs: Sequence[TrainJob] | Sequence[GradientJob], shape: Shape, workspace: BatchedWorkspace, block: int = 0
 ) -> list[Trained] | list[Gradient]:
-    """Compute `jobs`, all of `shape`, on the mini-batches that each would use alone; results are in main memory."""
-    place = workspace.vector.device
-    models = torch.stack([job.start for job in jobs]).to(place)
+    """Compute `jobs`, all of `shape`, on the mini-batches that each would use alone; results are in main memory.
+
+    Rows of models are sorted by steps, so that those still in training are the first ones, and a mini-batch that does
+    not fill its row of samples is padded with some that have no weight. Each step computes at least `block` rows, the
+    missing ones for nothing: kernels are chosen by size.
+    """
+    place, dtype = workspace.vector.device, jobs[0].start.dtype
+    turn = sorted(range(len(jobs)), key=lambda i: -jobs[i].steps)
+    ours = [jobs[i] for i in turn]
+    ours += ours[:1] * (block - len(jobs))
+    models = torch.stack([job.start for job in ours]).to(place)
     parameters = models[:, : len(workspace.parameters)]
-    objective = Stacked([job.objective for job in jobs if job.objective is not None]) if shape.regularised else None
+    objective = Stacked([job.objective for job in ours if job.objective is not None]) if shape.regularised else None
     anchors = parameters.clone() if objective else parameters
-    rates = [[job.lr] for job in jobs if isinstance(job, TrainJob)]
-    lr = torch.tensor(rates, dtype=models.dtype, device=place)
-    velocity = _velocities(jobs, parameters) if shape.momentum else None
-    corrections = [job.correction for job in jobs if isinstance(job, TrainJob) and job.correction is not None]
+    lr = torch.tensor([[job.lr] for job in ours if isinstance(job, TrainJob)], dtype=dtype, device=place)
+    velocity = _velocities(ours, parameters) if shape.momentum else None
+    corrections = [job.correction for job in ours if isinstance(job, TrainJob) and job.correction is not None]
     memories = [each.begin(row) for each, row in zip(corrections, parameters, strict=False)]
-    steps = len(shape.sizes)
-    order = np.stack([np.concatenate(list(batches_of(job))) for job in jobs])
-    noise = [noise_stream(job.key) for job in jobs] if workspace.noisy else None
-    total: Tensor | float = 0.0
-    for samples in workspace.locate([job.device for job in jobs], order).split(shape.sizes, 1):
-        gradients, losses = workspace.gradients(models, samples, noise)
-        regularise(gradients, parameters, anchors, objective, shape.weight_decay)
-        total = losses + total
+    order, sizes = _padded_batches(ours, shape.samples)
+    samples = workspace.locate([job.device for job in ours], order.reshape(len(ours), -1)).reshape(order.shape)
+    weights = torch.from_numpy((np.arange(shape.samples) < sizes[:, :, None]) / np.maximum(sizes, 1)[:, :, None])
+    weights = weights.to(place, dtype)
+    generators = [noise_stream(job.key) for job in ours] if workspace.noisy else []
+    total = torch.zeros(len(ours), dtype=dtype, device=place)
+    for step, width in enumerate(shape.sizes or [shape.samples] * len(sizes[0])):
+        training = int((sizes[: len(jobs), step] > 0).sum())
+        here = max(training, min(block, len(ours)))
+        noise = list(zip(generators[:here], sizes[:here, step].tolist(), strict=False))
+        stepped = workspace.gradients(
+            models[:here], samples[:here, step, :width], weights[:here, step, :width], noise
+        )
+        gradients, losses = (each[:training] for each in stepped)
+        now = parameters[:training]
+        regularise(gradients, now, anchors[:training], objective, shape.weight_decay)
+        total[:training] += losses
         for correction, row, memory in zip(corrections, gradients, memories, strict=False):
             correction.correct(row, memory)
         if velocity is not None:
-            gradients = velocity.mul_(shape.momentum).add_(gradients)
+            gradients = velocity[:training].mul_(shape.momentum).add_(gradients)
         if shape.kind is TrainJob:
-            parameters.addcmul_(gradients, lr, value=-1)
-    assert isinstance(total, Tensor)
-    means = [loss / steps for loss in total.tolist()]
+            now.addcmul_(gradients, lr[:training], value=-1)
+    means = [loss / job.steps for loss, job in zip(total.tolist(), ours, strict=True)]
+    found: list[Any] = [None] * len(jobs)
     if shape.kind is TrainJob:
-        last = [None] * len(jobs) if velocity is None else rows(velocity)
-        kept = [tuple(each.cpu() for each in memory) for memory in memories] or [()] * len(jobs)
-        results = zip(rows(models), means, [steps] * len(jobs), last, kept, strict=True)
-        return [Trained(*result) for result in results]
-    return [Gradient(g, loss, shape.sizes[0]) for g, loss in zip(rows(gradients), means, strict=True)]
+        last = [None] * len(jobs) if velocity is None else rows(velocity[: len(jobs)])
+        kept = [tuple(each.cpu() for each in memory) for memory in memories] or [()] * len(ours)
+        for i, model, job, *result in zip(turn, rows(models[: len(jobs)]), ours, means, last, kept, strict=False):
+            found[i] = Trained(model, result[0], job.steps, *result[1:])
+    else:
+        for i, row, mean, job in zip(turn, rows(gradients), means, ours, strict=False):
+            found[i] = Gradient(row, mean, sizes_of(job)[0])
+    return found
+
+
+def _padded_batches(jobs: Sequence[TrainJob | GradientJob], width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions ``[g, steps, width]``, those of each mini-batch before zeros, and the sizes ``[g, steps]``."""
+    sizes = np.zeros((len(jobs), max(job.steps for job in jobs)), dtype=np.int64)
+    order = np.zeros((*sizes.shape, width), dtype=np.int64)
+    for job, positions, counts in zip(jobs, order, sizes, strict=True):
+        for step, batch in enumerate(batches_of(job)):
+            positions[step, : len(batch)], counts[step] = batch, len(batch)
+    return order, sizes
 
 
 def rows(matrix: Tensor) -> list[Tensor]:
@@ -169,7 +205,7 @@ def rows(matrix: Tensor) -> list[Tensor]:
     return [row.clone() for row in matrix.cpu()]
 
 
-def _velocities(jobs: Sequence[TrainJob] | Sequence[GradientJob], like: Tensor) -> Tensor:
+def _velocities(jobs: Sequence[TrainJob | GradientJob], like: Tensor) -> Tensor:
     """Return the velocities ``[g, p]`` that `jobs` begin with."""
     velocities = torch.zeros_like(like)
     for row, job in zip(velocities, jobs, strict=True):
@@ -192,12 +228,15 @@ class Stacked:
         """Return the gradients ``[g, p]``, each as its objective gives it for its row alone."""
         if self._same:
             return vmap(self.objectives[0].gradient)(parameters, start)
-        pairs = zip(self.objectives, parameters, start, strict=True)
+        pairs = zip(self.objectives, parameters, start, strict=False)  # of the first rows, if not of all
         return torch.stack([objective.gradient(row, anchor) for objective, row, anchor in pairs])
 
 
 STEP_SAMPLES = 4096
-"""At most so many samples are in one vectorised step: the bound on the memory of activations."""
+STEP_BYTES = 2 * 2**30
+"""At most so many samples are in one vectorised step, and so much memory (on an accelerator a quarter of what it has)
+is used for them.
+"""
 
 
 class Batched(Executor):
@@ -206,18 +245,22 @@ class Batched(Executor):
     A task that is no :class:`~fl_core.tasks.BatchedTask`, and whatever cannot be vectorised (control flow that looks
     at the data, say), is computed job by job, with a warning that names the reason.
 
-    A job whose result is wanted is computed with pending jobs of its shape, earliest due first. The last digits of a
-    result depend on this grouping, which depends on the order of calls and the due times alone. Results that nobody
-    has taken yet fill at most :data:`RESULT_BYTES`, and a step has at most :data:`STEP_SAMPLES` samples.
+    A job whose result is wanted is computed with pending jobs of its shape, earliest due first; mini-batches of
+    unequal sizes and tasks of unequal lengths are padded, unless samples see one another (batch normalisation). What
+    is computed for a job depends on no other one. Nor do its last digits where kernels see to it: on an accelerator
+    every block has the same number of rows, some of them idle; on a CPU few layers round by where a row lies in
+    memory. Results that nobody has taken yet fill at most :data:`RESULT_BYTES`.
 
-    On a CPU it is 0.5 to 0.7 times as fast as ``sequential`` (LeNet-5): convolutions with a kernel for each model run
-    badly there.
+    On a CPU it is slower than ``sequential``: the matrix products that an accelerator wants cost more there than its
+    convolutions.
     """
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._window = max(2, models_ahead(task))
+        on_cpu = self.place.type == "cpu"
+        self._bytes = STEP_BYTES if on_cpu else torch.cuda.get_device_properties(self.place).total_memory // 4
         self._pending: dict[Shape, list[tuple[float, int, Ticket]]] = {}
         self._count = self._ahead = 0
         self._alone: set[tuple[type, type]] = set()
@@ -242,7 +285,7 @@ class Batched(Executor):
 
     def submit(self, job: Job, due: float) -> Ticket:
         ticket = Ticket(job)
-        shape = shape_of(job)
+        shape = self._shape(job)
         if shape is not None:
             self._count += 1
             heapq.heappush(self._pending.setdefault(shape, []), (due, self._count, ticket))
@@ -256,11 +299,11 @@ class Batched(Executor):
 
     def _compute(self, ticket: Ticket) -> None:
         job = ticket.job
-        shape = shape_of(job)
+        shape = self._shape(job)
         group = [ticket] if shape is None else self._group(ticket, shape)
         self._ahead += len(group)
         reason = ""
-        if shape is not None and self._vectorised is not None and (len(group) > 1 or self.place.type != "cpu"):
+        if shape is not None and self._vectorised is not None:
             reason = self._compute_together(group, shape, self._vectorised)
         elif shape is not None and self._vectorised is None:
             reason = f"{type(self.task).__name__} has no batched_workspace"
@@ -274,11 +317,19 @@ class Batched(Executor):
                 self._reasons.add(reason)
                 warnings.warn(f"the batched executor computes jobs one by one: {reason}", UserWarning, stacklevel=3)
 
+    def _shape(self, job: object) -> Shape | None:
+        return shape_of(job, self._vectorised is None or self._vectorised.separate)
+
+    def _most(self, shape: Shape) -> int:
+        """Return how many jobs of `shape` a step may train."""
+        fitting = self._bytes // (self._vectorised.sample_bytes if self._vectorised else 1)
+        return max(1, min(STEP_SAMPLES, fitting) // shape.samples)
+
     def _group(self, ticket: Ticket, shape: Shape) -> list[Ticket]:
         """Take `ticket` and what is to be computed with it from the pending ones."""
         ticket.started = True
         group, pending = [ticket], self._pending[shape]
-        room = min(self._window - self._ahead, STEP_SAMPLES // max(shape.sizes))
+        room = min(self._window - self._ahead, self._most(shape))
         if _kind(ticket.job) in self._alone:
             room = 1
         while pending and (pending[0][2].started or len(group) < room):
@@ -292,7 +343,8 @@ class Batched(Executor):
         """Compute `group`, or return why that is impossible."""
         jobs: list[Any] = [ticket.job for ticket in group]
         try:
-            results = compute_together(jobs, shape, workspace)
+            block = 2 if self.place.type == "cpu" else min(self._window, self._most(shape))
+            results = compute_together(jobs, shape, workspace, block)
         except Exception as error:
             return f"{type(error).__name__}: {error}".partition("\n")[0]
         for ticket, result in zip(group, results, strict=True):

@@ -69,16 +69,23 @@ class LayeredWorkspace(Workspace, Protocol):
 class BatchedWorkspace(Workspace, Protocol):
     """A workspace on one processor or accelerator that also differentiates several models at once."""
 
+    separate: bool
+    """Whether the loss on a sample depends on no other of its mini-batch, so that this may be padded."""
+    sample_bytes: int
+    """About how much memory a step needs for each sample."""
+
     def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
-        """Return the numbers ``[g, b]``, for :meth:`gradients`, of the samples at `positions` of one device a row."""
+        """Return the numbers, for :meth:`gradients`, of the samples at `positions` ``[g, n]``, one device a row."""
 
     def gradients(
-        self, models: Tensor, samples: Tensor, noise: Sequence[torch.Generator] | None = None
+        self, models: Tensor, samples: Tensor, weights: Tensor, noise: Sequence[tuple[torch.Generator, int]] = ()
     ) -> tuple[Tensor, Tensor]:
-        """Return gradients ``[g, p]`` and mean losses ``[g]`` of `models` ``[g, d]``, each on its row of `samples`.
+        """Return gradients ``[g, p]`` and losses ``[g]`` of `models` ``[g, d]``, each on its row of `samples`.
 
-        Statistics that training updates (batch normalisation) are updated in `models`. A noisy workspace draws
-        from `noise`, one generator a row.
+        A loss is the sum over the samples ``[g, b]``, each with its weight: one over the size of the mini-batch, or 0
+        for those that only fill the row. A row's numbers depend on nothing in the others. Statistics that training
+        updates (batch normalisation) are updated in `models`. A noisy workspace draws from `noise`, one generator a
+        row, for as many samples as stand beside it.
         """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
+from fl_core.convolution import ByProducts
 from fl_core.datasets import Dataset, Preprocessing, Samples
 from fl_core.errors import SpecError
 from fl_core.models import FlatModel, build_network, initialise, named_dropouts
@@ -170,18 +172,19 @@ class BatchedClassificationWorkspace(ClassificationWorkspace):
         super().__init__(task, place)
         self._counters = {name: b for name, b in self.network.named_buffers() if not b.is_floating_point()}
         self._vectorised = vmap(grad_and_value(self._loss))
+        self.separate, self.sample_bytes = self._look()
 
     def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
-        """Return the data set's indices ``[g, b]``."""
+        """Return the data set's indices, of the shape of `positions`."""
         rows = [
             self.task.indices(device)[torch.from_numpy(row)] for device, row in zip(devices, positions, strict=True)
         ]
         return torch.stack(rows).to(self.place)
 
     def gradients(
-        self, models: Tensor, samples: Tensor, noise: Sequence[torch.Generator] | None = None
+        self, models: Tensor, samples: Tensor, weights: Tensor, noise: Sequence[tuple[torch.Generator, int]] = ()
     ) -> tuple[Tensor, Tensor]:
-        """Return gradients ``[g, p]`` and mean cross entropies ``[g]``; batch-norm statistics change in `models`."""
+        """Return gradients ``[g, p]`` and cross entropies ``[g]``; batch-norm statistics change in `models`."""
         count = len(models)
         views = {slot.name: models[:, slot.start : slot.stop].view(count, *slot.shape) for slot in self.slots}
         parameters = {slot.name: views.pop(slot.name) for slot in self.slots if slot.trainable}
@@ -191,25 +194,51 @@ class BatchedClassificationWorkspace(ClassificationWorkspace):
             name: view.clone(memory_format=torch.contiguous_format) for name, view in (views | counters).items()
         }
         windows = None
-        if noise is not None:
-            drawn = [self.draw(samples.shape[1], generator) for generator in noise]
+        if noise:
+            drawn = [self.draw(size, generator) for generator, size in noise]
+            padded = partial(_padded, length=samples.shape[1])
             windows = (
-                None if drawn[0][0] is None else torch.cat([window for window, _ in drawn if window is not None])
+                None
+                if drawn[0][0] is None
+                else torch.cat([padded(window) for window, _ in drawn if window is not None])
             )
             for name in self.dropouts:
-                buffers[f"{name}.mask"] = torch.stack([masks[name] for _, masks in drawn]).to(self.place)
+                buffers[f"{name}.mask"] = torch.stack([padded(masks[name]) for _, masks in drawn]).to(self.place)
         inputs, labels = self.train.select(samples.flatten(), windows)
-        gradients, losses = self._vectorised(
-            parameters, buffers, inputs.unflatten(0, samples.shape), labels.view(samples.shape)
-        )
+        with ByProducts():
+            gradients, losses = self._vectorised(
+                parameters, buffers, inputs.unflatten(0, samples.shape), labels.view(samples.shape), weights
+            )
         for name, view in views.items():
             view.copy_(buffers[name])
         return torch.cat([gradients[name].flatten(1) for name in parameters], 1), losses
 
     def _loss(
-        self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor, labels: Tensor
+        self,
+        parameters: dict[str, Tensor],
+        buffers: dict[str, Tensor],
+        inputs: Tensor,
+        labels: Tensor,
+        weights: Tensor,
     ) -> Tensor:
-        return F.cross_entropy(functional_call(self.network, parameters | buffers, (inputs,)), labels)
+        logits = functional_call(self.network, parameters | buffers, (inputs,))
+        return F.cross_entropy(logits, labels, reduction="none") @ weights
+
+    def _look(self) -> tuple[bool, int]:
+        """Return whether the network sees each sample alone, and how many bytes a step needs for one."""
+        kept: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            if tensor.untyped_storage().data_ptr() != self.vector.untyped_storage().data_ptr():
+                kept[tensor.data_ptr()] = tensor.nbytes
+            return tensor
+
+        inputs, _ = self.train.select(torch.arange(min(3, len(self.train)), device=self.place))
+        with ByProducts(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            logits = self.network(inputs)
+        with torch.no_grad():
+            fewer = self.network(inputs[:2])
+        return bool(torch.allclose(logits[:2], fewer, rtol=1e-3, atol=1e-5)), sum(kept.values()) // len(inputs)
 
     def _index(self, device: int, batch: np.ndarray) -> Tensor:
         return super()._index(device, batch).to(self.place)
@@ -221,6 +250,13 @@ def _spread(samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         return _slices(samples, len(samples))
     chosen = torch.arange(count) * len(samples) // count
     return (samples.select(part.to(samples.labels.device)) for part in chosen.split(EVALUATION_BATCH))
+
+
+def _padded(drawn: Tensor, length: int) -> Tensor:
+    """Return `drawn` with zeros behind it, of `length` in all."""
+    return (
+        torch.cat([drawn, drawn.new_zeros(length - len(drawn), *drawn.shape[1:])]) if len(drawn) < length else drawn
+    )
 
 
 def _slices(samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:

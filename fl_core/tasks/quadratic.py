@@ -76,7 +76,7 @@ class Quadratic(QuadraticLosses[Tensor]):
 class QuadraticWorkspace:
     """The vector being trained and its gradient, or several of them."""
 
-    noisy = False
+    noisy, separate, sample_bytes = False, True, 8
 
     def __init__(self, task: Quadratic, place: torch.device) -> None:
         self.task = task
@@ -116,11 +116,11 @@ class QuadraticWorkspace:
         return (Units(size, (Place(0, (size, 1), 0),)),)
 
     def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
-        """Return the device numbers ``[g, b]``: a device has one function, whichever sample is asked for."""
+        """Return the device numbers, like `positions`: a device has one function, whichever sample is asked for."""
         return torch.tensor(devices)[:, None].expand(positions.shape)
 
     def gradients(
-        self, models: Tensor, samples: Tensor, noise: Sequence[torch.Generator] | None = None
+        self, models: Tensor, samples: Tensor, weights: Tensor, noise: Sequence[tuple[torch.Generator, int]] = ()
     ) -> tuple[Tensor, Tensor]:
         """Return the gradient ``[g, d]`` and the value ``[g]`` of each device's function at its model."""
         devices = samples[:, 0]

@@ -78,9 +78,9 @@ class Calls:
         self.groups = []
         monkeypatch.setattr(executors, "compute_together", self)
 
-    def __call__(self, jobs, shape, workspace):
+    def __call__(self, jobs, shape, workspace, block):
         self.groups.append([job.device for job in jobs])
-        return compute_together(jobs, shape, workspace)
+        return compute_together(jobs, shape, workspace, block)
 
 
 def test_jobs_with_momentum_and_in_a_fixed_order_agree(monkeypatch):
@@ -95,7 +95,7 @@ def test_jobs_with_momentum_and_in_a_fixed_order_agree(monkeypatch):
     calls = Calls(monkeypatch)
     for one, other in zip(results("sequential", task, jobs), results("batched", task, jobs), strict=True):
         torch.testing.assert_close(one.velocity, other.velocity, rtol=1e-4, atol=1e-6)
-    assert calls.groups == [[0, 1, 2]]  # the others have another momentum, or mini-batches of other sizes
+    assert calls.groups == [[0, 1, 2, 1], [0]]  # the last has another momentum
 
 
 class Anchored:
@@ -237,14 +237,46 @@ def test_start_vectors_are_left_alone_and_results_stand_alone():
     assert all(t.model.untyped_storage().nbytes() == 3 * 8 for t in trained)  # not a view of the group's matrix
 
 
-def test_a_smaller_last_mini_batch_groups_with_its_equals_only(monkeypatch):
+def unequal(task, **settings):
+    """Tasks of all lengths, on mini-batches of which some are not full."""
+    return [training(task, i, lr=0.02, steps=steps, **settings) for i, steps in enumerate((5, 2, 7, 1, 5))]
+
+
+def test_unequal_mini_batches_and_tasks_are_padded_unless_samples_see_one_another(monkeypatch, float64):
     calls = Calls(monkeypatch)
-    task = classification(sizes=(23, 20, 23, 20, 16))
-    jobs = [training(task, i) for i in range(5)]
+    sizes = (23, 20, 23, 3, 16)
+    assert_agree(task := classification("lenet5", sizes), unequal(task), rtol=1e-7, atol=1e-9)
+    assert calls.groups == [[0, 1, 2, 4], [3]]  # a device of three samples needs no row of eight
+    calls.groups.clear()
+    task = classification("resnet20(width=0.5)", (23, 20, 23, 7, 23), SHAPES["resnet20(width=0.5)"])
+    results("batched", task, [training(task, i, steps=3) for i in range(5)])
+    assert calls.groups == [[0, 2, 4], [1], [3]]
+
+
+@pytest.mark.parametrize("model", SHAPES)
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_a_result_depends_on_no_job_that_is_computed_with_it(model, float64, monkeypatch):
+    """Whoever is in the group, in whatever order, with idle rows, too."""
+    task = classification(model, (23, 20, 23, 17, 16), SHAPES[model])
+    jobs = unequal(task, decay=0.01, objective=Proximal(0.1))
     together = results("batched", task, jobs)
-    assert calls.groups == [[0, 2], [1, 3]]  # the last device has no equal: it is computed alone
-    for one, other in zip(results("sequential", task, jobs), together, strict=True):
-        torch.testing.assert_close(one.model, other.model, **FLOAT32)
+    others = [results("batched", task, jobs[::-1])[::-1], [results("batched", task, [job])[0] for job in jobs]]
+    monkeypatch.setattr(executors, "compute_together", lambda *given: compute_together(*given[:3], 6))
+    others.append(results("batched", task, jobs))
+    for found in others:
+        for one, other in zip(together, found, strict=True):
+            torch.testing.assert_close(one.model, other.model, rtol=1e-9, atol=1e-11)
+            assert (one.loss, one.steps) == (pytest.approx(other.loss, rel=1e-9), other.steps)
+
+
+def test_memory_bounds_a_step(monkeypatch):
+    calls = Calls(monkeypatch)
+    task = classification("lenet5", (20,) * 6)
+    per_sample = task.batched_workspace(torch.device("cpu")).sample_bytes
+    assert 100_000 < per_sample < 1_000_000  # the windows of both convolutions alone are 4 (25 * 784 + 150 * 100)
+    monkeypatch.setattr(executors, "STEP_BYTES", 17 * per_sample)
+    results("batched", task, [training(task, i) for i in range(6)])
+    assert calls.groups == [[0, 1], [2, 3], [4, 5]]
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 30))
@@ -260,7 +292,7 @@ def test_grouping_takes_the_earliest_due_of_equal_shape(monkeypatch):
     jobs = [training(task, i, size=3, decay=0.1 * (i == 6)) for i in range(8)]
     results("batched", task, jobs, due=[5, 1, 9, 2, 8, 3, 0, 4])
     # job 0 is wanted first and takes 1 and 3 along; then 2 takes 5 and 7; 6 has another weight decay
-    assert calls.groups == [[0, 1, 3], [2, 5, 7]]
+    assert calls.groups == [[0, 1, 3], [2, 5, 7], [4], [6]]
 
 
 def test_untaken_results_are_bounded(monkeypatch):
@@ -273,10 +305,10 @@ def test_untaken_results_are_bounded(monkeypatch):
         assert calls.groups == [[0, 1, 2, 3, 4]]
         assert sum(ticket.done for ticket in tickets[1:]) == 4
         ex.result(tickets[9])  # four wait to be taken: there is room for this one alone
-        assert calls.groups == [[0, 1, 2, 3, 4]]
+        assert calls.groups == [[0, 1, 2, 3, 4], [9]]
         for ticket in tickets[1:9]:
             ex.result(ticket)
-    assert calls.groups == [[0, 1, 2, 3, 4], [5, 6, 7, 8]]
+    assert calls.groups == [[0, 1, 2, 3, 4], [9], [5, 6, 7, 8]]
 
 
 @pytest.mark.parametrize("alone", ["unbatched", "large"])

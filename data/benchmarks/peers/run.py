@@ -14,6 +14,7 @@ import tempfile
 import time
 import venv
 from functools import partial
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -72,8 +73,9 @@ def interpreter(script: str, requirement: str, folder: Path) -> str:
 def write_data(path: Path) -> None:
     """Write the images, scaled as ours, who owns which, and the initial model."""
     task, tiny = (reference_spec(1).changed(**{"world.devices": devices}).task() for devices in (100, 1000))
-    arrays = {"train_images": task.train.inputs, "train_labels": task.train.labels, "initial": task.initial_model(0)}
-    arrays |= {"test_images": task.test.inputs, "test_labels": task.test.labels}
+    train, test = task.train.ready(inf), task.test.ready(inf)
+    arrays = {"train_images": train.inputs, "train_labels": train.labels, "initial": task.initial_model(0)}
+    arrays |= {"test_images": test.inputs, "test_labels": test.labels}
     owned = {"reference": np.stack([task.indices(k) for k in range(100)])}
     owned |= {"small": np.stack([tiny.indices(k) for k in range(1000)])}
     np.savez(path, **{key: array.contiguous() for key, array in arrays.items()}, **owned)
