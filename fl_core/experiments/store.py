@@ -25,6 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -40,6 +41,9 @@ from fl_core.runtime import Checkpoints, History
 
 FORMAT = 1
 """Of the record; a file with another number is not read."""
+TOTALS = 2
+"""Format of a packed record whose losses of updates are sums over the steps: these are in single precision, and have
+half the digits of the means."""
 SUFFIX = ".json.gz"
 """Of one record."""
 PACKED = ".jsonl.xz"
@@ -261,9 +265,11 @@ def _read(path: Path, key: str, stamp: Stamp) -> Result:
             number, digest = _index(path, stamp)[key]
             name, line = f"{path} line {number + 1} (run {key})", _lines(path, stamp)[number]
             record, intact = parsed(line), digest == _line_digest(line)
-        if record["format"] != FORMAT:
+        if record["format"] not in (FORMAT, TOTALS):
             raise DataError(f"result file {name} has format {record['format']!r}; this version reads format {FORMAT}")
         content = record["content"]
+        if record["format"] == TOTALS:
+            content["history"]["updates"]["loss"] = _means(content["history"]["updates"])
         if not intact or record["sha256"] != _digest(content):
             raise DataError(f"result file {name} is damaged (its content does not match its SHA-256)")
     except (FileNotFoundError, DataError):
@@ -303,14 +309,15 @@ def pack(folder: Path, grids: Mapping[str, str]) -> list[Path]:
     make equal bytes. Whoever reads meanwhile finds every record.
     """
     with FileLock(folder / ".packing.lock"):
-        packed = {path.name.removesuffix(PACKED): _all_lines(path) for path in _visible(folder, PACKED)}
+        found = {path.name.removesuffix(PACKED): _all_lines(path) for path in _visible(folder, PACKED)}
+        packed = {grid: {key: _shortened(line) for key, line in lines.items()} for grid, lines in found.items()}
         home = {key: grid for grid, lines in packed.items() for key in lines}
         alone = {path: _stamp(path) for path in _visible(folder, SUFFIX)}
-        changed = set()
+        changed = {grid for grid, lines in packed.items() if lines != found[grid]}
         for path in alone:
             read(path)  # what cannot be read is not packed
             grid = home.get(_key(path)) or grids.get(_key(path), OTHER)
-            packed.setdefault(grid, {})[_key(path)] = gzip.decompress(path.read_bytes())
+            packed.setdefault(grid, {})[_key(path)] = _shortened(gzip.decompress(path.read_bytes()))
             changed.add(grid)
         files = [folder / f"{grid}{PACKED}" for grid in sorted(changed)]
         for path in files:
@@ -319,6 +326,28 @@ def pack(folder: Path, grids: Mapping[str, str]) -> list[Path]:
             if _stamp(path) == stamp:  # else it was saved anew meanwhile
                 path.unlink()
     return files
+
+
+def _shortened(line: bytes) -> bytes:
+    """Return a record in the format :data:`TOTALS`, if that is exact."""
+    if line.startswith(b'{"format":%d,' % TOTALS):
+        return line
+    record = parsed(line)
+    updates = record["content"]["history"].get("updates", {})
+    loss, steps = (np.array(updates.get(name, []), float) for name in ("loss", "steps"))
+    if len(loss) != len(steps) or not len(loss):
+        return line
+    total = [None if x != x else float(str(x)) for x in (loss * steps).astype(np.float32)]
+    if _means(updates | {"loss": total}) != updates["loss"]:
+        return line
+    updates["loss"] = total
+    return json.dumps(record | {"format": TOTALS}, separators=(",", ":")).encode()
+
+
+def _means(updates: Mapping[str, list[Any]]) -> list[float | None]:
+    """Return the mean loss of each update whose ``loss`` is the sum over its ``steps``, rounded to few digits."""
+    means = np.array(updates["loss"], np.float32).astype(float) / np.array(updates["steps"], float)
+    return [None if mean != mean else mean for mean in means.tolist()]
 
 
 def _pack(lines: Mapping[str, bytes]) -> bytes:

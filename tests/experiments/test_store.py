@@ -11,12 +11,25 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fl_core.errors import DataError, RunError
 from fl_core.experiments import store as module
 from fl_core.experiments.run import Result, run
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import OTHER, PACKED, Store, default_store, encode, pack, read
+from fl_core.experiments.store import (
+    OTHER,
+    PACKED,
+    TOTALS,
+    Store,
+    _means,
+    _shortened,
+    default_store,
+    encode,
+    pack,
+    read,
+)
 from fl_core.experiments.study import load_frame
 from fl_core.runtime import History
 from fl_core.runtime.history import append
@@ -219,6 +232,23 @@ def test_a_packed_file_is_lines_by_hash_that_are_the_records(packed: Store) -> N
     runs = json.loads(first)["runs"]
     assert list(runs) == sorted(result_of(seed).spec.hash for seed in (0, 2))
     assert [gzip.decompress(encode(found)) for found in packed if found.spec.hash in runs] == lines
+
+
+@given(
+    st.lists(st.tuples(st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(1, 40)), min_size=1),
+    st.booleans(),
+)
+def test_losses_of_updates_are_packed_as_short_sums_and_come_back_bit_for_bit(rows, exact: bool) -> None:
+    losses = [total / steps if exact else total / 3 + 1e-9 for total, steps in rows]
+    updates = {"loss": [*losses, None], "steps": [*(steps for _, steps in rows), 2]}
+    text = json.dumps(
+        {"format": 1, "sha256": "", "content": {"history": {"updates": updates}}}, separators=(",", ":")
+    )
+    packed = json.loads(short := _shortened(text.encode()))
+    assert not exact or packed["format"] == TOTALS
+    found = packed["content"]["history"]["updates"]
+    assert (_means(found) if packed["format"] == TOTALS else found["loss"]) == updates["loss"]
+    assert _shortened(short) == short
 
 
 def without_end(content: bytes) -> bytes:
