@@ -194,15 +194,22 @@ def intraop_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+STATUS = Path("/proc/self/status")
+"""What Linux says of a process."""
+
+
+def high_water(status: str) -> int:
+    """Return the largest resident memory of the process whose :data:`STATUS` this is; 0 if it is empty."""
+    return next((1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")), 0)
+
+
 def peak_bytes() -> int:
     """Return the largest resident memory that this process has had.
 
     Linux's ``ru_maxrss`` would not do: a new process inherits it from the one that started it.
     """
-    status = Path("/proc/self/status")
-    if status.is_file():
-        lines = status.read_text(encoding="utf-8").splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    if STATUS.is_file():
+        return high_water(STATUS.read_text(encoding="utf-8"))
     info = psutil.Process().memory_info()
     if sys.platform == "win32":
         return int(info.peak_wset)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,20 +21,23 @@ import torch
 
 from fl_core.algorithms import Algorithm, AsyncSDFeel, FedAsync
 from fl_core.benchmarks.harness import (
+    STATUS,
     Effort,
     Outcome,
     Row,
     Stopwatch,
     Target,
     alternate,
+    high_water,
     part,
     peak_bytes,
     seconds_of,
 )
-from fl_core.benchmarks.throughput import Gradients, Recorder, Side, Workload, gains, rates
+from fl_core.benchmarks.throughput import Gradients, Recorder, Side, Workload, gains, rates, reference_spec
 from fl_core.datasets import Dataset, Partition, Preprocessing, prepared
 from fl_core.datasets.registry import all_sources, all_surrogates, source_folder
 from fl_core.errors import RunError
+from fl_core.experiments.run import run
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.compression import TopK
 from fl_core.formulas.fedluck import plan_devices
@@ -142,13 +148,15 @@ def kernel(effort: Effort) -> Outcome:
 @part(
     Target("idle: peak memory", "<=", 1536, size=1_000_000),
     Target("idle: set-up", "<=", 20, size=1_000_000),
-    Target("busy: peak memory", "<=", 1229, size=3000),
+    Target("busy: peak memory", "<=", 943, size=3000),
+    Target("worker: peak memory", "<=", 500),
+    Target("worker: start of a run", "<=", 0.3),
     sizes="devices",
 )
 def memory(effort: Effort) -> Outcome:
     """Peak memory of a whole process and time until the first update. Idle: that many devices, 1,000 of them in
     flight with vectors as long as LeNet-5's, training free. Busy: LeNet-5 on Fashion-MNIST, all devices in
-    flight, a new version from every 10 uploads.
+    flight, a new version from every 10 uploads. Worker: the reference workload, run after run.
     """
     rows = []
     counts = (10**3, 10**5) if effort.quick else (10**3, 10**4, 10**5, 10**6)
@@ -165,11 +173,14 @@ def memory(effort: Effort) -> Outcome:
     rows.append(Row("busy: peak memory", "MiB", [found["peak"] / MEBI], devices))
     rows.append(Row("busy: of which libraries and data", "MiB", [found["before"] / MEBI], devices))
     rows.append(Row("busy: set-up", "s", [found["setup"]], devices))
+    found = probe("worker", 100, effort.pick(8, 2))
+    rows.append(Row("worker: peak memory", "MiB", [found["peak"] / MEBI]))
+    rows.append(Row("worker: start of a run", "s", [found["setup"]]))
     return Outcome(rows)
 
 
 def probe(kind: str, devices: int, updates: int) -> dict[str, float]:
-    """Run :func:`idle`, :func:`busy` or :func:`gradients` in a process of its own and return what it found."""
+    """Run a function of this module in a process of its own and return what it found."""
     call = f"runtime.{kind}({devices}, {updates})"
     code = f"import json\nfrom fl_core.benchmarks import runtime\nprint(json.dumps({call}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -197,6 +208,25 @@ def busy(devices: int, updates: int) -> dict[str, float]:
         partition={"kind": "iid", "samples_per_device": 20},
     )  # fmt: skip
     return _watched(spec.simulation, "threads")
+
+
+def worker(devices: int, runs: int) -> dict[str, float]:
+    """Take `runs` short runs one after the other, here and in a bare process; the set-up is that of later ones."""
+    settings = {"world.devices": devices, "evaluation.every_updates": None}
+    specs = [reference_spec(1).changed(seed=seed, **settings) for seed in range(runs)]
+
+    def start(spec: RunSpec) -> float:
+        started, found = time.perf_counter(), []
+        simulation = spec.simulation()
+        simulation.watchdog.before_each_event(lambda: found.append(time.perf_counter() - started))
+        simulation.run("sequential")
+        return found[0]
+
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        for spec in specs:
+            pool.submit(run, spec, executor="sequential").result()
+        peak = pool.submit(STATUS.read_text).result() if STATUS.is_file() else ""
+    return {"peak": high_water(peak) or peak_bytes(), "setup": statistics.median(list(map(start, specs))[1:])}
 
 
 def kasync_spec(devices: int, updates: int) -> RunSpec:
