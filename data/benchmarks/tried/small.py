@@ -69,7 +69,7 @@ class WithoutAutograd(ClassificationWorkspace):
 
 
 class Compiled(ClassificationWorkspace):
-    """Gradients by a compiled graph, which all workspaces share."""
+    """Gradients by a compiled graph."""
 
     def __init__(self, task: Classification, fill: Callable[..., Tensor]) -> None:
         super().__init__(task, CPU)
@@ -214,9 +214,8 @@ def sides(work: Workload, python: str | None, stack: ExitStack) -> Iterator[tupl
         yield f"no autograd, {threads_of(threads)}", note, partial(simulate, work, by_hand, threads)
     fill = steps.compiled(task.workspace(), cpp_wrapper=True)
     graph = with_workspace(lambda changed: Compiled(changed, fill))
-    for threads in (1, 2):
-        note = "gradients by torch.compile with the C++ wrapper; compiled beforehand"
-        yield f"compiled, {threads_of(threads)}", note, partial(simulate, work, graph, threads)
+    note = "gradients by torch.compile with the C++ wrapper, compiled before; may fail if two threads call it at once"
+    yield "compiled, 1 thread", note, partial(simulate, work, graph, 1)
     whole = with_workspace(Cpp)
     for threads in (1, 2):
         note = "a whole local task in one C++ call, the interpreter's lock released, no autograd"
