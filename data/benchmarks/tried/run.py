@@ -32,7 +32,7 @@ def main() -> None:
     given = parser.parse_args()
     parts: dict[str, tuple[str, str, Callable[[], tuple[Outcome, dict[str, Any]]]]] = {
         "tried-small": (small.SENTENCE, "", lambda: small.measure(given.times, given.updates, given.free_threaded)),
-        "tried-kernels": (kernels.SENTENCE, "batch size", lambda: kernels.measure(2 * given.times)),
+        "tried-kernels": (kernels.SENTENCE, "batch", lambda: kernels.measure(2 * given.times)),
     }
     report = new_report() | {"tried": {}}
     for name in given.parts:

@@ -174,17 +174,29 @@ def simulate(
 
 def elsewhere(work: Workload, python: str, threads: int) -> tuple[Stopwatch, str]:
     """Return time and fingerprint of ours under another interpreter, whose lock is off."""
-    paths = os.pathsep.join([str(HERE.parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "PYTHON_GIL": "0"}
-    command = [python, str(HERE), str(threads), str(work.spec.budget.updates)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    line = next((line for line in done.stdout.splitlines() if line.startswith('{"wall"')), None)
-    if line is None:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    found = json.loads(line)
+    found = json.loads(said(python, str(HERE), str(threads), str(work.spec.budget.updates)))
     watch = Stopwatch()
     watch.wall, watch.cpu = found["wall"], found["cpu"]
     return watch, found["fingerprint"]
+
+
+def versions(python: str) -> str:
+    """Return the versions of that interpreter, which must have no lock, and of its PyTorch."""
+    asked = "import platform, sys, torch; print(platform.python_version(), torch.__version__, sys._is_gil_enabled())"
+    own, of_torch, locked = said(python, "-c", asked).split()
+    if locked != "False":
+        raise SystemExit(f"{python} has an interpreter lock")
+    return f"Python {own}, torch {of_torch}"
+
+
+def said(*command: str) -> str:
+    """Return the last line that a command prints, run with this package and without lock."""
+    paths = os.pathsep.join([str(HERE.parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "PYTHON_GIL": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    return done.stdout.splitlines()[-1]
 
 
 Side = Callable[[], tuple[Stopwatch, str]]
@@ -223,8 +235,8 @@ def sides(work: Workload, python: str | None, stack: ExitStack) -> Iterator[tupl
     if python is None:
         print("free-threaded Python is left out: name its interpreter with --free-threaded PATH", flush=True)
         return
+    note = f"ours without the interpreter's lock, {versions(python)}"
     for threads in (1, 2):
-        note = "ours under a Python without the interpreter's lock"
         yield f"free-threaded, {threads_of(threads)}", note, partial(elsewhere, work, python, threads)
 
 
