@@ -33,10 +33,10 @@ ROOMS = {
     "datasets": (3781, 22, 3600, 22),
     "experiments": (6056, 24, 2400, 12),
     "report bookbuild cli": (5705, 30, 4000, 26),
-    "benchmarks": (1460, 5, 1200, 6),
-    "fl_core": (30114, 151, 21500, 135),
+    "benchmarks": (1471, 5, 1200, 6),
+    "fl_core": (30125, 151, 21500, 135),
     "fl_papers": (13434, 43, 11000, 35),
-    "tests": (30885, 1000, 20000, 1000),
+    "tests": (30897, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
