@@ -33,10 +33,10 @@ ROOMS = {
     "datasets": (3782, 22, 3600, 22),
     "experiments": (6085, 24, 2400, 12),
     "report bookbuild cli": (5705, 30, 4000, 26),
-    "benchmarks": (1545, 5, 1200, 6),
-    "fl_core": (30401, 152, 21500, 135),
+    "benchmarks": (1556, 5, 1200, 6),
+    "fl_core": (30412, 152, 21500, 135),
     "fl_papers": (13434, 43, 11000, 35),
-    "tests": (30955, 1000, 20000, 1000),
+    "tests": (30967, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

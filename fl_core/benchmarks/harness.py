@@ -369,6 +369,17 @@ def peers_table(report: Report) -> Table:
     return Table(pd.DataFrame(cells), wrap={"what decides it": 16})
 
 
+def tried_table(report: Report, part: str) -> Table:
+    """Return medians of a part that ``data/benchmarks/tried/run.py`` measured, and what it says of each way."""
+    cells: dict[str, dict[str, Any]] = {way: {"what was tried": way} for way in report["tried"][part]}
+    for row in _rows(report, part):
+        column = _label({**row, "quantity": row["unit"]}, report["parts"][part]["sizes"])
+        cells.get(row["quantity"], {})[column] = number(row["median"])
+    for way, about in report["tried"][part].items():
+        cells[way] |= {said: number(value) if isinstance(value, float) else value for said, value in about.items()}
+    return Table(pd.DataFrame(list(cells.values())), wrap={"what it is": 16})
+
+
 def plot_shares(reports: Mapping[str, Report]) -> Figure:
     """Draw where the time of one thread goes: a bar for each report that measured part ``limit``."""
     measured = {label: _rows(report, "limit") for label, report in reports.items()}

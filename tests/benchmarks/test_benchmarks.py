@@ -34,6 +34,7 @@ from fl_core.benchmarks.harness import (
     plot_memory,
     plot_shares,
     read_report,
+    tried_table,
 )  # fmt: skip
 from fl_core.benchmarks.throughput import Floor, Plain, Workload
 from fl_core.cli import app, doctor
@@ -352,6 +353,17 @@ def test_a_page_table_has_a_column_for_each_report_that_measured_the_part(quick)
     assert "this page" in html
     assert "laptop" not in html
     assert "share: runtime" in html
+
+
+def test_what_was_tried_has_a_row_for_each_way_with_what_is_said_of_it():
+    rows = [Row("in C++", "µs/step", [9.0, 5.0, 4.0], 10), Row("by hand", "s", [2.0]), Row("share: rest", "%", [8.0])]
+    part = Part("tried", "", lambda effort: Outcome([]), sizes="batch size").report(Outcome(rows))
+    about = {"in C++": {"same bits": True, "difference": 4e-8}, "by hand": {"same bits": None, "difference": None}}
+    table = tried_table({"parts": {"tried": part}, "tried": {"tried": about}}, "tried")
+    assert table.to_markdown().splitlines()[2:] == [
+        "| in C++ | 5.00 | yes | 4e-08 | – |",
+        "| by hand | – | – | – | 2.00 |",
+    ]
 
 
 def test_the_circumstances_are_one_line(quick):
