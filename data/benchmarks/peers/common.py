@@ -42,7 +42,7 @@ class Work:
     def __init__(self, data: str, small: bool, updates: int | None) -> None:
         self.name = "small" if small else "reference"
         self.devices, self.batch, self.flight, self.period = (1000, 10, 50, 1000) if small else (100, 50, 10, 100)
-        self.updates = updates or (3000 if small else 300)
+        self.updates = updates or (1000 if small else 300)
         file = np.load(data)
         self.train = torch.from_numpy(file["train_images"]), torch.from_numpy(file["train_labels"])
         self.test = torch.from_numpy(file["test_images"]), torch.from_numpy(file["test_labels"])
