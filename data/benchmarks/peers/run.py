@@ -52,7 +52,10 @@ SIDES = {  # script with its words, what pip installs for it, what decides its t
         "has neither asynchronous strategy nor virtual clock: the synchronous twin, a process on each core",
     ),
 }
-PARTS = {"peers": "Simulators on the reference workload", "peers-small": "Simulators on many tiny tasks, 1,000 updates"}
+PARTS = {
+    "peers": "Simulators on the reference workload",
+    "peers-small": "Simulators on many tiny tasks, 1,000 updates",
+}
 
 
 def interpreter(script: str, requirement: str, folder: Path) -> str:
