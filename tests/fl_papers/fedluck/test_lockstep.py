@@ -64,5 +64,5 @@ def test_inverted_pixels_are_those_of_the_program():
     plain = spec.preprocessing.model_copy(update={"invert": False, "resize": None})
     train, _ = plain.model_copy(update={"invert": True}).apply(data)
     before, _ = plain.apply(data)
-    values = [(samples.inputs[:100] * 0.3081 + 0.1307).mul(255).round().numpy() for samples in (before, train)]
+    values = [(samples.slice(0, 100)[0] * 0.3081 + 0.1307).mul(255).round().numpy() for samples in (before, train)]
     assert (values[1] == (256 - values[0]) % 256).all()
