@@ -145,7 +145,8 @@ def test_a_quick_run_reports_everything_in_finite_numbers(quick, name):
         assert all(math.isfinite(value) for value in row["values"])
         assert row["low"] <= row["median"] <= row["high"]
     large = (10**6, 3000) if name in ("memory", "kasync") else ()
-    goals = {(target.quantity, target.size) for target in PARTS[name].targets if target.size not in large}
+    targets = PARTS[name].targets if name != "batched" or torch.cuda.is_available() else ()  # those of an accelerator
+    goals = {(target.quantity, target.size) for target in targets if target.size not in large}
     assert {(r["quantity"], r["size"]) for r in part["rows"] if r["target"]} == goals
     text = part_text(part)
     assert text.startswith(f"{name}: ")
