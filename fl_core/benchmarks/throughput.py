@@ -268,6 +268,11 @@ def reference_spec(updates: int) -> RunSpec:
     )  # fmt: skip
 
 
+TINY_TASKS: dict[str, Any] = {  # what the reference workload becomes with many of them
+    "world.devices": 1000, "algorithm.concurrency": 50, "training.batch_size": 10, "evaluation.every_updates": 1000,
+}  # fmt: skip
+
+
 @part(Target("ratio", ">=", 2))
 def reference(effort: Effort) -> Outcome:
     """FedAsync, LeNet-5, Fashion-MNIST, 100 devices, 10 in flight, 300 updates of 12 mini-batches of 50, against
@@ -290,11 +295,7 @@ def small(effort: Effort) -> Outcome:
     """Many tiny tasks: 1,000 devices of 60 samples, 50 in flight, 3,000 updates of 6 mini-batches of 10, against
     the same bare loop.
     """
-    spec = reference_spec(effort.pick(3000, 50)).changed(
-        **{"world.devices": 1000, "algorithm.concurrency": 50, "training.batch_size": 10},
-        **{"evaluation.every_updates": 1000},
-    )
-    return against_plain(spec, effort)
+    return against_plain(reference_spec(effort.pick(3000, 50)).changed(**TINY_TASKS), effort)
 
 
 def against_plain(spec: RunSpec, effort: Effort) -> Outcome:

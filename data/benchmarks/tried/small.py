@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, multiprocessing
 
 from fl_core.benchmarks.harness import Outcome, Row, Stopwatch, alternate, intraop_threads
-from fl_core.benchmarks.throughput import Plain, Workload, gains, reference_spec
+from fl_core.benchmarks.throughput import TINY_TASKS, Plain, Workload, gains, reference_spec
 from fl_core.runtime import History, executors
 from fl_core.runtime.local import Trained, TrainJob, batches_of
 from fl_core.tasks import Classification
@@ -48,11 +48,7 @@ CPU = torch.device("cpu")
 
 def workload(updates: int) -> Workload:
     """Return the workload ``small`` of the package, with fewer updates."""
-    spec = reference_spec(updates).changed(
-        **{"world.devices": 1000, "algorithm.concurrency": 50, "training.batch_size": 10},
-        **{"evaluation.every_updates": 1000},
-    )
-    return Workload(spec)
+    return Workload(reference_spec(updates).changed(**TINY_TASKS))
 
 
 class WithoutAutograd(ClassificationWorkspace):
