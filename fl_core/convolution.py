@@ -15,8 +15,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 
-class Windows(torch.autograd.Function):
-    """What each output of a convolution reads, ``[n, height, width, c, kernel height, kernel width]``."""
+class Columns(torch.autograd.Function):
+    """What each output of a convolution reads ``[n, c kernel height kernel width, outputs]``.
+
+    That is :func:`torch.nn.functional.unfold`, which on an accelerator would do one image after the other.
+    """
 
     generate_vmap_rule = True
 
@@ -24,25 +27,18 @@ class Windows(torch.autograd.Function):
     def forward(images: Tensor, kernel: tuple[int, int], stride: tuple[int, int]) -> Tensor:
         """Copy the windows of `images` ``[n, c, height, width]``."""
         windows = images.unfold(2, kernel[0], stride[0]).unfold(3, kernel[1], stride[1])
-        return windows.permute(0, 2, 3, 1, 4, 5).contiguous()
+        return windows.permute(0, 1, 4, 5, 2, 3).flatten(1, 3).flatten(2).contiguous()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         """Keep what the way back needs."""
-        images, _, ctx.stride = inputs
-        ctx.shape = images.shape
+        images, ctx.kernel, ctx.stride = inputs
+        ctx.shape = images.shape[2:]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None]:
         """Add up what a pixel contributed, always in the same order."""
-        if not ctx.needs_input_grad[0]:
-            return None, None, None
-        (height, width), (down, right) = gradient.shape[1:3], ctx.stride
-        image = gradient.new_zeros(ctx.shape)
-        pixels = gradient.permute(4, 5, 0, 3, 1, 2)
-        for i in range(len(pixels)):
-            for j in range(len(pixels[i])):
-                image[:, :, i : i + down * height : down, j : j + right * width : right] += pixels[i, j]
+        image = F.fold(gradient, ctx.shape, ctx.kernel, stride=ctx.stride) if ctx.needs_input_grad[0] else None
         return image, None, None
 
 
@@ -50,17 +46,28 @@ def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Convolve as :func:`torch.nn.functional.conv2d` does, by its own kernel where the kernel has gaps or groups."""
+    """Convolve as :func:`torch.nn.functional.conv2d` does, by its own kernel where the kernel has gaps or groups.
+
+    Images with many outputs are multiplied one by one, so that sums over all of them, the weight's gradient, are not
+    left to a few processors; those with few as one matrix.
+    """
     if groups != 1 or dilation not in (1, (1, 1)) or isinstance(padding, str) or input.dim() != 4:
         return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)
-    (down, right), (rows, columns) = ((x, x) if isinstance(x, int) else x for x in (stride, padding))
-    padded = F.pad(input, (columns, columns, rows, rows)) if rows or columns else input
-    windows = Windows.apply(padded, weight.shape[2:], (down, right))
-    return (
-        F.linear(windows.flatten(3).flatten(0, 2), weight.flatten(1), bias)
-        .unflatten(0, windows.shape[:3])
-        .movedim(3, 1)
-    )
+    (down, right), (height, width) = _pair(stride), _pair(padding)
+    padded = F.pad(input, (width, width, height, height)) if height or width else input
+    columns, kernel = Columns.apply(padded, weight.shape[2:], (down, right)), weight.flatten(1)
+    if columns.shape[2] < len(kernel):
+        result = (
+            F.linear(columns.transpose(1, 2).flatten(0, 1), kernel).unflatten(0, (len(input), -1)).transpose(1, 2)
+        )
+    else:
+        result = torch.bmm(kernel.expand(len(input), -1, -1), columns)
+    rows = (padded.shape[2] - weight.shape[2]) // down + 1
+    return (result if bias is None else result + bias[:, None]).unflatten(2, (rows, -1))
+
+
+def _pair(given: Any) -> tuple[int, int]:
+    return (given, given) if isinstance(given, int) else tuple(given)
 
 
 class ByProducts(TorchFunctionMode):

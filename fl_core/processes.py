@@ -37,6 +37,11 @@ def end_on_signals(silently: bool = False) -> None:
             signal.signal(getattr(signal, name), interrupt)
 
 
+def usable_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def begin_worker() -> None:
     """Let a worker process end with its parent, and leave Ctrl-C to that, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

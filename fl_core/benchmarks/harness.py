@@ -26,9 +26,9 @@ from matplotlib.ticker import FuncFormatter
 from fl_core.datasets import data_folder
 from fl_core.errors import DataError, SpecError
 from fl_core.experiments.run import commit
+from fl_core.processes import usable_cores
 from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, style
 from fl_core.report.tables import Table
-from fl_core.runtime.executors import usable_cores
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -25,12 +24,13 @@ from fl_core.datasets import Samples
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.models import FlatModel, build_network
+from fl_core.processes import usable_cores
 from fl_core.runtime import History, Simulation, executors
-from fl_core.runtime.executors import usable_cores
 from fl_core.runtime.local import TrainJob
 from fl_core.tasks import Classification, Task
 
 EVALUATION_BATCH = 500
+PROCESSOR = torch.device("cpu")
 
 
 class Plain:
@@ -167,13 +167,14 @@ class Workload:
         watch.lap("run")
         return watch.stop()
 
-    def loop(self, kind: type[Plain] = Plain) -> Stopwatch:
+    def loop(self, kind: type[Plain] = Plain, place: torch.device = PROCESSOR) -> Stopwatch:
         """Return the time of a loop on one thread over the same mini-batches, with as many evaluations.
 
         Its laps are ``gather``, ``forward``, ``backward``, ``step`` and ``evaluation``.
         """
-        train, test = (split.ready(kind.most_scaled) for split in (self.task.train, self.task.test))
+        train, test = (split.ready(kind.most_scaled).to(place) for split in (self.task.train, self.task.test))
         loop = kind(self.task, self.spec.training.lr)
+        loop.network.to(place)
         period = -(-len(self.batches) // max(1, self.evaluations - 1))
         with intraop_threads(1):
             watch = Stopwatch()
@@ -181,7 +182,7 @@ class Workload:
                 if number % period == 0:
                     evaluate(loop, test)
                     watch.lap("evaluation")
-                images, labels = loop.gather(train, index)
+                images, labels = loop.gather(train, index.to(place))
                 watch.lap("gather")
                 loop.clear()
                 loss = F.cross_entropy(loop.network(images), labels)
@@ -371,43 +372,70 @@ def scaling(effort: Effort) -> Outcome:
     return Outcome(rows, "history identical with every number of threads")
 
 
-@part(Target("over one task at a time there", ">=", 60), Target("part of the accelerator's rate", ">=", 25))
+@part(
+    Target("over a loop there", ">=", 60, size=1), Target("part of the accelerator's rate", ">=", 25, size=1),
+    sizes="runs at a time",
+)  # fmt: skip
 def batched(effort: Effort) -> Outcome:
     """The reference workload with devices in flight trained together, executor batched, against the other
-    executors; on an accelerator with all devices in flight, and against one task at a time there, too.
+    executors; on an accelerator with all devices in flight, against a bare PyTorch loop there, too, and with ten
+    devices in flight in each of so many runs.
     """
     cuda = torch.cuda.is_available()
-    spec = reference_spec(effort.pick(1000 if cuda else 40, 4))
-    work = Workload(spec.changed(**{"algorithm.concurrency": 100}) if cuda else spec, test_samples=500)
+    place = torch.device("cuda" if cuda else "cpu")
+    in_flight = {"algorithm.concurrency": 100} if cuda else {}
+    works = [Workload(reference_spec(n).changed(**in_flight), 500) for n in (effort.pick(40, 4), effort.pick(500, 8))]
+    short, work = works[0], works[cuda]
     models: dict[str, Tensor] = {}
 
-    def run(executor: str) -> Stopwatch:
+    def run(executor: str, work: Workload = short) -> Stopwatch:
         watch, history = work.simulate(executor, effort.threads if executor == "threads" else None)
         assert history.model is not None
         models[executor] = history.model
         return watch
 
-    def one_by_one() -> Stopwatch:
-        with mock.patch.object(executors, "STEP_SAMPLES", 1):
-            return work.simulate("batched")[0]
+    def a_loop() -> Stopwatch:
+        with torch.backends.cudnn.flags(allow_tf32=False):  # as precise as the others
+            return work.loop(place=place)
 
     names = ("batched", "threads", "sequential")
-    run("batched")  # warm up: libraries and kernels are loaded on first use
-    sides = {name: partial(run, name) for name in names} | ({"one task at a time there": one_by_one} if cuda else {})
-    found = alternate(sides, effort.repetitions)
-    rows = [Row(name, "samples/s", rates(work.samples, watches)) for name, watches in found.items()]
-    rows += [Row(f"batched over {other}", "×", gains(found["batched"], found[other])) for other in names[1:]]
-    place = torch.device("cuda" if cuda else "cpu")
-    if cuda:
-        rows.append(
-            Row("over one task at a time there", "×", gains(found["batched"], found["one task at a time there"]))
-        )
-        reached = sum(flops_per_sample(work.task.model, work.task.train.shape, 10)) * np.array(rows[0].values)
-        rows.append(Row("part of the accelerator's rate", "%", (100 * reached / accelerator_rate(place)).tolist()))
+    sides: dict[str, Callable[[], Stopwatch]] = {name: partial(run, name) for name in names}
+    found = alternate(sides, 1 if cuda else effort.repetitions)
     difference = float((models["batched"] - models["sequential"]).abs().max())
+    rows = [Row(name, "samples/s", rates(short.samples, found[name]), 1) for name in names[cuda:]]
+    if cuda:
+        sides = {"batched": partial(run, "batched", work), "a loop there": a_loop}
+        found |= alternate(sides, effort.repetitions)
+        rows += [Row(name, "samples/s", rates(work.samples, found[name]), 1) for name in ("batched", "a loop there")]
+        reached = sum(flops_per_sample(work.task.model, work.task.train.shape, 10)) * np.array(rows[-2].values)
+        rows.append(Row("part of the accelerator's rate", "%", (100 * reached / accelerator_rate(place)).tolist(), 1))
+        rows.append(Row("over a loop there", "×", gains(found["batched"], found["a loop there"]), 1))
+    else:
+        rows += [Row(f"over {name}", "×", gains(found["batched"], found[name]), 1) for name in names[1:]]
+    for runs in (1, 4, 12) if cuda else (1, 2):
+        rows.append(Row("runs with ten devices in flight", "samples/s", [at_a_time(work, runs)], runs))
     where = torch.cuda.get_device_name() if cuda else "the processor, where it is not meant to win"
     note = f"batched ran on {where}; largest difference of a parameter at the end {difference:.1e}"
     return Outcome(rows, f"{note}; of a task alone and among others {alone_or_not(work.task, place):.1e}")
+
+
+def at_a_time(work: Workload, runs: int) -> float:
+    """Return the samples per second of so many runs that are trained together."""
+    spec, together = work.spec.changed(**{"algorithm.concurrency": 10}), executors.Together(runs)
+
+    def run(seed: int) -> None:
+        try:
+            Simulation(
+                work.task, spec.world, spec.algorithm, training=spec.training, budget=spec.budget, seed=seed,
+                evaluation=spec.evaluation,
+            ).run("batched", together=together)  # fmt: skip
+        finally:
+            together.leave()
+
+    with ThreadPoolExecutor(runs) as pool:
+        watch = Stopwatch()
+        list(pool.map(run, range(runs)))
+        return runs * work.samples / watch.stop().wall
 
 
 def alone_or_not(task: Classification, place: torch.device) -> float:
@@ -418,7 +446,9 @@ def alone_or_not(task: Classification, place: torch.device) -> float:
     ]
     shape = executors.shape_of(jobs[0])
     assert shape is not None
-    found: list[Any] = [executors.compute_together(some, shape, space, 8)[-1] for some in (jobs, jobs[-1:])]
+    found: list[Any] = [
+        executors.compute_together(some, shape, space, 8, [task] * 8)[-1] for some in (jobs, jobs[-1:])
+    ]
     return float((found[0].model - found[1].model).abs().max())
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from fl_core.bookbuild.chapters import ROOT, BookError, tool
 from fl_core.experiments.grid import JOBS
-from fl_core.processes import pool
-from fl_core.runtime.executors import usable_cores
+from fl_core.processes import pool, usable_cores
 
 QUIET_AND_VECTORS = ["--log-level=CRITICAL", "--InlineBackend.figure_formats=svg"]
 """No word of a kernel about being stopped, and figures that the page can colour."""

@@ -24,7 +24,8 @@ from fl_core.bookbuild.execute import Job, kernel_environment, run_all, run_note
 from fl_core.bookbuild.pages import dress, write_reference
 from fl_core.experiments.experiment import known_profile
 from fl_core.experiments.store import check_writable
-from fl_core.runtime.executors import MOST_THREADS, usable_cores
+from fl_core.processes import usable_cores
+from fl_core.runtime.executors import MOST_THREADS
 
 SPHINX = """import json, sys
 from fl_core.processes import end_with_parent

@@ -177,8 +177,11 @@ def work(
     only: Only = None,
     heavy: Heavy = False,
     device: Device = None,
+    together: Annotated[int | None, Option(
+        help="With --device cuda: runs at a time of each worker, those on the same data trained as one.",
+        show_default="12")] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Compute what figures lack, beside other workers.
 
     Runs that decide most claims per core-minute go first. Any number of workers share one store. Each can be killed
@@ -192,7 +195,10 @@ def work(
         raise SpecError(f"jobs = {jobs} must be between 1 and 1024")
     if minutes is not None and not 0 < minutes < 1e6:
         raise SpecError(f"minutes = {minutes:g} must be positive")
-    executor = worker.EXECUTORS[choose_device(device or "cpu")]
+    kind = choose_device(device or "cpu")
+    if together is not None and not (1 <= together <= 1024 and (together == 1 or kind == "cuda")):
+        raise SpecError(f"together = {together} must be between 1 and 1024, and takes --device cuda")
+    executor, together = worker.EXECUTORS[kind], together or worker.TOGETHER[kind]
     store = default_store()
     check_writable(store.published if publish else store.cache)
     chosen, numbers = _chosen(artifacts, paper), read_seeds(seeds)
@@ -202,7 +208,7 @@ def work(
         specs = worker.queue(chosen, profile, dataset, numbers, store, undecided=undecided, only=only or ())
     typer.echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"), err=as_json)
     jobs = jobs if specs else 0
-    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish, executor, as_json)
+    given = ([spec.to_json() for spec in specs], store, minutes, nice, publish, executor, together, as_json)
     answers = [_worker(*given)] if jobs == 1 else apart(jobs, _worker, given)
     tallies = [tally for tally in answers if tally is not None]
     done, failed = sum(tally.done for tally in tallies), [line for tally in tallies for line in tally.failed]
@@ -219,8 +225,9 @@ def work(
 
 
 def _worker(
-    lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool, executor: str, aside: bool
-) -> Tally:
+    lines: list[str], store: Store, minutes: float | None, nice: bool, publish: bool, executor: str, together: int,
+    aside: bool,
+) -> Tally:  # fmt: skip
     from fl_core.experiments.spec import RunSpec
     from fl_core.experiments.worker import be_nice, take
 
@@ -228,7 +235,7 @@ def _worker(
         be_nice()
     specs = map(RunSpec.from_json, lines)
     echo = partial(typer.echo, err=aside)
-    return take(specs, store, minutes=minutes, published=publish, echo=echo, executor=executor)
+    return take(specs, store, minutes=minutes, published=publish, echo=echo, executor=executor, together=together)
 
 
 VERIFY = """\b

@@ -35,8 +35,8 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, check_writable, default_store
 from fl_core.models import MODELS
 from fl_core.plugins import import_own, named, papers, told
-from fl_core.processes import begin_worker, pool
-from fl_core.runtime.executors import MOST_THREADS, make_executor, usable_cores
+from fl_core.processes import begin_worker, pool, usable_cores
+from fl_core.runtime.executors import MOST_THREADS, make_executor
 from fl_core.runtime.local import TrainJob
 from fl_core.streams import stream
 from fl_core.world import named_worlds

@@ -16,15 +16,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from fl_core import CHECKOUT
 from fl_core.datasets import all_surrogates, differs, load_dataset
 from fl_core.errors import CallbackError, SpecError
-from fl_core.experiments.identity import circumstances, own_parts
+from fl_core.experiments.identity import INEXACT, circumstances, own_parts
 from fl_core.experiments.spec import RunSpec
+from fl_core.processes import usable_cores
 from fl_core.runtime import Checkpoints, History, Simulation
-from fl_core.runtime.executors import usable_cores
+from fl_core.runtime.executors import Together
 from fl_core.runtime.history import Measurements
 
 Callback = Callable[[dict[str, Any]], object]
@@ -45,7 +47,7 @@ class Result:
 def run(
     spec: RunSpec, *, executor: str = "threads", threads: int | None = None, trace: bool = False,
     progress: Callable[[float], None] | None = None, checkpoints: Checkpoints | None = None,
-    on_evaluation: Callback | None = None, on_commit: Callback | None = None,
+    on_evaluation: Callback | None = None, on_commit: Callback | None = None, together: Together | None = None,
 ) -> Result:  # fmt: skip
     """Run `spec` and return its history with provenance, as :meth:`fl_core.runtime.Simulation.run` does it.
 
@@ -63,7 +65,7 @@ def run(
     if on_commit is not None:
         progress = _telling(simulation, on_commit, progress)
     started = time.perf_counter()
-    history = simulation.run(executor, threads, progress, checkpoints)
+    history = simulation.run(executor, threads, progress, checkpoints, together)
     seconds = simulation.wall_before + time.perf_counter() - started
     data = load_dataset(spec.dataset)
     provenance = {
@@ -71,16 +73,22 @@ def run(
         **code,
         "versions": {name: metadata.version(name) for name in ("fl-core", "torch", "numpy")},
         "python": platform.python_version(),
-        "machine": f"{platform.machine()}, {usable_cores()} cores",
+        "machine": _machine(executor),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "wall_seconds": round(seconds, 2),  # all parts of a resumed one
         "executor": executor,
+        **({"together": together.runs} if together else {}),
         "data": data.kind,
         **({"data_differs": differs(data.name)} if differs(data.name) else {}),
         **({"data_sha256": data.sha256} if data.sha256 else {}),
         **({"data_version": all_surrogates()[data.name].version} if data.kind == "surrogate" else {}),
     }
     return Result(spec, history, provenance)
+
+
+def _machine(executor: str) -> str:
+    accelerator = f", {torch.cuda.get_device_name()}" if executor in INEXACT and torch.cuda.is_available() else ""
+    return f"{platform.machine()}, {usable_cores()} cores{accelerator}"
 
 
 def read_spec(path: Path | str, **replaced: Any) -> RunSpec:

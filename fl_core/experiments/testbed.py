@@ -38,7 +38,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.formulas import fedluck
 from fl_core.runtime import Checkpoints, Simulation, storage
 from fl_core.runtime.device import DeviceHandle
-from fl_core.runtime.executors import make_executor
+from fl_core.runtime.executors import Together, make_executor
 from fl_core.runtime.history import History, append
 from fl_core.runtime.kernel import Kernel, Kind, Process, StopRun, nothing_left
 from fl_core.runtime.local import Job, TrainJob
@@ -371,7 +371,7 @@ class WallSimulation(Simulation):
 
     def run(
         self, executor: str = "threads", threads: int | None = 1, progress: Callable[[float], None] | None = None,
-        checkpoints: Checkpoints | None = None,
+        checkpoints: Checkpoints | None = None, together: Together | None = None,
     ) -> History:  # fmt: skip
         """Run until the budget is used up; the `executor` computes evaluations, all else the workers."""
         from distributed import Queue
@@ -388,7 +388,7 @@ class WallSimulation(Simulation):
         listener = threading.Thread(target=self._listen, daemon=True)
         listener.start()
         try:
-            return super().run(executor, threads, progress)
+            return super().run(executor, threads, progress, together=together)
         finally:
             for _, _, future in self.flights.values():
                 future.cancel()

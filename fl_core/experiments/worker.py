@@ -11,14 +11,16 @@ import gc
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from math import inf
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from fl_core.datasets import all_sources
+from fl_core.datasets import all_sources, load_dataset
 from fl_core.datasets.registry import is_present
 from fl_core.errors import FlCoreError, SpecError, unknown
 from fl_core.experiments.artifacts import Artifact, make_study
@@ -30,6 +32,7 @@ from fl_core.experiments.run import run
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import load_study
+from fl_core.runtime.executors import Together
 
 EXECUTORS = {"cpu": "sequential", "cuda": "batched"}
 """What computes a run on a device: exactly on one core, or up to rounding, all training devices of a run at once."""
@@ -37,6 +40,8 @@ HEAVY_SECONDS = 2 * 3600.0
 """On one core: a run that takes longer waits for an accelerator."""
 POLL_SECONDS = 5.0
 """Between two looks at runs that other workers hold."""
+TOGETHER = {"cpu": 1, "cuda": 12}
+"""Runs at a time that a worker has: what a processor computes it computes as fast alone."""
 
 
 class TimeIsUp(BaseException):
@@ -137,26 +142,30 @@ def _lacking(
 def take(
     specs: Iterable[RunSpec], store: Store, *, minutes: float | None = None, published: bool = False,
     every_seconds: float = 60.0, echo: Callable[[str], object] = print, executor: str = "sequential",
+    together: int = 1,
 ) -> Tally:  # fmt: skip
     """Compute what is missing of `specs`, one run at a time, while other workers may do the same.
 
     With `minutes` it stops in time, in the middle of a run if need be. A run that fails is named and not tried again.
+    With the executor ``batched`` so many runs go on at a time `together`, and those on the same data are trained as
+    one.
     """
-    end = None if minutes is None else time.monotonic() + 60 * minutes
+    end = inf if minutes is None else time.monotonic() + 60 * minutes
     left = {spec.hash: spec for spec in specs}
     size, done, failed, spent, reckoned = seconds(left.values(), store), 0, [], 0.0, 0.0
 
     def stop(used: float) -> None:
-        if end is not None and time.monotonic() >= end:
+        if time.monotonic() >= end:
             raise TimeIsUp
 
-    try:
+    def work(shared: Together | None = None) -> None:
+        nonlocal done, spent, reckoned
         while left:
             taken = False
             for key, spec in list(left.items()):
                 stop(0.0)
                 if store.has(spec):
-                    del left[key]
+                    left.pop(key, None)
                     continue
                 lock = FileLock(store.lease(spec), mode=0o644)
                 try:
@@ -164,13 +173,13 @@ def take(
                 except Timeout:
                     continue
                 with lock:
-                    if store.has(spec):  # finished by somebody else since
-                        del left[key]
+                    if store.has(spec) or key not in left:  # finished by somebody else since
+                        left.pop(key, None)
                         continue
                     taken, started = True, time.monotonic()
                     checkpoints = store.checkpoints(spec, every_seconds=every_seconds, executor=executor)
                     try:
-                        result = run(spec, executor=executor, progress=stop, checkpoints=checkpoints)
+                        result = run(spec, executor=executor, progress=stop, checkpoints=checkpoints, together=shared)
                         store.save(result, published=published)
                     except FlCoreError as error:
                         failed.append(f"{brief(spec)}: {error}")
@@ -178,14 +187,36 @@ def take(
                     else:
                         checkpoints.clear()
                         done += 1
-                    del left[key]
+                    left.pop(key, None)
                     spent, reckoned = spent + time.monotonic() - started, reckoned + size[key]
-                    rest = sum(size[each] for each in left) * spent / reckoned
+                    rest = sum(size[each] for each in list(left)) * spent / reckoned / together
                     echo(f"{brief(spec)}: {in_words(time.monotonic() - started)}; {len(left)} left, {in_words(rest)}")
                 gc.collect()  # a simulation and its data refer to each other
             if left and not taken:
+                if shared is not None and shared.left > 1:  # what is left, the other threads compute
+                    return
                 stop(0.0)
                 time.sleep(POLL_SECONDS)
+
+    def beside(shared: Together) -> None:
+        try:
+            work(shared)
+        finally:
+            shared.leave()
+
+    try:
+        if together == 1 or not left:
+            work()
+        else:
+            load_dataset(next(iter(left.values())).dataset)  # once, not by each thread
+            shared = Together(together)
+            with ThreadPoolExecutor(together) as pool:
+                try:
+                    for answer in [pool.submit(beside, shared) for _ in range(together)]:
+                        answer.result()
+                except BaseException:
+                    end = 0.0  # so that the other threads stop
+                    raise
     except TimeIsUp:
         return Tally(done, tuple(failed), len(left), True)
     return Tally(done, tuple(failed), len(left), False)

@@ -42,9 +42,17 @@ class Dropout(nn.Module):
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Return a mask ``[count, *shape]``: 0, or 1/(1-p) so that the mean is 1; channels-last, as activations."""
+        return self.scale(self.keep(count, generator))
+
+    def keep(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw what of `count` samples is kept, channels last."""
         first, *rest = self.shape
-        kept = torch.rand(count, *rest, first, generator=generator, device=generator.device) >= self.probability
-        return kept.to(torch.float32).div_(1 - self.probability).movedim(-1, 1)
+        return torch.rand(count, *rest, first, generator=generator, device=generator.device) >= self.probability
+
+    def scale(self, kept: Tensor) -> Tensor:
+        """Return the mask of what :meth:`keep` has drawn ``[..., n, *shape]``."""
+        mask = kept.to(torch.float32).div_(1 - self.probability)
+        return mask.movedim(-1, -len(self.shape))
 
     def forward(self, activations: Tensor) -> Tensor:
         """Map activations ``[n, *shape]`` to activations of the same shape."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import heapq
-import os
 import sys
 import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.cuda import CUDAGraph
 from torch.func import vmap
 
 from fl_core.errors import SpecError, unknown
-from fl_core.processes import WORKER
+from fl_core.processes import WORKER, usable_cores
 from fl_core.runtime.local import Gradient, GradientJob, Job, Trained, TrainJob, batches_of, noise_stream, regularise
 from fl_core.tasks import BatchedTask, BatchedWorkspace, Objective, Task, Workspace
 
@@ -38,10 +39,11 @@ RESULT_BYTES = 64 * 2**20
 class Ticket:
     """A job that was handed to an executor."""
 
-    __slots__ = ("done", "error", "job", "result", "started")
+    __slots__ = ("done", "error", "executor", "job", "result", "started")
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, executor: Executor | None = None) -> None:
         self.job: Job | None = job
+        self.executor = executor
         self.result: Any = None
         self.error: BaseException | None = None
         self.started = self.done = False
@@ -134,9 +136,13 @@ def batch_sizes(samples: int, size: int, steps: int, done: int = 0) -> tuple[int
 
 
 def compute_together(
-    jobs: Sequence[TrainJob] | Sequence[GradientJob], shape: Shape, workspace: BatchedWorkspace, block: int = 0
-) -> list[Trained] | list[Gradient]:
+    jobs: Sequence[TrainJob] | Sequence[GradientJob], shape: Shape, workspace: BatchedWorkspace, block: int,
+    tasks: Sequence[BatchedTask], mapped: Callable[..., Iterable[Any]] = map,
+) -> list[Trained] | list[Gradient]:  # fmt: skip
     """Compute `jobs`, all of `shape`, on the mini-batches that each would use alone; results are in main memory.
+
+    Each job is of its own one of `tasks`, which are all of one kin, and so is the workspace. What is done for
+    each of them alone is `mapped`, in threads if need be.
 
     Rows of models are sorted by steps, so that those still in training are the first ones, and a mini-batch that does
     not fill its row of samples is padded with some that have no weight. Each step computes at least `block` rows, the
@@ -144,9 +150,11 @@ def compute_together(
     """
     place, dtype = workspace.vector.device, jobs[0].start.dtype
     turn = sorted(range(len(jobs)), key=lambda i: -jobs[i].steps)
+    turn += turn[:1] * (block - len(jobs))
     ours = [jobs[i] for i in turn]
-    ours += ours[:1] * (block - len(jobs))
-    models = torch.stack([job.start for job in ours]).to(place)
+    models = torch.empty(len(ours), shape.length, dtype=dtype, device=place)
+    for row, job in zip(models, ours, strict=True):
+        row.copy_(job.start)
     parameters = models[:, : len(workspace.parameters)]
     objective = Stacked([job.objective for job in ours if job.objective is not None]) if shape.regularised else None
     anchors = parameters.clone() if objective else parameters
@@ -155,7 +163,8 @@ def compute_together(
     corrections = [job.correction for job in ours if isinstance(job, TrainJob) and job.correction is not None]
     memories = [each.begin(row) for each, row in zip(corrections, parameters, strict=False)]
     order, sizes = _padded_batches(ours, shape.samples)
-    samples = workspace.locate([job.device for job in ours], order.reshape(len(ours), -1)).reshape(order.shape)
+    located = [tasks[i].locate(job.device, row.ravel()) for i, job, row in zip(turn, ours, order, strict=True)]
+    samples = torch.stack(located).to(place).reshape(order.shape)
     weights = torch.from_numpy((np.arange(shape.samples) < sizes[:, :, None]) / np.maximum(sizes, 1)[:, :, None])
     weights = weights.to(place, dtype)
     generators = [noise_stream(job.key) for job in ours] if workspace.noisy else []
@@ -180,12 +189,14 @@ def compute_together(
     means = [loss / job.steps for loss, job in zip(total.tolist(), ours, strict=True)]
     found: list[Any] = [None] * len(jobs)
     if shape.kind is TrainJob:
-        last = [None] * len(jobs) if velocity is None else rows(velocity[: len(jobs)])
-        kept = [tuple(each.cpu() for each in memory) for memory in memories] or [()] * len(ours)
-        for i, model, job, *result in zip(turn, rows(models[: len(jobs)]), ours, means, last, kept, strict=False):
+        last = [None] * len(jobs) if velocity is None else rows(velocity[: len(jobs)], mapped)
+        kept = [tuple(part.cpu() for part in memory) for memory in memories] or [()] * len(ours)
+        for i, model, job, *result in zip(
+            turn, rows(models[: len(jobs)], mapped), ours, means, last, kept, strict=False
+        ):
             found[i] = Trained(model, result[0], job.steps, *result[1:])
     else:
-        for i, row, mean, job in zip(turn, rows(gradients), means, ours, strict=False):
+        for i, row, mean, job in zip(turn, rows(gradients, mapped), means, ours, strict=False):
             found[i] = Gradient(row, mean, sizes_of(job)[0])
     return found
 
@@ -200,9 +211,9 @@ def _padded_batches(jobs: Sequence[TrainJob | GradientJob], width: int) -> tuple
     return order, sizes
 
 
-def rows(matrix: Tensor) -> list[Tensor]:
+def rows(matrix: Tensor, mapped: Callable[..., Iterable[Any]] = map) -> list[Tensor]:
     """Return copies of the rows in main memory: a view of one would keep the whole matrix alive."""
-    return [row.clone() for row in matrix.cpu()]
+    return list(mapped(lambda row: row.to("cpu", copy=True), matrix))
 
 
 def _velocities(jobs: Sequence[TrainJob | GradientJob], like: Tensor) -> Tensor:
@@ -239,6 +250,165 @@ is used for them.
 """
 
 
+class Captured:
+    """A workspace whose steps an accelerator does from a recorded graph, with its operations started all at once.
+
+    Recorded is what is done a second time with equally many models and samples, if nothing is drawn in it.
+    """
+
+    def __init__(self, workspace: BatchedWorkspace) -> None:
+        self.workspace = workspace
+        self.vector, self.parameters, self.noisy = workspace.vector, workspace.parameters, workspace.noisy
+        self._seen: set[tuple[torch.Size, ...]] = set()
+        self._graphs: dict[tuple[torch.Size, ...], tuple[CUDAGraph, list[Tensor], tuple[Tensor, Tensor]]]
+        self._graphs, self._pool = {}, torch.cuda.graph_pool_handle()
+
+    def gradients(
+        self, models: Tensor, samples: Tensor, weights: Tensor, noise: Sequence[tuple[torch.Generator, int]] = ()
+    ) -> tuple[Tensor, Tensor]:
+        """Return what the workspace would; valid until the next call."""
+        given, key = (models, samples, weights), (models.shape, samples.shape)
+        if noise or key not in self._seen:
+            self._seen.add(key)
+            return self.workspace.gradients(*given, noise)
+        if key not in self._graphs:
+            held, graph = [torch.clone(each, memory_format=torch.contiguous_format) for each in given], CUDAGraph()
+            with torch.cuda.graph(graph, self._pool):
+                found = self.workspace.gradients(held[0], held[1], held[2])
+            self._graphs[key] = graph, held, found
+        graph, held, found = self._graphs[key]
+        for mine, each in zip(held, given, strict=True):
+            mine.copy_(each)
+        graph.replay()
+        models[:, len(self.parameters) :] = held[0][:, len(self.parameters) :]
+        return found
+
+
+class Together:
+    """Where the executors ``batched`` of several runs meet, one thread a run: jobs of all are computed together.
+
+    Nothing is computed until none of the runs can go on without a result; so there are many jobs to choose from, and
+    no two threads are ever at work on them. Who begins a run that shall meet others says so beforehand by `runs`, and
+    says :meth:`leave` when no more follow in that thread.
+    """
+
+    def __init__(self, runs: int = 1) -> None:
+        self.place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        on_cpu = self.place.type == "cpu"
+        self._bytes = STEP_BYTES if on_cpu else torch.cuda.get_device_properties(self.place).total_memory // 4
+        self.runs = self.left = runs
+        self._changed, self._helpers = threading.Condition(), ThreadPoolExecutor(usable_cores())
+        self._waiting: dict[Batched, Ticket] = {}
+        self._spaces: dict[Hashable, tuple[Any, Any]] = {}
+        self._pending: dict[tuple[Hashable, Shape], list[tuple[float, int, Ticket]]] = {}
+        self._count = 0
+        self._alone: set[tuple[type, type]] = set()
+        self._reasons: set[str] = set()
+
+    def leave(self) -> None:
+        """Say that a thread has no more runs."""
+        with self._changed:
+            self.left -= 1
+            self._changed.notify_all()
+
+    def spaces(self, task: Task) -> tuple[Hashable, Any, Any]:
+        """Return the kin of `task`, a workspace for it, and one that trains many at once, if there is any."""
+        with self._changed:
+            if not isinstance(task, BatchedTask):
+                return None, task.workspace(), None
+            if task.kin not in self._spaces:
+                space = task.batched_workspace(self.place)
+                self._spaces[task.kin] = space, Captured(space) if self.place.type == "cuda" else space
+            return task.kin, *self._spaces[task.kin]
+
+    def submit(self, ticket: Ticket, of: Batched, due: float) -> None:
+        """Put a job that can be computed with others among the pending ones."""
+        if (shape := of.shape(ticket.job)) is not None:
+            with self._changed:
+                self._count += 1
+                heapq.heappush(self._pending.setdefault((of.kin, shape), []), (due, self._count, ticket))
+
+    def wait(self, ticket: Ticket, of: Batched) -> None:
+        """Wait until `ticket` is done; the last one who comes computes, for all."""
+        with self._changed:
+            self._waiting[of] = ticket
+            try:
+                while not ticket.done:
+                    if len(self._waiting) < self.left or any(each.done for each in self._waiting.values()):
+                        self._changed.wait()
+                    else:
+                        self._compute(ticket, of)
+                        self._changed.notify_all()
+            finally:
+                del self._waiting[of]
+
+    def forget(self, of: Batched) -> None:
+        """Forget what a run has not asked for."""
+        with self._changed:
+            for pending in self._pending.values():
+                pending[:] = [entry for entry in pending if entry[2].executor is not of]
+                heapq.heapify(pending)
+
+    def _compute(self, ticket: Ticket, of: Batched) -> None:
+        job, shape = ticket.job, of.shape(ticket.job)
+        group = [ticket] if shape is None else self._group(ticket, of, shape)
+        reason = ""
+        if shape is not None and of.vectorised is not None:
+            reason = self._compute_together(group, of, shape)
+        elif shape is not None:
+            reason = f"{type(of.task).__name__} has no batched_workspace"
+        for each in group:
+            owner: Any = each.executor
+            owner.ahead += 1
+            if not each.done:
+                owner.space.task = owner.task
+                each.compute(owner.space)
+                each.done = True
+        if reason and all(each.error is None for each in group):  # else it may be a job that is wrong
+            self._alone.add(_kind(job))
+            if reason not in self._reasons:
+                self._reasons.add(reason)
+                warnings.warn(f"the batched executor computes jobs one by one: {reason}", UserWarning, stacklevel=4)
+
+    def _most(self, of: Batched, shape: Shape) -> int:
+        """Return how many jobs of `shape` a step may train."""
+        fitting = self._bytes // (of.space.sample_bytes if of.vectorised else 1)
+        return max(1, min(STEP_SAMPLES, fitting) // shape.samples)
+
+    def _group(self, ticket: Ticket, of: Batched, shape: Shape) -> list[Ticket]:
+        """Take `ticket`, what others wait for, and then what is due first."""
+        ticket.started = True
+        group, pending, most = [ticket], self._pending[of.kin, shape], self._most(of, shape)
+        if _kind(ticket.job) in self._alone:
+            most = 1
+        wanted = [each for each in self._waiting.values() if not each.started and each.job is not None]
+        for other in wanted[: most - 1]:
+            owner: Any = other.executor
+            if (owner.kin, owner.shape(other.job)) == (of.kin, shape):
+                other.started = True
+                group.append(other)
+        room = min(most, self.runs * of.window - sum(each.ahead for each in self._waiting))
+        while pending and (pending[0][2].started or len(group) < room):
+            other = heapq.heappop(pending)[2]
+            if not other.started:
+                other.started = True
+                group.append(other)
+        return group
+
+    def _compute_together(self, group: list[Ticket], of: Batched, shape: Shape) -> str:
+        """Compute `group`, or return why that is impossible."""
+        jobs: list[Any] = [ticket.job for ticket in group]
+        tasks: list[Any] = [ticket.executor.task for ticket in group if ticket.executor]
+        block = 2 if self.place.type == "cpu" else min(self.runs * of.window, self._most(of, shape))
+        try:
+            results = compute_together(jobs, shape, of.vectorised, block, tasks, self._helpers.map)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".partition("\n")[0]
+        for ticket, result in zip(group, results, strict=True):
+            ticket.result, ticket.job, ticket.done = result, None, True
+        return ""
+
+
 class Batched(Executor):
     """Trains jobs of equal shape together, vectorised over devices; the default where there is an accelerator.
 
@@ -249,107 +419,45 @@ class Batched(Executor):
     unequal sizes and tasks of unequal lengths are padded, unless samples see one another (batch normalisation). What
     is computed for a job depends on no other one. Nor do its last digits where kernels see to it: on an accelerator
     every block has the same number of rows, some of them idle; on a CPU few layers round by where a row lies in
-    memory. Results that nobody has taken yet fill at most :data:`RESULT_BYTES`.
+    memory. Results that nobody has taken yet fill at most :data:`RESULT_BYTES`, and as much for each run that is
+    computed `together` with this one.
 
     On a CPU it is slower than ``sequential``: the matrix products that an accelerator wants cost more there than its
     convolutions.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, together: Together | None = None) -> None:
         super().__init__(task)
-        self.place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._window = max(2, models_ahead(task))
-        on_cpu = self.place.type == "cpu"
-        self._bytes = STEP_BYTES if on_cpu else torch.cuda.get_device_properties(self.place).total_memory // 4
-        self._pending: dict[Shape, list[tuple[float, int, Ticket]]] = {}
-        self._count = self._ahead = 0
-        self._alone: set[tuple[type, type]] = set()
-        self._reasons: set[str] = set()
+        self.together = together or Together()
+        self.window, self.ahead = max(2, models_ahead(task)), 0
 
     def __enter__(self) -> Batched:
         super().__enter__()
         # The numbers of a CPU, and the same ones each time: no 19-bit products, no race between additions.
         self._flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
         self._flags.__enter__()
-        self._vectorised: BatchedWorkspace | None = None
-        self._workspace: Workspace
-        if isinstance(self.task, BatchedTask):
-            self._workspace = self._vectorised = self.task.batched_workspace(self.place)
-        else:
-            self._workspace = self.task.workspace()
+        self.kin, self.space, self.vectorised = self.together.spaces(self.task)
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.together.forget(self)
         self._flags.__exit__(None, None, None)
         super().__exit__()
 
     def submit(self, job: Job, due: float) -> Ticket:
-        ticket = Ticket(job)
-        shape = self._shape(job)
-        if shape is not None:
-            self._count += 1
-            heapq.heappush(self._pending.setdefault(shape, []), (due, self._count, ticket))
+        ticket = Ticket(job, self)
+        self.together.submit(ticket, self, due)
         return ticket
 
     def result(self, ticket: Ticket) -> Any:
         if not ticket.done:
-            self._compute(ticket)
-        self._ahead -= 1
+            self.together.wait(ticket, self)
+        self.ahead -= 1
         return ticket.take()
 
-    def _compute(self, ticket: Ticket) -> None:
-        job = ticket.job
-        shape = self._shape(job)
-        group = [ticket] if shape is None else self._group(ticket, shape)
-        self._ahead += len(group)
-        reason = ""
-        if shape is not None and self._vectorised is not None:
-            reason = self._compute_together(group, shape, self._vectorised)
-        elif shape is not None and self._vectorised is None:
-            reason = f"{type(self.task).__name__} has no batched_workspace"
-        for each in group:
-            if not each.done:
-                each.compute(self._workspace)
-                each.done = True
-        if reason and all(each.error is None for each in group):  # else it may be a job that is wrong
-            self._alone.add(_kind(job))
-            if reason not in self._reasons:
-                self._reasons.add(reason)
-                warnings.warn(f"the batched executor computes jobs one by one: {reason}", UserWarning, stacklevel=3)
-
-    def _shape(self, job: object) -> Shape | None:
-        return shape_of(job, self._vectorised is None or self._vectorised.separate)
-
-    def _most(self, shape: Shape) -> int:
-        """Return how many jobs of `shape` a step may train."""
-        fitting = self._bytes // (self._vectorised.sample_bytes if self._vectorised else 1)
-        return max(1, min(STEP_SAMPLES, fitting) // shape.samples)
-
-    def _group(self, ticket: Ticket, shape: Shape) -> list[Ticket]:
-        """Take `ticket` and what is to be computed with it from the pending ones."""
-        ticket.started = True
-        group, pending = [ticket], self._pending[shape]
-        room = min(self._window - self._ahead, self._most(shape))
-        if _kind(ticket.job) in self._alone:
-            room = 1
-        while pending and (pending[0][2].started or len(group) < room):
-            other = heapq.heappop(pending)[2]
-            if not other.started:
-                other.started = True
-                group.append(other)
-        return group
-
-    def _compute_together(self, group: list[Ticket], shape: Shape, workspace: BatchedWorkspace) -> str:
-        """Compute `group`, or return why that is impossible."""
-        jobs: list[Any] = [ticket.job for ticket in group]
-        try:
-            block = 2 if self.place.type == "cpu" else min(self._window, self._most(shape))
-            results = compute_together(jobs, shape, workspace, block)
-        except Exception as error:
-            return f"{type(error).__name__}: {error}".partition("\n")[0]
-        for ticket, result in zip(group, results, strict=True):
-            ticket.result, ticket.job, ticket.done = result, None, True
-        return ""
+    def shape(self, job: object) -> Shape | None:
+        """Return what `job` has to share with those that it is computed with; None: it is computed alone."""
+        return shape_of(job, self.vectorised is None or self.space.separate)
 
 
 def _kind(job: Any) -> tuple[type, type]:
@@ -504,22 +612,20 @@ EXECUTORS = ("sequential", "threads", "batched", "debug")
 MOST_THREADS = 1024
 
 
-def usable_cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def default_executor() -> str:
     """Return the name of the fastest executor on this machine."""
     return "batched" if torch.cuda.is_available() else "threads"
 
 
-def make_executor(name: str, task: Task, threads: int | None = None) -> Executor:
-    """Build the executor called `name`; `threads` defaults to the number of usable processor cores."""
+def make_executor(name: str, task: Task, threads: int | None = None, together: Together | None = None) -> Executor:
+    """Build the executor called `name`; `threads` defaults to the number of usable processor cores.
+
+    That of ``batched`` computes `together` with those of other runs.
+    """
     if name not in EXECUTORS:
         raise unknown("executor", name, EXECUTORS)
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise SpecError(f"threads = {threads} must be between 1 and {MOST_THREADS}")
     if name == "threads":
         return Threads(task, threads or usable_cores())
-    return Batched(task) if name == "batched" else Debug(task) if name == "debug" else Sequential(task)
+    return Batched(task, together) if name == "batched" else Debug(task) if name == "debug" else Sequential(task)

@@ -18,7 +18,7 @@ from torch import Tensor
 from fl_core.errors import SpecError
 from fl_core.runtime.checkpoint import restore
 from fl_core.runtime.device import DeviceHandle
-from fl_core.runtime.executors import Debug, Executor, make_executor
+from fl_core.runtime.executors import Debug, Executor, Together, make_executor
 from fl_core.runtime.history import JOULES, History, Measurements, append
 from fl_core.runtime.kernel import MOST_AT_ONCE, Event, Kernel, Kind, Process, Program, StopRun
 from fl_core.runtime.local import TrainJob
@@ -115,11 +115,13 @@ class Simulation:
         threads: int | None = None,
         progress: Callable[[float], None] | None = None,
         checkpoints: Checkpoints | None = None,
+        together: Together | None = None,
     ) -> History:
         """Simulate until the budget is used up; the `executor`, one of ``EXECUTORS``, changes only the speed.
 
         `threads` are by default one per core. `progress` is called after every commit with the part of the budget
-        that is used, in [0, 1]. If there are `checkpoints` already, the run goes on from them.
+        that is used, in [0, 1]. If there are `checkpoints` already, the run goes on from them. The executor
+        ``batched`` computes `together` with those of other runs, each in a thread of its own.
         """
         self._progress = progress
         self.wall_start = time.perf_counter()
@@ -132,7 +134,7 @@ class Simulation:
         self.shapes = tuple(slots) or ((len(space.parameters),),)
         self.segments = tuple(map(prod, self.shapes))
         held = checkpoints.held() if checkpoints is not None else nullcontext()
-        with held, make_executor(executor, self.task, threads) as self.executor:
+        with held, make_executor(executor, self.task, threads, together) as self.executor:
             if checkpoints is not None and (stored := checkpoints.load()) is not None:
                 restore(self, stored)
             else:

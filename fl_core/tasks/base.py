@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -74,9 +74,6 @@ class BatchedWorkspace(Workspace, Protocol):
     sample_bytes: int
     """About how much memory a step needs for each sample."""
 
-    def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
-        """Return the numbers, for :meth:`gradients`, of the samples at `positions` ``[g, n]``, one device a row."""
-
     def gradients(
         self, models: Tensor, samples: Tensor, weights: Tensor, noise: Sequence[tuple[torch.Generator, int]] = ()
     ) -> tuple[Tensor, Tensor]:
@@ -107,6 +104,13 @@ class Task(Protocol):
 @runtime_checkable
 class BatchedTask(Protocol):
     """A task whose local training can be vectorised over devices; tasks need not offer this."""
+
+    @property
+    def kin(self) -> Hashable:
+        """Tasks of equal kin may be trained in one another's workspaces."""
+
+    def locate(self, device: int, positions: np.ndarray) -> Tensor:
+        """Return the numbers that a batched workspace knows a device's samples at `positions` ``[n]`` by."""
 
     def batched_workspace(self, place: torch.device) -> BatchedWorkspace:
         """Return a new workspace on `place`."""

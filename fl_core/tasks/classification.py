@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from fl_core.datasets import Dataset, Preprocessing, Samples
 from fl_core.errors import SpecError
 from fl_core.models import FlatModel, build_network, initialise, named_dropouts
 from fl_core.models.units import Units, hidden_units
+from fl_core.processes import usable_cores
 from fl_core.streams import torch_stream
 from fl_core.tasks.base import POOLED, Contrast
 
@@ -38,7 +40,8 @@ class Classification:
         initialisation: str = "glorot",
     ) -> None:
         self.dataset, self.model, self.initialisation = dataset, model, initialisation
-        self.train, self.test = (preprocessing or Preprocessing()).apply(dataset)
+        self.preprocessing = preprocessing or Preprocessing()
+        self.train, self.test = self.preprocessing.apply(dataset)
         self.parts = [torch.from_numpy(np.ascontiguousarray(part, dtype=np.int64)) for part in parts]
         self.pool = torch.cat(self.parts) if self.parts else torch.empty(0, dtype=torch.int64)
         self.dimension = self.workspace().vector.numel()
@@ -60,6 +63,15 @@ class Classification:
     def workspace(self) -> ClassificationWorkspace:
         """Return a network with its own flat vector."""
         return ClassificationWorkspace(self, torch.device("cpu"))
+
+    @property
+    def kin(self) -> Hashable:
+        """What a workspace depends on: all but the partition."""
+        return self.model, id(self.dataset), self.preprocessing
+
+    def locate(self, device: int, positions: np.ndarray) -> Tensor:
+        """Return the data set's indices, of the shape of `positions`."""
+        return self.indices(device)[torch.from_numpy(positions)]
 
     def batched_workspace(self, place: torch.device) -> BatchedClassificationWorkspace:
         """Return a network on `place`, and with it the data set."""
@@ -88,7 +100,7 @@ class ClassificationWorkspace(FlatModel):
         inputs, labels = self.train.select(self._index(device, batch), window)
         self.gradient.zero_()
         if contrast is None:
-            loss = F.cross_entropy(self.network(inputs), labels)
+            loss = F.cross_entropy(self._logits(inputs), labels)
         else:
             logits, ours, theirs = self._represented(inputs, contrast.references)
             loss = F.cross_entropy(logits, labels) + contrast.loss(ours, theirs)
@@ -137,19 +149,22 @@ class ClassificationWorkspace(FlatModel):
         seen: list[Tensor] = []
         hook = dense[-1].register_forward_pre_hook(lambda _, given: seen.append(given[0].flatten(1)))
         try:
-            logits = self.network(inputs)
+            logits = self._logits(inputs)
             self.network.eval()
             with torch.no_grad():
                 for model in references:
-                    views = {slot.name: model[slot.start : slot.stop].view(slot.shape) for slot in self.slots}
-                    functional_call(self.network, views, (inputs,))
+                    named = {slot.name: model[slot.start : slot.stop].view(slot.shape).clone() for slot in self.slots}
+                    functional_call(self.network, named, (inputs,))
         finally:
             hook.remove()
             self.network.train()
         return logits, seen[0], seen[1:]
 
+    def _logits(self, inputs: Tensor) -> Tensor:
+        return self.network(inputs)
+
     def _index(self, device: int, batch: np.ndarray) -> Tensor:
-        return self.task.indices(device)[torch.from_numpy(batch)]
+        return self.task.locate(device, batch)
 
     def _measure(self, batches: Iterator[tuple[Tensor, Tensor]]) -> tuple[float, float]:
         """Return accuracy and mean loss of the loaded model; NaN on no samples."""
@@ -157,7 +172,7 @@ class ClassificationWorkspace(FlatModel):
         count, right, loss = 0, 0, 0.0
         with torch.inference_mode():
             for inputs, labels in batches:
-                logits = self.network(inputs)
+                logits = self._logits(inputs)
                 loss += float(F.cross_entropy(logits, labels, reduction="sum"))
                 right += int((logits.argmax(1) == labels).sum())
                 count += len(labels)
@@ -172,14 +187,8 @@ class BatchedClassificationWorkspace(ClassificationWorkspace):
         super().__init__(task, place)
         self._counters = {name: b for name, b in self.network.named_buffers() if not b.is_floating_point()}
         self._vectorised = vmap(grad_and_value(self._loss))
+        self._helpers = ThreadPoolExecutor(usable_cores())
         self.separate, self.sample_bytes = self._look()
-
-    def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
-        """Return the data set's indices, of the shape of `positions`."""
-        rows = [
-            self.task.indices(device)[torch.from_numpy(row)] for device, row in zip(devices, positions, strict=True)
-        ]
-        return torch.stack(rows).to(self.place)
 
     def gradients(
         self, models: Tensor, samples: Tensor, weights: Tensor, noise: Sequence[tuple[torch.Generator, int]] = ()
@@ -187,31 +196,35 @@ class BatchedClassificationWorkspace(ClassificationWorkspace):
         """Return gradients ``[g, p]`` and cross entropies ``[g]``; batch-norm statistics change in `models`."""
         count = len(models)
         views = {slot.name: models[:, slot.start : slot.stop].view(count, *slot.shape) for slot in self.slots}
-        parameters = {slot.name: views.pop(slot.name) for slot in self.slots if slot.trainable}
-        # The network changes its buffers in place, for which each model needs its own, without gaps between them.
         counters = {name: counter.expand(count, *counter.shape) for name, counter in self._counters.items()}
+        # Copies: the network changes its buffers in place, and kernels want what begins at multiples of 16 bytes.
         buffers = {
             name: view.clone(memory_format=torch.contiguous_format) for name, view in (views | counters).items()
         }
+        parameters = {slot.name: buffers.pop(slot.name) for slot in self.slots if slot.trainable}
         windows = None
         if noise:
-            drawn = [self.draw(size, generator) for generator, size in noise]
-            padded = partial(_padded, length=samples.shape[1])
-            windows = (
-                None
-                if drawn[0][0] is None
-                else torch.cat([padded(window) for window, _ in drawn if window is not None])
-            )
-            for name in self.dropouts:
-                buffers[f"{name}.mask"] = torch.stack([padded(masks[name]) for _, masks in drawn]).to(self.place)
+            drawn = list(self._helpers.map(partial(self._keep, length=samples.shape[1]), *zip(*noise, strict=True)))
+            stacked = [torch.stack(each).to(self.place, non_blocking=True) for each in zip(*drawn, strict=True)]
+            if self.train.augmentation is not None:
+                windows = stacked.pop(0).flatten(0, 1)
+            for (name, dropout), kept in zip(self.dropouts.items(), stacked, strict=True):
+                buffers[f"{name}.mask"] = dropout.scale(kept)
         inputs, labels = self.train.select(samples.flatten(), windows)
         with ByProducts():
             gradients, losses = self._vectorised(
                 parameters, buffers, inputs.unflatten(0, samples.shape), labels.view(samples.shape), weights
             )
-        for name, view in views.items():
-            view.copy_(buffers[name])
+        for name in views.keys() & buffers.keys():
+            views[name].copy_(buffers[name])
         return torch.cat([gradients[name].flatten(1) for name in parameters], 1), losses
+
+    def _keep(self, generator: torch.Generator, count: int, length: int) -> list[Tensor]:
+        """Return what :meth:`draw` draws, as it is sent to an accelerator: unscaled, each filled up to `length`."""
+        augmentation = self.train.augmentation
+        drawn = [] if augmentation is None else [augmentation.draw(count, generator)]
+        drawn += [dropout.keep(count, generator) for dropout in self.dropouts.values()]
+        return [F.pad(each, (0, 0) * (each.dim() - 1) + (0, length - count)) for each in drawn]
 
     def _loss(
         self,
@@ -226,19 +239,31 @@ class BatchedClassificationWorkspace(ClassificationWorkspace):
 
     def _look(self) -> tuple[bool, int]:
         """Return whether the network sees each sample alone, and how many bytes a step needs for one."""
-        kept: dict[int, int] = {}
+        inputs, _ = self.train.select(torch.arange(min(3, len(self.train)), device=self.place))
+        kept: list[dict[int, int]] = []
 
         def keep(tensor: Tensor) -> Tensor:
-            if tensor.untyped_storage().data_ptr() != self.vector.untyped_storage().data_ptr():
-                kept[tensor.data_ptr()] = tensor.nbytes
+            kept[-1][tensor.data_ptr()] = tensor.nbytes
             return tensor
 
-        inputs, _ = self.train.select(torch.arange(min(3, len(self.train)), device=self.place))
+        def logits(count: int) -> Tensor:
+            kept.append({})
+            return self._logits(inputs[:count])
+
         with ByProducts(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            logits = self.network(inputs)
-        with torch.no_grad():
-            fewer = self.network(inputs[:2])
-        return bool(torch.allclose(logits[:2], fewer, rtol=1e-3, atol=1e-5)), sum(kept.values()) // len(inputs)
+            three, two = logits(3), logits(2)
+        more, less = (sum(each.values()) for each in kept)
+        return bool(torch.allclose(three[:2], two, rtol=1e-3, atol=1e-5)), max(1, more - less)
+
+    def _logits(self, inputs: Tensor) -> Tensor:
+        """Return what the network gives, from copies, as in :meth:`gradients`."""
+        named = [*self.network.named_parameters(), *self.network.named_buffers()]
+        copies = {name: tensor.clone() for name, tensor in named}
+        logits = functional_call(self.network, copies, (inputs,))
+        if self.network.training:
+            for name, buffer in self.network.named_buffers():
+                buffer.copy_(copies[name])
+        return logits
 
     def _index(self, device: int, batch: np.ndarray) -> Tensor:
         return super()._index(device, batch).to(self.place)
@@ -250,13 +275,6 @@ def _spread(samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         return _slices(samples, len(samples))
     chosen = torch.arange(count) * len(samples) // count
     return (samples.select(part.to(samples.labels.device)) for part in chosen.split(EVALUATION_BATCH))
-
-
-def _padded(drawn: Tensor, length: int) -> Tensor:
-    """Return `drawn` with zeros behind it, of `length` in all."""
-    return (
-        torch.cat([drawn, drawn.new_zeros(length - len(drawn), *drawn.shape[1:])]) if len(drawn) < length else drawn
-    )
 
 
 def _slices(samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:

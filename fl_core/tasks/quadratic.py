@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -68,6 +68,15 @@ class Quadratic(QuadraticLosses[Tensor]):
         """Return a new workspace."""
         return QuadraticWorkspace(self, torch.device("cpu"))
 
+    @property
+    def kin(self) -> Hashable:
+        """No other task: a workspace holds the functions."""
+        return id(self)
+
+    def locate(self, device: int, positions: np.ndarray) -> Tensor:
+        """Return the device's number, like `positions`: it has one function, whichever sample is asked for."""
+        return torch.full(positions.shape, device)
+
     def batched_workspace(self, place: torch.device) -> QuadraticWorkspace:
         """Return a new workspace on `place`."""
         return QuadraticWorkspace(self, place)
@@ -114,10 +123,6 @@ class QuadraticWorkspace:
         """Return one group: each number of the vector stands for a unit."""
         size = len(self.parameters)
         return (Units(size, (Place(0, (size, 1), 0),)),)
-
-    def locate(self, devices: Sequence[int], positions: np.ndarray) -> Tensor:
-        """Return the device numbers, like `positions`: a device has one function, whichever sample is asked for."""
-        return torch.tensor(devices)[:, None].expand(positions.shape)
 
     def gradients(
         self, models: Tensor, samples: Tensor, weights: Tensor, noise: Sequence[tuple[torch.Generator, int]] = ()

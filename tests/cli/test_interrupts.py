@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from fl_core.bookbuild.chapters import ROOT
-from fl_core.runtime.executors import usable_cores
+from fl_core.processes import usable_cores
 
 LONG = [
     *("--algorithm", "fedasync", "--set", "training.steps=1000000", "--set", "concurrency=2"),

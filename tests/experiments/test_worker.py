@@ -41,6 +41,29 @@ def test_what_is_missing_is_computed_and_stored_once(tmp_path):
     assert take(wanted, store, **QUIET).done == 0
 
 
+@pytest.mark.filterwarnings("error:the batched executor computes jobs one by one")
+def test_runs_are_computed_together_and_each_gives_what_it_gives_alone(tmp_path):
+    store, alone, wanted, lines = *(Store(tmp_path / n, tmp_path / n) for n in "ab"), specs(5), []
+    tally = take(wanted, store, echo=lines.append, executor="batched", together=3)
+    assert (tally.done, tally.failed, tally.left, tally.stopped, len(lines)) == (5, (), 0, False, 5)
+    take(wanted, alone, executor="batched", **QUIET)
+    for spec in wanted:
+        one, other = store.get(spec), alone.get(spec)
+        assert one.provenance["together"] == 3
+        assert one.provenance["numbers"] == "rounded"
+        assert one.history.updates["device"] == other.history.updates["device"]
+        assert one.history.evaluations["test_loss"] == pytest.approx(other.history.evaluations["test_loss"], rel=1e-4)
+
+
+def test_runs_that_are_computed_together_stop_in_time_and_go_on(tmp_path, monkeypatch):
+    cut(monkeypatch)
+    store, wanted = Store(tmp_path / "published", tmp_path / "cache"), specs(2, updates=3000)
+    tally = take(wanted, store, minutes=3 / 60, every_seconds=0.2, executor="batched", together=2, **QUIET)
+    assert (tally.stopped, tally.left, tally.done) == (True, 2, 0)
+    for spec in wanted:
+        assert any(store.checkpoints(spec, executor="batched").folder.glob("*.safetensors"))
+
+
 def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path):
     store = Store(tmp_path / "published", tmp_path / "cache")
     hopeless = specs(1)[0].changed(**{"world.faults": [{"kind": "lost", "probability": 1.0}], "seed": 9})

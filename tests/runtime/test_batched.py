@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +20,7 @@ from fl_core.algorithms import FedAsync
 from fl_core.datasets import Dataset, Preprocessing, Split
 from fl_core.models import MODELS
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, executors, make_executor
-from fl_core.runtime.executors import batch_sizes, compute_together
+from fl_core.runtime.executors import Captured, Together, batch_sizes, compute_together
 from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Classification, Proximal, Quadratic
@@ -78,9 +80,9 @@ class Calls:
         self.groups = []
         monkeypatch.setattr(executors, "compute_together", self)
 
-    def __call__(self, jobs, shape, workspace, block):
+    def __call__(self, jobs, *given):
         self.groups.append([job.device for job in jobs])
-        return compute_together(jobs, shape, workspace, block)
+        return compute_together(jobs, *given)
 
 
 def test_jobs_with_momentum_and_in_a_fixed_order_agree(monkeypatch):
@@ -261,7 +263,7 @@ def test_a_result_depends_on_no_job_that_is_computed_with_it(model, float64, mon
     jobs = unequal(task, decay=0.01, objective=Proximal(0.1))
     together = results("batched", task, jobs)
     others = [results("batched", task, jobs[::-1])[::-1], [results("batched", task, [job])[0] for job in jobs]]
-    monkeypatch.setattr(executors, "compute_together", lambda *given: compute_together(*given[:3], 6))
+    monkeypatch.setattr(executors, "compute_together", lambda *given: compute_together(*given[:3], 6, *given[4:]))
     others.append(results("batched", task, jobs))
     for found in others:
         for one, other in zip(together, found, strict=True):
@@ -327,7 +329,7 @@ def test_results_that_were_taken_are_let_go_where_jobs_are_computed_alone(alone,
         for i in range(20):
             ticket = ex.submit(training(task, i % 4, size=3, trigger=i), float(i))
             models.append(weakref.ref(ex.result(ticket).model))
-        kept = [ticket for pending in ex._pending.values() for _, _, ticket in pending]
+        kept = [ticket for pending in ex.together._pending.values() for _, _, ticket in pending]
     assert len(kept) <= 1
     assert ticket.result is None
     assert not any(model() is not None for model in models)
@@ -446,3 +448,104 @@ def test_a_whole_run_agrees_with_sequential_and_repeats_itself(task, monkeypatch
         vectorised.evaluations["train_loss"], reference.evaluations["train_loss"], rtol=tolerance["rtol"]
     )
     assert run("batched") == vectorised
+
+
+def lanes(tasks, together, **world):
+    """Run FedAsync on each task in a thread of its own; return the histories."""
+
+    def run(seed):
+        try:
+            algorithm, budget = FedAsync(concurrency=3), Budget(updates=9)
+            simulation = Simulation(
+                tasks[seed],
+                World(devices=4),
+                algorithm,
+                budget=budget,
+                training=LocalTraining(batch_size=8),
+                seed=seed,
+            )
+            return simulation.run("batched", together=together)
+        finally:
+            if together is not None:
+                together.leave()
+
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        return list(pool.map(run, range(len(tasks))))
+
+
+def test_runs_are_trained_together_and_each_gives_what_it_gives_alone(monkeypatch, float64):
+    """Other partitions of one data set are of one kin; each job is computed on its own run's samples."""
+    data = dataset((1, 28, 28))
+    parts = [np.split(np.random.default_rng(seed).permutation(120), [20, 50, 70]) for seed in range(3)]
+    tasks = [Classification(data, part, "lenet5") for part in parts]
+    alone = lanes(tasks, None)
+    calls = Calls(monkeypatch)
+    together = lanes(tasks, Together(3))
+    assert max(map(len, calls.groups)) > 4  # more than the tasks of one run that are in flight, and the one awaited
+    assert len(calls.groups) < sum(map(len, calls.groups)) / 3
+    for one, other in zip(alone, together, strict=True):
+        torch.testing.assert_close(one.model, other.model, rtol=1e-9, atol=1e-11)
+        assert one.updates["seconds"] == other.updates["seconds"]
+
+
+def test_runs_that_are_no_kin_or_end_early_or_fail_do_not_hold_up_the_others(monkeypatch):
+    together = Together(4)
+    tasks = [quadratic(4), classification("linear"), quadratic(4), classification("linear")]
+
+    def fail(*_):
+        raise ZeroDivisionError
+
+    tasks[2].initial_model = fail
+    with pytest.raises(ZeroDivisionError):
+        lanes(tasks, together)
+    assert together.left == 0
+    assert not together._waiting
+    assert not any(together._pending.values())
+
+
+class Eager:
+    """A graph as ``torch.cuda`` has them, for a processor: replayed by calling once more."""
+
+    def __init__(self, *_):
+        self.replayed = 0
+
+    def replay(self):
+        self.replayed += 1
+        found = self.step(*self.held)
+        for mine, new in zip(self.found, found, strict=True):
+            mine.copy_(new)
+
+
+@pytest.mark.parametrize("model", ["lenet5", "resnet20(width=0.5)"])
+def test_steps_from_a_recorded_graph_are_those_of_the_workspace(model, float64, monkeypatch):
+    """All but the recording itself, which takes an accelerator: what goes in, what comes out, what stays behind."""
+    graphs = []
+
+    @contextmanager
+    def record(graph, pool):
+        graphs.append(graph)
+        yield
+
+    monkeypatch.setattr(executors, "CUDAGraph", Eager)
+    monkeypatch.setattr(torch.cuda, "graph", record)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    task = classification(model, (23, 20, 23, 17), SHAPES[model])
+    space = task.batched_workspace(torch.device("cpu"))
+    captured = Captured(space)
+    step = space.gradients
+
+    def gradients(*given):
+        found = step(*given)
+        if graphs:
+            graphs[-1].step, graphs[-1].held, graphs[-1].found = step, given, found
+        return found
+
+    monkeypatch.setattr(space, "gradients", gradients)
+    jobs = [training(task, device, steps=4, size=5) for device in (0, 2)]
+    shape = executors.shape_of(jobs[0], space.separate)
+    plain = compute_together(jobs, shape, task.batched_workspace(torch.device("cpu")), 2, [task] * 2)
+    found = compute_together(jobs, shape, captured, 2, [task] * 2)
+    assert [graph.replayed for graph in graphs] == [3]
+    for one, other in zip(plain, found, strict=True):
+        torch.testing.assert_close(one.model, other.model, rtol=1e-9, atol=1e-11)
+        assert one.loss == pytest.approx(other.loss)
