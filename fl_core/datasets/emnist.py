@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 
 from fl_core.datasets.archives import decoding, open_zip, read_member
 from fl_core.datasets.base import Archive, Source, Split, Splits
@@ -59,7 +58,9 @@ def read_byclass(folder: Path) -> Splits:
     with decoding(path, "emnist-byclass"):
         with open_zip(path) as archive:
             content = io.BytesIO(read_member(archive, "matlab/emnist-byclass.mat", LIMIT))
-        parts = scipy.io.loadmat(content, variable_names=["dataset"])["dataset"][0, 0]
+        from scipy.io import loadmat  # slow to import, and nothing else needs it
+
+        parts = loadmat(content, variable_names=["dataset"])["dataset"][0, 0]
         del content
         found = [parts[part][0, 0] for part in ("train", "test")]
         owners = np.unique(np.concatenate([part["writers"].ravel() for part in found]), return_inverse=True)[1]

@@ -95,8 +95,12 @@ def circumstances(spec: RunSpec, executor: str) -> dict[str, str]:
 
 
 def instructions() -> str:
-    """Return the instruction set that PyTorch computes with here: ``"x86_64 AVX2"``."""
-    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    """Return the instruction set that PyTorch computes with here: ``"x86_64 AVX2"``.
+
+    With ``AMX``, too, where MKL multiplies matrices otherwise than on other processors with AVX-512.
+    """
+    amx = getattr(torch.cpu, "_is_amx_tile_supported", bool)()
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}{' AMX' * amx}"
 
 
 def _digest(cls: type[Algorithm], own: _Own | None = None) -> str:

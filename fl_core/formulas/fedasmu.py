@@ -25,7 +25,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.optimize import brentq
 from torch import Tensor
 
 from fl_core.formulas.checks import require
@@ -184,6 +183,8 @@ def matched_lambda(
     The rounds are the versions 0 .. T - 1; the staleness s at which the means are compared is about the number of
     devices in flight. The root has offset 1 and iota is 0.
     """
+    from scipy.optimize import brentq  # 25 MB and 0.3 s, which no run needs
+
     require(rounds >= 1, "rounds", rounds, ">= 1")
     require(staleness >= 1, "staleness", staleness, ">= 1 (a fresh upload has 1)")
     wanted = alpha * staleness**-a

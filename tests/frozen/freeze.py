@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import platform
 import sys
 import tempfile
 import warnings
@@ -25,6 +24,7 @@ import numpy as np
 import torch
 
 from fl_core.algorithms import make_algorithm
+from fl_core.experiments.identity import instructions
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation
 from fl_core.runtime.checkpoint import CURRENT
@@ -179,9 +179,7 @@ def measure(build: Callable[[], Simulation]) -> dict[str, Any] | str:
 
 def processor() -> str:
     """Say what the last bits depend on."""
-    return (
-        f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__.partition('+')[0]}"
-    )
+    return f"{instructions()}, torch {torch.__version__.partition('+')[0]}"
 
 
 def grids() -> dict[str, str]:
