@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from fl_core.benchmarks import harness
 from fl_core.benchmarks.harness import Effort, Part, Report, circumstances, part_text, published
 from fl_core.benchmarks.runtime import clusters, data, formulas, kasync, kernel, memory
-from fl_core.benchmarks.throughput import batched, limit, overhead, reference, scaling, small, synchronous
+from fl_core.benchmarks.throughput import batched, blocks, limit, overhead, reference, scaling, small, synchronous
 from fl_core.errors import unknown
 
 __all__ = ["PARTS", "Effort", "Part", "circumstances", "find_parts", "measure", "part_text", "published"]
@@ -17,7 +17,7 @@ PARTS: dict[str, Part] = {
     part.name: part
     for part in (
         *(reference, synchronous, overhead, small, kernel, memory, kasync, clusters),
-        *(scaling, batched, limit, data, formulas),
+        *(scaling, batched, blocks, limit, data, formulas),
     )
 }
 

@@ -415,8 +415,7 @@ def batched(effort: Effort) -> Outcome:
     for runs in (1, 4, 12) if cuda else (1, 2):
         rows.append(Row("runs with ten devices in flight", "samples/s", [at_a_time(work, runs)], runs))
     where = torch.cuda.get_device_name() if cuda else "the processor, where it is not meant to win"
-    note = f"batched ran on {where}; largest difference of a parameter at the end {difference:.1e}"
-    return Outcome(rows, f"{note}; of a task alone and among others {alone_or_not(work.task, place):.1e}")
+    return Outcome(rows, f"batched ran on {where}; largest difference of a parameter at the end {difference:.1e}")
 
 
 def at_a_time(work: Workload, runs: int) -> float:
@@ -438,18 +437,52 @@ def at_a_time(work: Workload, runs: int) -> float:
         return runs * work.samples / watch.stop().wall
 
 
-def alone_or_not(task: Classification, place: torch.device) -> float:
-    """Return by how much a task's result differs between two blocks, with and without other tasks."""
-    space, start = task.batched_workspace(place), task.initial_model(0)
-    jobs = [
-        TrainJob(start, k, task.num_samples(k), 4, 50, 0.03, 0.0, None, (0, "batches", k, 0, 1)) for k in range(8)
-    ]
-    shape = executors.shape_of(jobs[0])
-    assert shape is not None
-    found: list[Any] = [
-        executors.compute_together(some, shape, space, 8, [task] * 8)[-1] for some in (jobs, jobs[-1:])
-    ]
-    return float((found[0].model - found[1].model).abs().max())
+@part(sizes="tasks together")
+def blocks(effort: Effort) -> Outcome:
+    """Local tasks of ten mini-batches of 50, one at a time and in one block, by the executor batched: with LeNet-5
+    and, on an accelerator, the network of FedAsync's authors; their parameters go there and come back.
+    """
+    cuda = torch.cuda.is_available()
+    place, block, steps = torch.device("cuda" if cuda else "cpu"), 81 if cuda else 4, effort.pick(10, 2)
+    rate, rows, different = accelerator_rate(place) if cuda else matmul_rate(1), [], 0.0
+    for model in ("lenet5", "fedasync_cnn")[: 1 + cuda]:
+        crop = {"preprocessing": {"crop": 24}} if model == "fedasync_cnn" else {}
+        task = reference_spec(1).changed(model=model, **crop).task()
+        space, start = task.batched_workspace(place), task.initial_model(0)
+        ways = {"": space} | ({" from a recorded graph": executors.Captured(space)} if cuda else {})
+        jobs = [
+            TrainJob(start, k, task.num_samples(k), steps, 50, 0.03, 0.0, None, (0, "batches", k, 0, 1))
+            for k in range(block)
+        ]
+        shape = executors.shape_of(jobs[0], space.separate)
+        assert shape is not None
+
+        def together(way: Any, number: int, task: Any = task, jobs: Any = jobs, shape: Any = shape) -> list[Any]:
+            with ThreadPoolExecutor(usable_cores()) as helpers:
+                given = jobs[:number], shape, way, block, [task] * number
+                return executors.compute_together(*given, helpers.map)
+
+        sides: dict[tuple[str, int], Callable[[], object]] = {("", 1): partial(jobs[0].run, space)}
+        sides |= {(name, block): partial(together, way, block) for name, way in ways.items()}
+        for (name, number), work in sides.items():
+            work()  # libraries and kernels are loaded on first use, and a graph recorded on second
+            samples = [number * steps * 50 / seconds(work) for _ in range(effort.repetitions)]
+            reached = [100 * sum(flops_per_sample(model, task.train.shape, 10)) * each / rate for each in samples]
+            rows += [
+                Row(model + name, "samples/s", samples, number),
+                Row(model + name, "% of the rate", reached, number),
+            ]
+        alone, among = (together([*ways.values()][-1], number)[0] for number in (1, block))
+        different = max(different, float((alone.model - among.model).abs().max()))
+    where = torch.cuda.get_device_name() if cuda else "one thread"
+    return Outcome(rows, f"{where}: {rate / 1e12:.1f} TFLOP/s; a task alone in its block differs by {different:.1e}")
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return how long `work` takes; its results are in main memory."""
+    watch = Stopwatch()
+    work()
+    return watch.stop().wall
 
 
 def accelerator_rate(place: torch.device, side: int = 8192, times: int = 20) -> float:

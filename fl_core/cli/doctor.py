@@ -288,7 +288,7 @@ def code_lines(source: str) -> int:
 
 PARTS = (
     *("reference", "synchronous", "overhead", "small", "kernel"),
-    *("memory", "kasync", "clusters", "scaling", "batched", "limit", "data", "formulas"),
+    *("memory", "kasync", "clusters", "scaling", "batched", "blocks", "limit", "data", "formulas"),
 )
 """What ``fl-core bench`` can measure; :mod:`fl_core.benchmarks` has the same."""
 BENCH = """\b

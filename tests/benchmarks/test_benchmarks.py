@@ -47,7 +47,7 @@ from fl_core.world import World
 QUICK = Effort(quick=True)
 NAMES = [
     *("reference", "synchronous", "overhead", "small", "kernel", "memory"),
-    *("kasync", "clusters", "scaling", "batched", "limit", "data", "formulas"),
+    *("kasync", "clusters", "scaling", "batched", "blocks", "limit", "data", "formulas"),
 ]
 
 

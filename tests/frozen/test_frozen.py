@@ -19,8 +19,8 @@ EXPECTED = freeze.expected()
 RUNS = dict(freeze.run_cases())
 SAME_PROCESSOR = EXPECTED["processor"] == freeze.processor()
 CLOSE = {"norm": 1e-4, "loss": 1e-3, "seconds": 1e-9, "version": 0, "dispatched": 0}
-"""Relative tolerance where sums are taken in another order: another processor, another PyTorch. The largest entries of
-an update, which some algorithms send, may be others there."""
+"""Relative tolerance where sums are taken in another order: another processor, another PyTorch. What is largest in an
+update, which some algorithms send alone, may be something else there."""
 
 
 def assert_same_run(name: str, got: object) -> None:

@@ -1,7 +1,8 @@
 """Measure other simulators beside the plain loop and ours: ``python data/benchmarks/peers/run.py --times 3``.
 
 Each runs in an environment of its own, which shares this one's PyTorch. The sides take turns, every second time
-backwards; ``data/benchmarks/peers.json`` has their times, versions and what decides them, and the machine.
+backwards; ``data/benchmarks/peers.json`` has their times, versions and what decides them, and the machine. It is
+written after each turn: a turn of both workloads takes a quarter of an hour.
 """
 
 import argparse
@@ -13,13 +14,12 @@ import sysconfig
 import tempfile
 import time
 import venv
-from functools import partial
 from math import inf
 from pathlib import Path
 
 import numpy as np
 
-from fl_core.benchmarks.harness import Outcome, Part, Row, alternate, load_average, new_report
+from fl_core.benchmarks.harness import Outcome, Part, Row, load_average, new_report
 from fl_core.benchmarks.throughput import reference_spec
 
 HERE = Path(__file__).parent
@@ -120,17 +120,21 @@ def main() -> None:
         words = ["--data", str(data), *(["--small"] if part == "peers-small" else [])]
         words += ["--updates", str(given.updates)] if given.updates else []
         sides = [side for side in given.only if not (part == "peers-small" and "--shipped" in SIDES[side][0])]
-        load, start = load_average(), time.perf_counter()
-        found = alternate({side: partial(once, side, words, given.folder) for side in sides}, given.times)
-        rows = [Row(side, "s", [line["seconds"] for line in lines]) for side, lines in found.items()]
-        rows += [Row(f"{side}: process", "s", [line["process"] for line in lines]) for side, lines in found.items()]
-        where = {"load": load, "seconds": round(time.perf_counter() - start, 1)}
-        report["parts"][part] = Part(part, PARTS[part], lambda effort: Outcome([])).report(Outcome(rows), **where)
-        for side, lines in found.items():
-            about = {key: lines[-1][key] for key in ("version", "python", "torch")}
-            about = report["peers"].setdefault(side, about | {"note": SIDES[side][2]})
-            about[part] = {key: lines[-1][key] for key in ("updates", "samples", "accuracy")}
-    given.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        load, start, found = load_average(), time.perf_counter(), {side: [] for side in sides}
+        for turn in range(given.times):
+            for side in reversed(sides) if turn % 2 else sides:
+                found[side].append(once(side, words, given.folder))
+            rows = [Row(side, "s", [line["seconds"] for line in lines]) for side, lines in found.items()]
+            rows += [
+                Row(f"{side}: process", "s", [line["process"] for line in lines]) for side, lines in found.items()
+            ]
+            where = {"load": load, "seconds": round(time.perf_counter() - start, 1)}
+            report["parts"][part] = Part(part, PARTS[part], lambda effort: Outcome([])).report(Outcome(rows), **where)
+            for side, lines in found.items():
+                about = {key: lines[-1][key] for key in ("version", "python", "torch")}
+                about = report["peers"].setdefault(side, about | {"note": SIDES[side][2]})
+                about[part] = {key: lines[-1][key] for key in ("updates", "samples", "accuracy")}
+            given.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
