@@ -416,7 +416,7 @@ def claims(
         written = str(ledger.export(data_folder()))
         typer.echo(as_text({"written": [written]}) if as_json else f"written {written}")
         return
-    found = ledger.judged([name.upper() for name in names] if names else None, paper)
+    found = ledger.judged(names or None, paper)
     found = [each for each in found if each.open or not undecided]
     if as_json:
         typer.echo(as_text(ledger.frame(found)))

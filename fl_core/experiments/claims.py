@@ -413,10 +413,13 @@ def exact(name: str, show: Callable[[], tuple[Any, str]], shows: Shows = "statem
 
 
 def find_claim(name: str) -> Claim:
-    """Return the claim with id `name`."""
-    if name not in CLAIMS and name not in claims():
+    """Return the claim with id `name`, in capitals or not."""
+    if name in CLAIMS:
+        return CLAIMS[name]
+    known = {each.lower(): each for each in claims()}
+    if name.lower() not in known:
         raise unknown("claim", name, CLAIMS)
-    return CLAIMS[name]
+    return CLAIMS[known[name.lower()]]
 
 
 def claims() -> dict[str, Claim]:

@@ -249,7 +249,8 @@ def test_lists_name_everything_with_meanings():
 
 def test_a_claim_without_any_run_is_undecided(results: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FL_CORE_DATA", str(results))
-    assert "FEDASYNC-C03 undecided (run): " in call("claims", "FEDASYNC-C03")
+    assert "FEDASYNC-C03 undecided (run): " in call("claims", "fedasync-c03")
+    assert "FEDLUCK-C08-released " in call("claims", "FEDLUCK-C08-released")
 
 
 def test_a_plan_counts_shared_runs_once(monkeypatch: pytest.MonkeyPatch):
