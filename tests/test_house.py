@@ -30,7 +30,7 @@ ROOMS = {
     "models tasks": (1528, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
-    "datasets": (3782, 22, 3600, 22),
+    "datasets": (3783, 22, 3600, 22),
     "experiments": (6130, 24, 2400, 12),
     "report bookbuild cli": (5712, 30, 4000, 26),
     "benchmarks": (1630, 5, 1200, 6),

@@ -45,7 +45,7 @@ def simulate(
     )  # fmt: skip
     with ExitStack() as stack:
         if not learn:
-            stack.enter_context(patch.object(simulation, "make_executor", lambda name, task, threads: Still(task)))
+            stack.enter_context(patch.object(simulation, "make_executor", lambda name, task, *_: Still(task)))
             stack.enter_context(patch.object(Compressor, "compress", lambda self, vector, *_: vector))
         run.run("sequential")
     return run
