@@ -414,9 +414,7 @@ def exact(name: str, show: Callable[[], tuple[Any, str]], shows: Shows = "statem
 
 def find_claim(name: str) -> Claim:
     """Return the claim with id `name`, in capitals or not."""
-    if name in CLAIMS:
-        return CLAIMS[name]
-    known = {each.lower(): each for each in claims()}
+    known = {each.lower(): each for each in (CLAIMS if name in CLAIMS else claims())}
     if name.lower() not in known:
         raise unknown("claim", name, CLAIMS)
     return CLAIMS[known[name.lower()]]
