@@ -470,7 +470,7 @@ def blocks(effort: Effort) -> Outcome:
             reached = [100 * sum(flops_per_sample(model, task.train.shape, 10)) * each / rate for each in samples]
             rows += [
                 Row(model + name, "samples/s", samples, number),
-                Row(model + name, "% of the rate", reached, number),
+                Row(f"{model}{name}, part of the rate", "%", reached, number),
             ]
         alone, among = (together([*ways.values()][-1], number)[0] for number in (1, block))
         different = max(different, float((alone.model - among.model).abs().max()))
