@@ -18,6 +18,7 @@ from itertools import product
 from math import inf
 from pathlib import Path
 
+import torch
 from filelock import FileLock, Timeout
 
 from fl_core.datasets import all_sources, load_dataset
@@ -147,8 +148,7 @@ def take(
     """Compute what is missing of `specs`, one run at a time, while other workers may do the same.
 
     With `minutes` it stops in time, in the middle of a run if need be. A run that fails is named and not tried again.
-    With the executor ``batched`` so many runs go on at a time `together`, and those on the same data are trained as
-    one.
+    With the executor ``batched`` so many runs go on `together`, and those on the same data are trained as one.
     """
     end = inf if minutes is None else time.monotonic() + 60 * minutes
     left = {spec.hash: spec for spec in specs}
@@ -210,10 +210,11 @@ def take(
         else:
             load_dataset(next(iter(left.values())).dataset)  # once, not by each thread
             shared = Together(together)
-            with ThreadPoolExecutor(together) as pool:
+            # All threads have these flags in common, and the first run that ends puts back what it found.
+            flags = torch.backends.cudnn.flags(True, deterministic=True, allow_tf32=False)
+            with flags, ThreadPoolExecutor(together) as pool:
                 try:
-                    for answer in [pool.submit(beside, shared) for _ in range(together)]:
-                        answer.result()
+                    list(pool.map(beside, [shared] * together))
                 except BaseException:
                     end = 0.0  # so that the other threads stop
                     raise

@@ -498,8 +498,7 @@ def test_runs_that_are_no_kin_or_end_early_or_fail_do_not_hold_up_the_others(mon
     tasks[2].initial_model = fail
     with pytest.raises(ZeroDivisionError):
         lanes(tasks, together)
-    assert together.left == 0
-    assert not together._waiting
+    assert (together.left, together._waiting) == (0, {})
     assert not any(together._pending.values())
 
 
@@ -531,8 +530,7 @@ def test_steps_from_a_recorded_graph_are_those_of_the_workspace(model, float64, 
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     task = classification(model, (23, 20, 23, 17), SHAPES[model])
     space = task.batched_workspace(torch.device("cpu"))
-    captured = Captured(space)
-    step = space.gradients
+    captured, step = Captured(space), space.gradients
 
     def gradients(*given):
         found = step(*given)
@@ -543,8 +541,8 @@ def test_steps_from_a_recorded_graph_are_those_of_the_workspace(model, float64, 
     monkeypatch.setattr(space, "gradients", gradients)
     jobs = [training(task, device, steps=4, size=5) for device in (0, 2)]
     shape = executors.shape_of(jobs[0], space.separate)
-    plain = compute_together(jobs, shape, task.batched_workspace(torch.device("cpu")), 2, [task] * 2)
-    found = compute_together(jobs, shape, captured, 2, [task] * 2)
+    other = task.batched_workspace(torch.device("cpu"))
+    plain, found = (compute_together(jobs, shape, each, 2, [task] * 2) for each in (other, captured))
     assert [graph.replayed for graph in graphs] == [3]
     for one, other in zip(plain, found, strict=True):
         torch.testing.assert_close(one.model, other.model, rtol=1e-9, atol=1e-11)
