@@ -220,7 +220,7 @@ def unrolled(study: Study, printed: bool) -> list[Check]:
         own.append(one.weights @ grads)
     away = float((made[1] - own[1] - 0.5 * own[0]).norm())
     shows: Shows = "counter-example" if printed else "statement"
-    return [Check("two updates", (away > 1e-3) == printed, f"{away:.1g} from the sum of Section 5", shows)]
+    return [Check("two updates", (away > 1e-3) == printed, f"{round(away, 3):.1g} from the sum of Section 5", shows)]
 
 
 def stage_rules() -> tuple[bool, str]:
