@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 import numpy as np
-from scipy import optimize, special, stats
+import scipy
 
 from fl_core.errors import SpecError
 
@@ -192,9 +192,9 @@ class Effect:
         if np.isnan(values).any():
             return 1.0
         if self.discrete or np.isinf(values).any():
-            return float(stats.binomtest(int((values > 0).sum()), len(values), alternative="greater").pvalue)
+            return float(scipy.stats.binomtest(int((values > 0).sum()), len(values), alternative="greater").pvalue)
         error, freedom = self._error(values)
-        return float(stats.t.sf(values.mean() / error, freedom)) if error else 1.0
+        return float(scipy.stats.t.sf(values.mean() / error, freedom)) if error else 1.0
 
     @property
     def step(self) -> float:
@@ -221,7 +221,7 @@ class Effect:
                 ends.append(sign * np.inf)
                 continue
             error, freedom = self._error(values)
-            ends.append(values.mean() + sign * stats.t.ppf(1 - LOOKS[self.look] / 2, freedom) * error)
+            ends.append(values.mean() + sign * scipy.stats.t.ppf(1 - LOOKS[self.look] / 2, freedom) * error)
         low, high = (self.scale.shown(end + self.null) for end in ends)
         return low, high
 
@@ -298,8 +298,8 @@ class Effect:
         distance = max(mean, self.margin - mean)
         for count in later:
             shift = distance * np.sqrt(count) / spread if spread else np.inf
-            needed = stats.t.ppf(1 - LOOKS[count] * alone / LEVEL / 2, count - 1)
-            if not np.isfinite(shift) or stats.nct.sf(needed, count - 1, shift) >= power:
+            needed = scipy.stats.t.ppf(1 - LOOKS[count] * alone / LEVEL / 2, count - 1)
+            if not np.isfinite(shift) or scipy.stats.nct.sf(needed, count - 1, shift) >= power:
                 return count
         return None
 
@@ -345,13 +345,13 @@ def moderated(effects: Sequence[Effect]) -> list[Effect]:
 
 def _prior(variances: np.ndarray, freedom: int) -> tuple[float, float] | None:
     half = freedom / 2
-    logs = np.log(variances) - special.digamma(half) + np.log(half)
-    excess = float(logs.var(ddof=1) - special.polygamma(1, half))
-    least, most = (float(special.polygamma(1, extra / 2)) for extra in reversed(ALIKE[1]))
+    logs = np.log(variances) - scipy.special.digamma(half) + np.log(half)
+    excess = float(logs.var(ddof=1) - scipy.special.polygamma(1, half))
+    least, most = (float(scipy.special.polygamma(1, extra / 2)) for extra in reversed(ALIKE[1]))
     if excess > most:
         return None
-    spread = optimize.brentq(lambda x: float(special.polygamma(1, x)) - max(excess, least), 1.0, 1e3)
-    return 2 * spread, float(np.exp(logs.mean() + special.digamma(spread) - np.log(spread)))
+    spread = scipy.optimize.brentq(lambda x: float(scipy.special.polygamma(1, x)) - max(excess, least), 1.0, 1e3)
+    return 2 * spread, float(np.exp(logs.mean() + scipy.special.digamma(spread) - np.log(spread)))
 
 
 def luck(effects: Iterable[Effect], ordered: bool = True) -> float:

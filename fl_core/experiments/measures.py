@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
-from scipy import stats
-from scipy.optimize import isotonic_regression
+import scipy
 
 from fl_core.datasets import num_classes, sizes
 from fl_core.errors import SpecError
@@ -175,7 +174,7 @@ def guessing(study: Study, runs: Iterable[str]) -> list[str]:
 def unevenness(values: Series, *, falling: bool = False) -> float:
     """Return the standard deviation of a series about its best monotone fit, so without its trend."""
     series = np.asarray(values, dtype=float)
-    return float(np.std(series - isotonic_regression(series, increasing=not falling).x))
+    return float(np.std(series - scipy.optimize.isotonic_regression(series, increasing=not falling).x))
 
 
 def mean_curve(points: pd.DataFrame, x: str, metrics: Sequence[str]) -> pd.DataFrame:
@@ -195,7 +194,7 @@ def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -
     found = np.asarray(values, dtype=float)
     if len(found) < 2:
         return float(found.mean()), float("nan"), float("nan")
-    low, high = stats.t.interval(confidence, len(found) - 1, found.mean(), stats.sem(found))
+    low, high = scipy.stats.t.interval(confidence, len(found) - 1, found.mean(), scipy.stats.sem(found))
     return float(found.mean()), float(low), float(high)
 
 

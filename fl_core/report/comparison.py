@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from fl_core.report.interactive import asset
 from fl_core.report.style import BLACK, DASHES, line_of
@@ -148,7 +148,7 @@ class Comparison:
             "title": self.title, "axes": self.axes, "metrics": self.metrics, "against": self.against,
             "log": list(self.log), "slide": self.slide,
             "marks": [vars(mark) for mark in self.marks], "looks": self.looks(), "runs": runs,
-            "t": [0, 0, *(float(f"{stats.t.ppf((1 + LEVEL) / 2, n - 1):.12g}") for n in range(2, MOST_SEEDS))],
+            "t": [0, 0, *(float(f"{scipy.stats.t.ppf((1 + LEVEL) / 2, n - 1):.12g}") for n in range(2, MOST_SEEDS))],
             "arrays": [[_plain(v) for v in column] for column in pool],
             "checks": list(self._checks()),
         }  # fmt: skip
@@ -201,5 +201,5 @@ def _difference(own: Mapping[int, float], reference: Mapping[int, float]) -> tup
     both = [own[seed] - reference[seed] for seed in own if seed in reference]
     if len(both) < 2:
         return (both[0] if both else np.nan), np.nan
-    half = stats.t.ppf((1 + LEVEL) / 2, len(both) - 1) * np.std(both, ddof=1) / np.sqrt(len(both))
+    half = scipy.stats.t.ppf((1 + LEVEL) / 2, len(both) - 1) * np.std(both, ddof=1) / np.sqrt(len(both))
     return float(np.mean(both)), float(half)

@@ -250,7 +250,7 @@ def test_unequal_mini_batches_and_tasks_are_padded_unless_samples_see_one_anothe
     assert_agree(task := classification("lenet5", sizes), unequal(task), rtol=1e-7, atol=1e-9)
     assert calls.groups == [[0, 1, 2, 4], [3]]  # a device of three samples needs no row of eight
     calls.groups.clear()
-    task = classification("resnet20(width=0.5)", (23, 20, 23, 7, 23), SHAPES["resnet20(width=0.5)"])
+    task = classification("resnet20(width=0.25)", (23, 20, 23, 7, 23), SHAPES["resnet20(width=0.25)"])
     results("batched", task, [training(task, i, steps=3) for i in range(5)])
     assert calls.groups == [[0, 2, 4], [1], [3]]
 
@@ -515,7 +515,7 @@ class Eager:
             mine.copy_(new)
 
 
-@pytest.mark.parametrize("model", ["lenet5", "resnet20(width=0.5)"])
+@pytest.mark.parametrize("model", ["lenet5", "resnet20(width=0.25)"])
 def test_steps_from_a_recorded_graph_are_those_of_the_workspace(model, float64, monkeypatch):
     """All but the recording itself, which takes an accelerator: what goes in, what comes out, what stays behind."""
     graphs = []

@@ -10,7 +10,7 @@ SHAPES = {
     "linear": (1, 28, 28),
     "lstm(width=0.25)": (1, 32, 32),
     "resnet18(width=0.0625)": (3, 32, 32),
-    "resnet20(width=0.5)": (3, 32, 32),
+    "resnet20(width=0.25)": (3, 32, 32),
     "textcnn(vocabulary=100, width=0.25)": (20,),
     "vgg11(width=0.0625)": (3, 32, 32),
     "vgg11s(width=0.25)": (3, 32, 32),

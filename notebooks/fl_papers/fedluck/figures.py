@@ -10,13 +10,13 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import scipy
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
-from scipy import stats
 
 from fl_core.algorithms import FedLuck, FedPer
 from fl_core.errors import DataError
@@ -246,7 +246,7 @@ def factor_correlation(study: Study) -> dict[int, float]:
         own = frame[frame["seed"] == seed]
         steps = own["rounds"].fillna(own["rounds"].max() + 1 if own["rounds"].notna().any() else 1.0)
         if steps.nunique() > 1 and own["factor"].nunique() > 1:
-            found[seed] = float(stats.spearmanr(own["factor"], steps).statistic)
+            found[seed] = float(scipy.stats.spearmanr(own["factor"], steps).statistic)
     return found
 
 
