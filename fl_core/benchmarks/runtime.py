@@ -9,10 +9,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from unittest.mock import patch
 
@@ -37,10 +35,12 @@ from fl_core.benchmarks.throughput import Gradients, Recorder, Side, Workload, g
 from fl_core.datasets import Dataset, Partition, Preprocessing, prepared
 from fl_core.datasets.registry import all_sources, all_surrogates, source_folder
 from fl_core.errors import RunError
-from fl_core.experiments.run import run
+from fl_core.experiments.grid import execute
 from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import Store
 from fl_core.formulas.compression import TopK
 from fl_core.formulas.fedluck import plan_devices
+from fl_core.processes import pool
 from fl_core.runtime import Budget, DeviceHandle, Evaluation, ServerHandle, Simulation, Trained
 from fl_core.runtime.local import TrainJob
 from fl_core.streams import stream
@@ -211,7 +211,7 @@ def busy(devices: int, updates: int) -> dict[str, float]:
 
 
 def worker(devices: int, runs: int) -> dict[str, float]:
-    """Take `runs` short runs one after the other, here and in a bare process; the set-up is that of later ones."""
+    """Take `runs` short runs one after the other, here and as a grid's worker; the set-up is that of later ones."""
     settings = {"world.devices": devices, "evaluation.every_updates": None}
     specs = [reference_spec(1).changed(seed=seed, **settings) for seed in range(runs)]
 
@@ -222,10 +222,9 @@ def worker(devices: int, runs: int) -> dict[str, float]:
         simulation.run("sequential")
         return found[0]
 
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        for spec in specs:
-            pool.submit(run, spec, executor="sequential").result()
-        peak = pool.submit(STATUS.read_text).result() if STATUS.is_file() else ""
+    with tempfile.TemporaryDirectory() as folder, pool(1) as workers:
+        execute(specs, store=Store(Path(folder), Path(folder)), pool=workers, progress=False)
+        peak = workers.submit(STATUS.read_text).result() if STATUS.is_file() else ""
     return {"peak": high_water(peak) or peak_bytes(), "setup": statistics.median(list(map(start, specs))[1:])}
 
 
