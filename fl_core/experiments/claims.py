@@ -282,13 +282,14 @@ class Judgement:
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds at which all open parts are decided with a power of 80 %; None: more than 20, or not by seeds."""
+        """Seeds of the first look, or of one that decides all open parts with 80 % power; None: over 20, or none."""
         left = [effect for effect in self.effects if self.step * effect.p["holds"] > LEVEL]
-        power = 1 - (1 - POWER) / max(1, len(left))
-        needed = [effect.seeds_needed(LEVEL / self.step, power) for effect in left]
+        needed = [effect.seeds_needed(LEVEL / self.step, 1 - (1 - POWER) / len(left)) for effect in left]
         chance = luck(self.effects)
         needed.append(next((count for count in LOOKS if lucky(chance, count)), None))
-        return None if None in needed else max(count for count in needed if count is not None)
+        if None in needed:
+            return min(LOOKS) if self.effects and not self.seeds else None
+        return max(count for count in needed if count is not None)
 
     @property
     def reason(self) -> str:

@@ -289,7 +289,7 @@ class Effect:
         At the effect and the spread that are seen, and at level `alone` of all looks instead of 5 %.
         """
         values, later = self.values[np.isfinite(self.values)], [n for n in LOOKS if n > len(self.seeds)]
-        if len(values) < 2:
+        if len(values) < 2 or len(self.seeds) < min(LOOKS):
             return next(iter(later), None)
         if self.discrete or any(np.isinf(side).any() for side in self.sides):
             return next((n for n in later if 2 * 0.5**n <= LOOKS[n] * alone / LEVEL), None)

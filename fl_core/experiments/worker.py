@@ -91,7 +91,7 @@ def still_needed(
         if found.open:
             look = found.seeds_needed or (0 if found.seeds or found.runs else min(LOOKS))
             budget, wanted = profile or found.budget, tuple(seeds or range(look))
-            runs = [missing(name, budget, wanted) for name in found.artifacts if look and name in carriers]
+            runs = [missing(name, budget, wanted) for name in found.artifacts if wanted and name in carriers]
             rests.append(Rest(found, look, tuple({k: spec for each in runs for k, spec in each.items()}.values())))
     return rests
 

@@ -145,6 +145,7 @@ def test_one_comparison_of_three_seeds_decides_nothing_and_says_why():
     """Labels that mean nothing agree with it in 1 of 8 cases, and a t-test may say "reproduced" of them."""
     found = judged(effect(2, 0.001, seeds=3))
     assert (found.label, found.seeds_needed) == ("undecided", 5)
+    assert judged(effect(2, 9, seeds=5), effect(2, 9, seeds=2)).seeds_needed == 3, "a run is missing"
     assert found.reason == "3 seeds agree by luck in 1 of 8 cases; about 5 seeds would decide it"
     best_of_three = [effect(2, 0.001, 3, claimed="more"), effect(2, 0.001, 3)]
     best_of_three[1] = dataclasses.replace(best_of_three[1], right=dict.fromkeys(range(3), 0.69))
