@@ -222,11 +222,8 @@ def sentence(judgements: Iterable[Judgement], name: str) -> str:
     reduced = sum(j.group == REDUCED for j in runs)
     budget = f" ({'all' if reduced == len(runs) else reduced} at a reduced budget)" if reduced else ""
     text = f"**{name}.** Of {len(runs)} claims about training{budget}: {', '.join(told) or 'none judged'}."
-    for label, lead in (
-        ("reproduced", "Clearest"),
-        ("weaker than printed", "Weaker"),
-        ("contradicted", "Contradicted"),
-    ):
+    against = "contradicted" if counts["contradicted"] else "weaker than printed"
+    for label, lead in (("reproduced", "Clearest"), (against, against.split()[0].capitalize())):
         best = _clearest([j for j in runs if j.label == label])
         if best:
             text += f" {lead}: {best.claim.statement.rstrip('.')} ({measured(best)})."
