@@ -282,7 +282,7 @@ class Judgement:
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds of the first look, or of one that decides all open parts with 80 % power; None: over 20, or none."""
+        """Seeds of the first look, or of one that decides all open parts with 80 % power; None: not up to 20."""
         left = [effect for effect in self.effects if self.step * effect.p["holds"] > LEVEL]
         needed = [effect.seeds_needed(LEVEL / self.step, 1 - (1 - POWER) / len(left)) for effect in left]
         chance = luck(self.effects)

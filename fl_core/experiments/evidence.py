@@ -286,7 +286,7 @@ class Effect:
     def seeds_needed(self, alone: float = LEVEL, power: float = POWER) -> int | None:
         """Return the seeds of the first planned look that would decide it with so much power; None: over 20.
 
-        At the effect and the spread that are seen, and at level `alone` of all looks instead of 5 %.
+        At the effect and spread that are seen, at level `alone` of all looks instead of 5 %; at first the first look.
         """
         values, later = self.values[np.isfinite(self.values)], [n for n in LOOKS if n > len(self.seeds)]
         if len(values) < 2 or len(self.seeds) < min(LOOKS):
