@@ -7,6 +7,7 @@ import json
 import lzma
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,7 @@ def test_packed_runs_are_found_like_single_ones(packed: Store) -> None:
     assert found.history == whole.history
     packed.save(result_of(2))  # in the cache, too
     assert sorted(result.spec.seed for result in packed) == [0, 1, 2, 3]
+    assert packed.outlines() == tuple(replace(result, history=History()) for result in packed)
 
 
 def test_a_run_that_is_published_anew_counts_and_replaces_the_packed_one_where_it_is(packed: Store) -> None:
@@ -273,6 +275,7 @@ def test_damage_to_a_packed_file_is_reported_by_name_and_never_used(packed: Stor
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert accuracy_of(packed, 0) in (0.0, 0.7)  # its line may be whole, else that of the cache
+        assert 2 not in {outline.spec.seed for outline in packed.outlines()}
     assert accuracy_of(packed, 1) == 0.1
     packed.save(result_of(2, accuracy=0.2), published=True)
     before = {file.name: file.read_bytes() for file in packed.published.glob("[!.]*")}
