@@ -30,7 +30,7 @@ from fl_core.algorithms import ALGORITHMS
 from fl_core.config import Family
 from fl_core.datasets import OWN, STEPS, sizes
 from fl_core.errors import CallbackError, RunError, SpecError
-from fl_core.experiments.run import Callback, Result, run, tell
+from fl_core.experiments.run import Callback, Result, core_seconds, run, tell
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, check_writable, default_store
 from fl_core.models import MODELS
@@ -389,7 +389,7 @@ def _speeds(store: Store, stamp: Hashable) -> dict[tuple[str, str], list[float]]
     """Return seconds per image trained on of all stored runs, by model and algorithm; by model alone under ``""``."""
     found: dict[tuple[str, str], list[float]] = {}
     for result in store.outlines():
-        per_image = result.provenance["wall_seconds"] / work(result.spec)
+        per_image = core_seconds(result.provenance) / work(result.spec)
         for name in (result.spec.algorithm.name, ""):
             found.setdefault((result.spec.model, name), []).append(per_image)
     return found

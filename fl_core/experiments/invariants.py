@@ -126,9 +126,10 @@ def _provenance(provenance: Any) -> str:
         return f"a provenance that is {type(provenance).__name__}"
     if provenance.get("data") not in KINDS:
         return f"data = {provenance.get('data')!r} (valid: {', '.join(KINDS)})"
-    seconds = provenance.get("wall_seconds")
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-        return f"wall_seconds = {seconds!r}"
+    for name, default in (("wall_seconds", None), ("cpu_seconds", 0)):
+        seconds = provenance.get(name, default)
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+            return f"{name} = {seconds!r}"
     for name in ("commit", "code", "model_sha256", "data_sha256", "executor", "machine", "date"):
         if not isinstance(provenance.get(name, ""), str):
             return f"{name} = {provenance[name]!r}, which is no text"

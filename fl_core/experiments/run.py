@@ -7,7 +7,7 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,9 +64,10 @@ def run(
         simulation.measurements = _Told(simulation, on_evaluation)
     if on_commit is not None:
         progress = _telling(simulation, on_commit, progress)
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), time.process_time()
     history = simulation.run(executor, threads, progress, checkpoints, together)
     seconds = simulation.wall_before + time.perf_counter() - started
+    own = not (simulation.wall_before or together)  # the processor has worked for this run alone, and for all of it
     data = load_dataset(spec.dataset)
     provenance = {
         **({"resumed": True} if simulation.wall_before > 0 else {}),
@@ -76,6 +77,7 @@ def run(
         "machine": _machine(executor),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "wall_seconds": round(seconds, 2),  # all parts of a resumed one
+        **({"cpu_seconds": round(time.process_time() - busy, 2)} if own else {}),
         "executor": executor,
         **({"together": together.runs} if together else {}),
         "data": data.kind,
@@ -84,6 +86,13 @@ def run(
         **({"data_version": all_surrogates()[data.name].version} if data.kind == "surrogate" else {}),
     }
     return Result(spec, history, provenance)
+
+
+def core_seconds(provenance: Mapping[str, Any]) -> float:
+    """Return the processor time of a run; where it was not recorded, that on the clock of all cores that it had."""
+    cores = re.search(r"(\d+) cores", provenance.get("machine", ""))
+    several = int(cores[1]) if cores and provenance.get("executor") == "threads" else 1
+    return float(provenance.get("cpu_seconds", provenance.get("wall_seconds", 0.0) * several))
 
 
 def _machine(executor: str) -> str:

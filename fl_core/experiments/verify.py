@@ -13,7 +13,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -31,7 +30,7 @@ from filelock import FileLock
 
 from fl_core.errors import DataError, RunError
 from fl_core.experiments.identity import EXACT, code_digest, instructions
-from fl_core.experiments.run import Result, commit
+from fl_core.experiments.run import Result, commit, core_seconds
 from fl_core.experiments.spec import essential
 from fl_core.experiments.store import Store, default_store, write_atomically
 from fl_core.runtime import History
@@ -317,8 +316,8 @@ def in_words(results: Iterable[Result]) -> str:
 def published_records(store: Store) -> pd.DataFrame:
     """Return, for each paper and all data or real data, how many published records have which standing.
 
-    The last columns count those of uncommitted code, and what all have cost: core-hours (of worker threads, all cores
-    count) and megajoules by :data:`WATTS_PER_CORE`.
+    The last columns count those of uncommitted code, and what all have cost: core-hours, see
+    :func:`~fl_core.experiments.run.core_seconds`, and megajoules by :data:`WATTS_PER_CORE`.
     """
     grids, rows = store.grids(), []
     papers: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
@@ -331,16 +330,10 @@ def published_records(store: Store) -> pd.DataFrame:
             found = Counter(each for each, _ in kept)
             dirty = sum("dirty" in provenance.get("commit", "") for _, provenance in kept)
             columns = {each: found[each] for each in STANDINGS} | {"uncommitted code": dirty}
-            hours = sum(_core_seconds(provenance) for _, provenance in kept) / 3600
+            hours = sum(core_seconds(provenance) for _, provenance in kept) / 3600
             cost = {"core-hours": round(hours, 1), "MJ, estimated": round(hours * 3600 * WATTS_PER_CORE / 1e6, 2)}
             rows.append({"paper": name, "data": data, "records": len(kept), **columns, **cost})
     return pd.DataFrame(rows)
-
-
-def _core_seconds(provenance: Mapping[str, Any]) -> float:
-    cores = re.search(r"(\d+) cores", provenance.get("machine", ""))
-    several = int(cores[1]) if cores and provenance.get("executor") == "threads" else 1
-    return provenance.get("wall_seconds", 0.0) * several
 
 
 def sample(results: Sequence[Result], number: int) -> list[Result]:

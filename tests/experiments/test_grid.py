@@ -156,7 +156,7 @@ def test_a_plan_counts_and_estimates(store: Store) -> None:
     assert between.likely == (between.core_seconds, between.core_seconds)
     [result] = store
     for seed, seconds in ((5, 10.0), (6, 20.0), (7, 30.0)):
-        made = replace(result, spec=tiny(seed), provenance={**result.provenance, "wall_seconds": seconds})
+        made = replace(result, spec=tiny(seed), provenance={**result.provenance, "cpu_seconds": seconds})
         store.save(made)
     spread = plan(specs, store, jobs=2)
     assert spread.core_seconds == pytest.approx(15)

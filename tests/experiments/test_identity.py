@@ -370,6 +370,7 @@ def test_how_many_records_are_verified_is_said_in_words_and_as_a_table(finished,
     monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path))
     own = replace(finished, provenance={**finished.provenance, "commit": "0123456789ab"})
     hour = {"wall_seconds": 3600.0, "executor": "threads", "machine": "x86_64, 2 cores"}
+    assert 0 < own.provenance.pop("cpu_seconds") <= 2 * own.provenance["wall_seconds"] + 1
     own = replace(own, provenance={**own.provenance, **hour})
     records = [own, made_before(finished), made_before(finished, "abc-dirty"), made_before(finished, "other")]
     enter(tmp_path, [replay(records[1], 0.5), replace(replay(records[3], 0.5), current="of yesterday")])
