@@ -271,6 +271,7 @@ def verify(
     from fl_core.experiments import verify
     from fl_core.experiments.grid import in_words
     from fl_core.experiments.ledger import known_paper
+    from fl_core.experiments.run import core_seconds
     from fl_core.experiments.store import default_store
 
     if not 0 < prefix <= 1:
@@ -287,7 +288,7 @@ def verify(
     chosen = verify.sample(records, len(records) if every else sample)
     if not chosen:
         raise SpecError("no stored record is meant by " + (", ".join(names or []) or "that"))
-    took = {result.spec.hash: result.provenance.get("wall_seconds", 0.0) for result in chosen}
+    took = {result.spec.hash: core_seconds(result.provenance) for result in chosen}
     parts = {key: min(prefix, (seconds or inf) / max(each, 1e-9)) for key, each in took.items()}
     share = f"{prefix:.0%}" if seconds is None else f"the beginnings, of {seconds:g} s each,"
     whole = in_words(sum(took[key] * part for key, part in parts.items()))
@@ -416,8 +417,7 @@ def claims(
         written = str(ledger.export(data_folder()))
         typer.echo(as_text({"written": [written]}) if as_json else f"written {written}")
         return
-    found = ledger.judged(names or None, paper)
-    found = [each for each in found if each.open or not undecided]
+    found = [each for each in ledger.judged(names or None, paper) if each.open or not undecided]
     if as_json:
         typer.echo(as_text(ledger.frame(found)))
     elif as_csv:
