@@ -314,6 +314,8 @@ class Judgement:
             return "an interval of width zero: measured too coarsely"
         need = self.seeds_needed
         what = f"about {need} seeds would decide it" if need else f"more than {max(LOOKS)} seeds would be needed"
+        if not need and (short := max((effect.too_short, len(effect.seeds)) for effect in self.effects))[0]:
+            what = "longer runs would be needed: in {} of {} seeds one ends before its target".format(*short)
         if self.own_p <= LEVEL:
             what = f"decided alone, not among the {self.family} claims of the paper (Holm); {what}"
         elif all(effect.direction == "holds" for effect in self.effects):
@@ -378,7 +380,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Judgement], Any]]] = {
     "detail": ("what was compared, if it is exact", _deciding(lambda check: check.detail, Check, "")),
     "seeds": ("of the look", lambda j: j.seeds),
     "p_holm": ("two-sided, over looks and claims", lambda j: j.p if j.effects else np.nan),
-    "seeds_needed": ("for 80 % power, empty if more than 20", lambda j: j.seeds_needed if j.open else None),
+    "seeds_needed": ("for 80 % power; empty: over 20, or longer runs", lambda j: j.seeds_needed if j.open else None),
     "reason": ("why it is undecided, or what is left out", lambda j: j.reason),
     "budget": ("paper, or laptop: reduced", lambda j: j.budget if j.effects else ""),
     "dataset": ("name", lambda j: j.dataset if j.effects else ""),

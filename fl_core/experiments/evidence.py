@@ -230,17 +230,25 @@ class Effect:
         """Two-sided p-value of each outcome, over all looks: compare them with `LEVEL`."""
         if not self.look or self.excluded or self.too_coarse:
             return {"holds": 1.0, "opposite": 1.0, "equal": 1.0}
+        found = {outcome: [max(map(self._chance, each)) for each in ways] for outcome, ways in self._ways.items()}
+        return {outcome: min([1.0, *(2 * p * LEVEL / LOOKS[self.look] for p in ps)]) for outcome, ps in found.items()}
+
+    @property
+    def _ways(self) -> dict[Outcome, list[list[np.ndarray]]]:
+        """The ways in which each outcome may be shown: values by seed, each of which has to be above 0 on average."""
         low, high = self.sides
-        inside = max(self._chance(low + self.margin), self._chance(self.margin - high)) if self.margin else 1.0
-        found: dict[Outcome, float] = {"equal": inside}
+        inside = [[low + self.margin, self.margin - high]] if self.margin else []
         if self.claimed == "equal":
-            outside = min(self._chance(low - self.margin), self._chance(-high - self.margin))
-            found = {"holds": inside, "opposite": outside, "equal": 1.0}
-        else:
-            worst, best = (low, high) if self.claimed == "more" else (-high, -low)
-            tie = TIE * self.discrete  # a count at its bound is on the claimed side
-            found |= {"holds": self._chance(worst + tie), "opposite": self._chance(-best - tie)}
-        return {outcome: min(1.0, 2 * one_sided * LEVEL / LOOKS[self.look]) for outcome, one_sided in found.items()}
+            return {"holds": inside, "opposite": [[low - self.margin], [-high - self.margin]], "equal": []}
+        worst, best = (low, high) if self.claimed == "more" else (-high, -low)
+        tie = TIE * self.discrete  # a count at its bound is on the claimed side
+        return {"equal": inside, "holds": [[worst + tie]], "opposite": [[-best - tie]]}
+
+    @property
+    def too_short(self) -> int:
+        """In how many seeds a run ended before it could tell on which side of the null the effect is."""
+        low, high = self.sides
+        return int((np.isinf(high - low) & (low < 0) & (high > 0)).sum())
 
     @property
     def direction(self) -> Direction:
@@ -291,8 +299,10 @@ class Effect:
         values, later = self.values[np.isfinite(self.values)], [n for n in LOOKS if n > len(self.seeds)]
         if len(values) < 2 or len(self.seeds) < min(LOOKS):
             return next(iter(later), None)
-        if self.discrete or any(np.isinf(side).any() for side in self.sides):
-            return next((n for n in later if 2 * 0.5**n <= LOOKS[n] * alone / LEVEL), None)
+        if self.discrete or any(np.isinf(side).any() for side in self.sides):  # a test of signs, with these shares
+            share = max(min(float((each > 0).mean()) for each in way) for ways in self._ways.values() for way in ways)
+            fewest = {n: scipy.stats.binom.isf(LOOKS[n] * alone / LEVEL / 2, n, 0.5) for n in later}
+            return next((n for n, most in fewest.items() if scipy.stats.binom.sf(most, n, share) >= power), None)
         spread = max(float(values.std(ddof=1)), self.step / np.sqrt(12), self.chaos)
         mean = abs(float(values.mean()))
         distance = max(mean, self.margin - mean)

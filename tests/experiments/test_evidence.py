@@ -202,9 +202,18 @@ def test_seeds_needed_are_those_of_the_next_look_with_power():
     assert Effect("", by_seed(0.5, 1.9, 1.07), ONES).seeds_needed() is None
     assert all(Effect("", by_seed(*few), ONES).seeds_needed() == 3 for few in ([0.5], [0.5, 1.9]))
     assert Effect("", by_seed(2.0, 2.0, 2.0), 1.0, PLAIN, discrete=True).seeds_needed() == 10
+    mixed = Effect("", by_seed(2.0, 2.0, 0.5, 2.0, 0.5), 1.0, PLAIN, discrete=True)
+    assert mixed.seeds_needed() is None, "as often on one side as on the other"
     stricter = Effect("", vague, ONES).seeds_needed(LEVEL / 40, 0.95)
     assert stricter is None or stricter >= 20
     assert RATIO.unit == "ratio"
+
+
+def test_no_number_of_seeds_decides_what_ends_too_early():
+    """One side takes 10 s, the other more than 9 s (or 11 s): who is slower is open (or clear) in every seed."""
+    by_end = {end: Effect("", by_seed(*[10.0] * 5), Censored(by_seed(*[end] * 5), range(5)), claimed="less")
+              for end in (9.0, 11.0)}  # fmt: skip
+    assert {end: (each.too_short, each.seeds_needed()) for end, each in by_end.items()} == {9: (5, None), 11: (0, 10)}
 
 
 def test_no_interval_is_narrower_than_the_luck_of_rounding():
