@@ -314,7 +314,8 @@ class Judgement:
             return "an interval of width zero: measured too coarsely"
         need = self.seeds_needed
         what = f"about {need} seeds would decide it" if need else f"more than {max(LOOKS)} seeds would be needed"
-        if not need and (short := max((effect.too_short, len(effect.seeds)) for effect in self.effects))[0]:
+        short = max(((e.too_short, len(e.seeds)) for e in self.effects if e.direction == "open"), default=(0, 0))
+        if not need and short[0]:
             what = "longer runs would be needed: in {} of {} seeds one ends before its target".format(*short)
         if self.own_p <= LEVEL:
             what = f"decided alone, not among the {self.family} claims of the paper (Holm); {what}"
