@@ -292,6 +292,11 @@ class Judgement:
         return max(count for count in needed if count is not None)
 
     @property
+    def too_short(self) -> tuple[int, int]:
+        """In how many seeds, and of how many, a run of an open part ended before it could tell: seeds do not help."""
+        return max(((e.too_short, len(e.seeds)) for e in self.effects if e.direction == "open"), default=(0, 0))
+
+    @property
     def reason(self) -> str:
         """Why it is not decided, in words; which parts hold where the label is about others, or are left out."""
         out = [part.excluded for part in self.parts if isinstance(part, Effect) and part.excluded]
@@ -314,9 +319,8 @@ class Judgement:
             return "an interval of width zero: measured too coarsely"
         need = self.seeds_needed
         what = f"about {need} seeds would decide it" if need else f"more than {max(LOOKS)} seeds would be needed"
-        short = max(((e.too_short, len(e.seeds)) for e in self.effects if e.direction == "open"), default=(0, 0))
-        if not need and short[0]:
-            what = "longer runs would be needed: in {} of {} seeds one ends before its target".format(*short)
+        if not need and self.too_short[0]:
+            what = "longer runs would be needed: in {} of {} seeds one ends before its target".format(*self.too_short)
         if self.own_p <= LEVEL:
             what = f"decided alone, not among the {self.family} claims of the paper (Holm); {what}"
         elif all(effect.direction == "holds" for effect in self.effects):

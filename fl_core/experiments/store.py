@@ -270,7 +270,7 @@ def _read(path: Path, key: str, stamp: Stamp) -> Result:
         content = record["content"]
         if record["format"] == TOTALS:
             content["history"]["updates"]["loss"] = _means(content["history"]["updates"])
-        if alone and record["sha256"] != _digest(content):  # a line that is intact was looked at when it was packed
+        if record["sha256"] != _digest(content):
             raise ValueError("its content does not match its SHA-256")
     except (FileNotFoundError, DataError):
         raise
