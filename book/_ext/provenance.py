@@ -71,7 +71,8 @@ def lead(
             path for top in ("notebooks", ".") if (path := ROOT.joinpath(top, *parts).with_suffix(".py")).is_file()
         )
         page = Path("_modules", *parts).with_suffix(".html")
-        _write_code(Path(app.outdir, page), kept.read_text(encoding="utf-8"), found[1])
+        if not (made := Path(app.outdir, page)).exists():  # one for all rows that name it
+            _write_code(made, kept.read_text(encoding="utf-8"), found[1])
         up = "../" * pagename.count("/")
         return f'<a href="{up}{page.as_posix()}#line-{found[3]}" title="{found[1]}:{found[2]}">judge</a>'
 
