@@ -31,12 +31,12 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3783, 22, 3600, 22),
-    "experiments": (6174, 24, 2400, 12),
+    "experiments": (6199, 24, 2400, 12),
     "report bookbuild cli": (5709, 30, 4000, 26),
     "benchmarks": (1619, 5, 1200, 6),
-    "fl_core": (30725, 152, 21500, 135),
+    "fl_core": (30750, 152, 21500, 135),
     "fl_papers": (13434, 43, 11000, 35),
-    "tests": (31109, 1000, 20000, 1000),
+    "tests": (31115, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

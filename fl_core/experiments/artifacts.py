@@ -12,6 +12,7 @@ import pandas as pd
 from fl_core.datasets import names
 from fl_core.errors import SpecError, unknown
 from fl_core.experiments.claims import claims
+from fl_core.experiments.evidence import LOOKS
 from fl_core.experiments.experiment import PROFILES, known_profile
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, listed, load_study
@@ -194,18 +195,29 @@ def larger_stored(
 ) -> Study | None:  # fmt: skip
     """Return the study of the largest profile above `than` all of whose runs are in `store`, or None.
 
-    With `some_seeds` a profile also counts with those of its seeds whose runs are all stored.
+    It has all seeds that claims look at, where more than the profile's are stored. With `some_seeds` a profile also
+    counts with those of its seeds whose runs are all stored.
     """
     profiles = list(PROFILES)
     for name in reversed(profiles[profiles.index(than) + 1 :]):
-        study = load_study(make_study(chosen, name, dataset, seeds, **overrides), store)
-        if study.complete:
+        study = stored_study(chosen, store, name, dataset, seeds, **overrides)
+        if study.complete or (some_seeds and (study := study.of(study.stored_seeds)).results):
             return study
-        missing = {entry.labels["seed"] for entry in study.entries if entry.key not in study.results}
-        if some_seeds and (done := [seed for seed in study.seeds if seed not in missing]):
-            return load_study(make_study(chosen, name, dataset, done, **overrides), store)
     return None
 
 
 stored_seeds = partial(larger_stored, some_seeds=True)
 """The same, with those seeds whose runs are all stored."""
+
+
+def stored_study(
+    chosen: Sequence[Artifact], store: Store, profile: str, dataset: str = "fashion-mnist",
+    seeds: Sequence[int] | None = None, **overrides: Any,
+) -> Study:  # fmt: skip
+    """Return the study with what `store` has, of the largest look that it has if it has the profile's seeds."""
+    study = load_study(make_study(chosen, profile, dataset, seeds, **overrides), store)
+    if seeds is None and study.results and study.complete:
+        more = load_study(make_study(chosen, profile, dataset, range(max(LOOKS)), **overrides), store)
+        look = max((n for n in LOOKS if {*range(n)} <= {*more.stored_seeds}), default=0)
+        return more.of(range(look)) if {*study.seeds} < {*range(look)} else study
+    return study

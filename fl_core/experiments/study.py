@@ -81,6 +81,19 @@ class Study:
         return sorted({entry.labels["seed"] for entry in self.entries})
 
     @property
+    def stored_seeds(self) -> list[int]:
+        """Those of which no run is missing."""
+        missing = {entry.labels["seed"] for entry in self.entries if entry.key not in self.results}
+        return [seed for seed in self.seeds if seed not in missing]
+
+    def of(self, seeds: Iterable[int]) -> Study:
+        """Return the same study of some of its seeds."""
+        kept = sorted(seeds)
+        entries = tuple(entry for entry in self.entries if entry.labels["seed"] in kept)
+        results = {entry.key: self.results[entry.key] for entry in entries if entry.key in self.results}
+        return replace(self, entries=entries, results=results, options=self.options | {"seeds": kept})
+
+    @property
     def complete(self) -> bool:
         """Whether no run is missing."""
         return all(entry.key in self.results for entry in self.entries)

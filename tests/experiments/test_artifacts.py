@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -311,6 +312,12 @@ def test_only_a_complete_larger_profile_is_shown_instead(
     empty = make_study(chosen, "smoke")
     with pytest.raises(RunError, match="none of its runs"):
         draw(find_artifact("fedasync-fig2"), empty)
+    monkeypatch.setitem(experiment.PROFILES, "laptop", replace(TINY, seeds=(0,)))
+    for looks, given, shown in (((2, 3), None, [0, 1]), ((3,), None, [0]), ((2, 3), [0], [0])):
+        monkeypatch.setattr("fl_core.experiments.artifacts.LOOKS", looks)
+        found = larger_stored(chosen, store, "smoke", seeds=given)
+        assert found is not None
+        assert (found.seeds, found.complete, {entry.spec.seed for entry in found.entries}) == (shown, True, {*shown})
 
 
 def test_a_parameter_may_be_left_to_the_profile() -> None:

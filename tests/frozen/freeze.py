@@ -212,17 +212,16 @@ def published() -> Any:
 
 
 def frames() -> dict[str, str]:
-    """Return a digest of each artifact's table, from the published results, to six digits.
+    """Return a digest of each artifact's table as pages show it, from the published results, to six digits.
 
     Toys are computed now: their last digits differ between processors that have the same instructions.
     """
-    from fl_core.experiments.artifacts import artifacts, make_study
-    from fl_core.experiments.study import load_study
+    from fl_core.experiments.artifacts import artifacts, stored_study
 
     store, found = published(), {}
     for name, one in artifacts().items():
         try:
-            table = one.reduce(load_study(make_study(one, "laptop"), store))
+            table = one.reduce(stored_study([one], store, "laptop"))
             numbers = table.select_dtypes("float")
             table = table.assign(**numbers.mask(numbers.abs() <= 1e-9, 0.0))
             found[name] = sha(table.to_csv(float_format="%.6g"))

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from fl_core.experiments.artifacts import Artifact, Columns, Paper, View, make_study, no_runs
+from fl_core.experiments.artifacts import Artifact, Columns, Paper, View, no_runs, stored_study
 from fl_core.experiments.store import Store
-from fl_core.experiments.study import Entry, Study, load_study
+from fl_core.experiments.study import Entry, Study
 from fl_papers.fedasmu import decisive, errata, experiment, figures, tables
 from fl_papers.fedasmu.decisive import Decisive
 from fl_papers.fedasmu.experiment import METHODS, FedASMUExperiment, FirstColumn
@@ -152,8 +152,7 @@ def stored(
     """
     if than != "smoke":
         return None
-    study = load_study(make_study(chosen, profile, dataset, seeds, **overrides), store)
-    missing = {entry.labels["seed"] for entry in study.entries if entry.key not in study.results}
-    done = [seed for seed in study.seeds if seed not in missing] or study.seeds[:1]
-    study = load_study(make_study(chosen, profile, dataset, done, **overrides), store)
+    study = stored_study(chosen, store, profile, dataset, seeds, **overrides)
+    if not study.complete:
+        study = study.of(study.stored_seeds or study.seeds[:1])
     return study if study.results else None
