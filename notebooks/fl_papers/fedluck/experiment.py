@@ -325,9 +325,9 @@ class FedLuckExperiment(Experiment):
         chosen = (entry for entry in self.race() if list(entry.labels.values())[:3] == ["FedLuck", "iid", "uniform"])
         yield from perturbed(chosen, SIZES[:1])
 
-    def as_released(self) -> Iterator[Entry]:
-        """Yield the runs of Table 1, five methods with Dirichlet labels, as the authors' program does them."""
-        for entry in self.as_in(RELEASED).comparison(["dirichlet"], ("FedLuck", *BASELINES)):
+    def as_released(self, partition: str) -> Iterator[Entry]:
+        """Yield the runs of Table 1, or with ``"iid"`` of Figures 2 and 3, as the authors' program does them."""
+        for entry in self.as_in(RELEASED).comparison([partition], ("FedLuck", *BASELINES)):
             yield Entry(entry.spec, {**entry.labels, "role": "as released"})
 
     def as_in(self, released: Released) -> Self:
