@@ -37,12 +37,7 @@ from fl_core.runtime import History
 
 TABLE = "verified.json"
 """Beside the published records: which other code was shown to give the same bits, on which sample."""
-VERIFIED = OWN, REPLAYED, SAMPLED, ALONGSIDE = (
-    "made by this code",
-    "replayed",
-    "equal by sample",
-    "equal side by side",
-)
+VERIFIED = OWN, REPLAYED, SAMPLED, BESIDE = "made by this code", "replayed", "equal by sample", "equal side by side"
 EARLIER, UNVERIFIED = "equal to earlier code", "unverified"
 STANDINGS = *VERIFIED, EARLIER, UNVERIFIED
 """What a record's code is to this one. Earlier code was like it, and has changed."""
@@ -111,7 +106,9 @@ def replay(stored: Result, part: float = 1.0) -> Replay:
     found = difference(stored.history, again.history, part >= 1)
     if part >= 1 and not found and stored.provenance.get("model_sha256", again.model) != again.model:
         found = f"the final model: SHA-256 {stored.provenance['model_sha256']} stored, {again.model} now"
-    if found and (made := stored.provenance.get("instructions", "others than are known")) != instructions():
+    if found and not is_exact(stored.provenance):
+        found += f"; made up to rounding, on {stored.provenance.get('machine', 'an unknown machine')}"
+    elif found and (made := stored.provenance.get("instructions", "others than are known")) != instructions():
         found += f"; made with instructions {made}, replayed with {instructions()}, which round otherwise"
     recorded, current = made_by(stored.provenance), made_by(stored.provenance, code_digest(spec))
     return Replay(spec.hash, spec.algorithm.name, recorded, current, again.reached, found)
@@ -257,7 +254,7 @@ class Verified:
         row = next((row for row in rows if row.current == current), None)
         if row is None:
             return EARLIER if rows else UNVERIFIED
-        return ALONGSIDE if row.beside else REPLAYED if result.spec.hash in row.sample else SAMPLED
+        return BESIDE if row.beside else REPLAYED if result.spec.hash in row.sample else SAMPLED
 
 
 def enter(folder: Path, replays: Iterable[Replay]) -> None:
