@@ -266,7 +266,7 @@ def targets_table(study: Study, partition: str = "dirichlet") -> pd.DataFrame:
         row: dict[str, Any] = {"target": str(target), "method": method}
         for what, digits in (("seconds", 1), ("gigabytes", 3)):
             paper = number(setup.cell, method, what, target.printed, partition)
-            row[f"printed {what}"] = None if paper is None else f"{paper:.2f}"
+            row |= {} if paper is None else {f"printed {what}": f"{paper:.2f}"}
             row[what] = _spread([getattr(one, what) for one in there], digits)
         if found:
             row["since the start"] = _spread([one.since_start for one in there], 1)
