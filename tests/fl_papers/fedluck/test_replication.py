@@ -52,7 +52,7 @@ from fl_papers.fedluck.tables import (
 )
 
 RUNS = ["fedluck-fig1", "fedluck-fig2", "fedluck-fig3", "fedluck-tab1", "fedluck-tab2", "fedluck-savings"]
-EXTRA = [f"fedluck-x{n}" for n in range(8, 14)]
+EXTRA = [f"fedluck-x{n}" for n in range(8, 15)]
 FORMULAS = ["fedluck-alg1", *(f"fedluck-x{n}" for n in range(1, 8))]
 BOTH = ("iid", "dirichlet")
 heat_map, periods, variants = (
@@ -86,7 +86,7 @@ def test_every_figure_and_table_of_the_paper_is_registered() -> None:
     assert {name for name in artifacts() if name.startswith("fedluck")} == {*RUNS, *EXTRA, *FORMULAS}
     carried = {name for name in claims() if name.startswith("FEDLUCK-")}
     specified = {f"FEDLUCK-C{n:02d}" for n in range(1, 22) if n not in (9, 17)} | {"FEDLUCK-C17a", "FEDLUCK-C17b"}
-    specified |= {f"FEDLUCK-C{n}-released" for n in ("08", "10")} | {"FEDLUCK-C22", "FEDLUCK-C23"}
+    specified |= {f"FEDLUCK-C{n}-released" for n in ("08", "10", "11", "12")} | {"FEDLUCK-C22", "FEDLUCK-C23"}
     assert {name for name in carried if "-C" in name and not name.endswith("c")} == specified
     theory = {name for name in carried if claims()[name].kind == "theory"}
     assert {name for name in theory if claims()[name].corrected} == {n for n in carried if n.endswith("c")}
