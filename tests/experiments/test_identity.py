@@ -420,12 +420,12 @@ def beginning(stored: Result) -> History:
 
 
 def test_a_replay_of_other_instructions_says_so(finished):
-    made = {**finished.provenance, "instructions": "z80"}
-    forged = replace(finished, history=deepcopy(finished.history), provenance=made)
+    forged = replace(deepcopy(finished), provenance=finished.provenance | {"instructions": "z80"})
     assert replay(forged).same
     forged.history.evaluations["test_loss"][1] += 1.0
-    assert replay(forged).difference.endswith(f" z80, replayed with {instructions()}, which round otherwise")
-    made |= {"numbers": "rounded", "machine": "a GPU"}
+    said = f"; made with instructions z80, replayed with {instructions()}, which round otherwise"
+    assert replay(forged).difference.endswith(said)
+    forged.provenance.update(numbers="rounded", machine="a GPU")
     assert replay(forged).difference.endswith("; made up to rounding, on a GPU")
 
 

@@ -326,12 +326,12 @@ def as_printed(study: Study) -> list[Effect]:
     return [replace(e, name=f"{what}, saved", claimed="equal", bound=e.printed) for what, e in found.items()]
 
 
-def ends(role: str, one: str, other: str, claimed: Relation, study: Study) -> list[Effect]:
+def at_the_end(role: str, one: str, other: str, claimed: Relation, study: Study) -> list[Effect]:
     """Return the accuracy at the end of one deviation or variant, less that of another."""
 
     def side(name: str) -> BySeed:
-        runs = study.select(**{"role": role, role: name})
-        return BySeed.of(runs, lambda entry, result: float(result.history.evaluations["test_accuracy"][-1]))
+        found = study.select(**{"role": role, role: name})
+        return BySeed.of(found, lambda _, run: float(run.history.evaluations["test_accuracy"][-1]))
 
     return [Effect(f"{one} less {other}", side(one), side(other), POINTS, claimed, resolution=1e-4)]
 
@@ -341,9 +341,9 @@ DIAGNOSES = [
               "too", "fedluck-savings", before_fedper),
     Diagnosis("C11 C12", "the printed runs are the program's, which saves that much", "fedluck-x14", as_printed),
     Diagnosis("C17a C17b", "the authors' program trains and tests on inverted pixels, which costs accuracy",
-              "fedluck-x11", partial(ends, "deviation", "inverted pixels", "as written", "less")),
+              "fedluck-x11", partial(at_the_end, "deviation", "inverted pixels", "as written", "less")),
     Diagnosis("C17a C17b", "the plan takes staleness for a real number, and one that knows better is more accurate",
-              "fedluck-x9", partial(ends, "variant", "plan with the ceiling", "as in the tables", "more")),
+              "fedluck-x9", partial(at_the_end, "variant", "plan with the ceiling", "as in the tables", "more")),
     Diagnosis("C17a C17b", "the fast half of the devices does not compress because a constant of the proof is "
               "loose, and a plan with the tight one is better"),
 ]  # fmt: skip

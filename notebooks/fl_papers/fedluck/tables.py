@@ -405,26 +405,26 @@ PLAN_FREE = "FedPer"  # The baseline that differs from FedLuck in its plan alone
 
 def over_tasks(studies: Mapping[str, Study]) -> pd.DataFrame:
     """Return mean savings with intervals, and in how many cells FedLuck is best, by task and over all, as text."""
-    rows: list[dict[str, str | None]] = []
-    for partition, words in LABELS.items():
-        for what, kind in _KINDS.items():
-            for against, said in ((BASELINES, ", mean over targets and baselines"),
-                                  ((PLAN_FREE,), f" against {PLAN_FREE} alone")):  # fmt: skip
-                silent = partition == "iid" and against != BASELINES
-                paper = None if silent else f"{printed_mean(partition, what, against):.2f}"
-                row = {"labels": words, "quantity": f"{kind} saved{said}", "paper": paper}
-                rows.append(row | _saved(studies, partition, what, against))
-            won = {name: _won(study, partition, what) for name, study in studies.items()}
-            row = {"labels": words, "quantity": f"targets with the least {kind}"}
-            row |= {"paper": printed_wins(partition, what)} | {name: _count(cells) for name, cells in won.items()}
-            rows.append(row | {"all": _count([cell for cells in won.values() for cell in cells])})
+    rows: list[dict[str, Any]] = []
+    for (partition, words), (what, kind) in itertools.product(LABELS.items(), _KINDS.items()):
+        for against, said in ((BASELINES, ", mean over targets and baselines"),
+                              ((PLAN_FREE,), f" against {PLAN_FREE} alone")):  # fmt: skip
+            paper = printed_mean(partition, what, against)
+            row = {"labels": words, "quantity": f"{kind} saved{said}", "paper": paper and f"{paper:.2f}"}
+            rows.append(row | _saved(studies, partition, what, against))
+        won = {name: _won(study, partition, what) for name, study in studies.items()}
+        row = {"labels": words, "quantity": f"targets with the least {kind}"}
+        row |= {"paper": printed_wins(partition, what)} | {name: _count(cells) for name, cells in won.items()}
+        rows.append(row | {"all": _count([cell for cells in won.values() for cell in cells])})
     return pd.DataFrame(rows)
 
 
-def printed_mean(partition: str, what: str, against: Sequence[str] = BASELINES, of: Iterable[str] = TASKS) -> float:
-    """Return the mean saving over tasks: of Table 1's cells (E14), or, IID, what the paper quotes over all."""
+def printed_mean(
+    partition: str, what: str, against: Sequence[str] = BASELINES, of: Iterable[str] = TASKS
+) -> float | None:
+    """Return the mean saving over tasks: of Table 1's cells (E14); IID what is quoted over all baselines, or None."""
     if partition == "iid":
-        return quoted({"seconds": "time reduction", "gigabytes": "communication reduction"}[what])
+        return quoted(f"{_KINDS[what]} reduction") if tuple(against) == BASELINES else None
     cells = _printed_cells(what, against, of)
     return float(np.mean([1 - ours / other for ours, theirs in cells for other in theirs]))
 
