@@ -7,7 +7,6 @@ however it ended; the checkpoint stays, and who takes the run next goes on from 
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -27,7 +26,7 @@ from fl_core.errors import FlCoreError, SpecError, unknown
 from fl_core.experiments.artifacts import Artifact, make_study
 from fl_core.experiments.claims import FULL, Judgement
 from fl_core.experiments.evidence import LOOKS
-from fl_core.experiments.grid import brief, in_words, seconds
+from fl_core.experiments.grid import brief, freed, in_words, seconds
 from fl_core.experiments.ledger import REDUCED, judged
 from fl_core.experiments.run import run
 from fl_core.experiments.spec import RunSpec
@@ -172,7 +171,7 @@ def take(
                     lock.acquire(blocking=False)
                 except Timeout:
                     continue
-                with lock:
+                with lock, freed():
                     if store.has(spec) or key not in left:  # finished by somebody else since
                         left.pop(key, None)
                         continue
@@ -191,7 +190,6 @@ def take(
                     spent, reckoned = spent + time.monotonic() - started, reckoned + size[key]
                     rest = sum(size[each] for each in list(left)) * spent / reckoned / together
                     echo(f"{brief(spec)}: {in_words(time.monotonic() - started)}; {len(left)} left, {in_words(rest)}")
-                gc.collect()  # a simulation and its data refer to each other
             if left and not taken:
                 if shared is not None and shared.left > 1:  # what is left, the other threads compute
                     return
