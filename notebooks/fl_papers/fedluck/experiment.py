@@ -305,10 +305,10 @@ class FedLuckExperiment(Experiment):
             )  # fmt: skip
 
     def deviations(self) -> Iterator[Entry]:
-        """Yield FedLuck's runs with each of :data:`DEVIATIONS`, with independent labels."""
-        for seed, (name, released) in product(self.seeds, DEVIATIONS.items()):
-            labels, other = {"method": "FedLuck", "deviation": name, "role": "deviation"}, self.as_in(released)
-            yield other._entry(other._fedluck(), labels, "iid", seed, self.seconds)
+        """Yield FedLuck's and FedPer's runs with each of :data:`DEVIATIONS`, with independent labels."""
+        for seed, (name, released), method in product(self.seeds, DEVIATIONS.items(), ("FedLuck", "FedPer")):
+            labels, other = {"method": method, "deviation": name, "role": "deviation"}, self.as_in(released)
+            yield other._entry(self.methods[method](other)[0], labels, "iid", seed, self.seconds)
 
     def race(self) -> Iterator[Entry]:
         """Yield FedLuck's and FedPer's first seconds, measured at every aggregation, by partition and weighting."""

@@ -516,28 +516,41 @@ def race_table(study: Study) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def released(study: Study) -> Study:
-    """Return the comparison as the authors' program does it."""
-    runs = (entry for entry in study.entries if entry.labels["role"] == "as released")
-    return replace(study, entries=tuple(Entry(entry.spec, {**entry.labels, "role": "comparison"}) for entry in runs))
+def as_comparison(study: Study, **labels: Any) -> Study:
+    """Return the runs with these labels as a comparison of methods, by default with independent labels."""
+    runs = [entry for entry in study.entries if labels.items() <= entry.labels.items()]
+    told = {"role": "comparison"}
+    return replace(study, entries=tuple(Entry(e.spec, {"partition": "iid", **e.labels, **told}) for e in runs))
+
+
+released = partial(as_comparison, role="as released")
+"""The comparison as the authors' program does it."""
 
 
 def deviations_table(study: Study) -> pd.DataFrame:
     """Return FedLuck's accuracy at the horizon with each deviation of the authors' program, on all test images.
 
-    Beside it what the program reads there: the mean of the last ten measurements on its own images.
+    Beside it what the program reads there, the mean of the last ten measurements on its own images, and what FedLuck
+    saves of FedPer's time and communication.
     """
     rows = []
     for name in experiment.DEVIATIONS:
-        found = [result.history.evaluations for _, result in study.select(role="deviation", deviation=name)]
+        own = as_comparison(study, role="deviation", deviation=name)
+        found = [result.history.evaluations for _, result in own.select(method="FedLuck")]
         if found:
             read = [float(np.mean(table["test_accuracy"][-11:-1])) for table in found]
             rows.append(
                 {"FedLuck": name, "printed": f"{number('cnn', 'FedLuck', 'accuracy', None, 'iid'):.3f}",
                  "all images": _spread([table["test_accuracy"][-1] for table in found], 3),
-                 "its own images": _spread(read, 3), "seeds": len(found)}
+                 "its own images": _spread(read, 3), **{w: saved_text(of_fedper(own, w)) for w in _KINDS},
+                 "seeds": len(found)}
             )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def of_fedper(study: Study, what: str) -> Effect:
+    """Return what FedLuck saves of FedPer's time or communication with independent labels, a mean over targets."""
+    return saving(cells_of(study, "iid", what, (PLAN_FREE,)).values())
 
 
 def _measured(result: Result) -> tuple[np.ndarray, np.ndarray]:

@@ -49,10 +49,11 @@ def test_as_released_every_deviation_is_in_the_specification():
     assert (spec.algorithm.weighting, spec.algorithm.handover_seconds) == ("samples", 0.3)
     assert (spec.preprocessing.invert, spec.evaluation.test_samples) == (True, 1000)
     assert isinstance(spec.partition, IID)
-    names = [
-        each.labels["deviation"] for each in FedLuckExperiment("laptop", "fashion-mnist", seeds=[0]).deviations()
-    ]
-    assert names == list(DEVIATIONS)
+    entries = list(FedLuckExperiment("laptop", "fashion-mnist", seeds=[0]).deviations())
+    for method in ("FedLuck", "FedPer"):
+        assert [e.labels["deviation"] for e in entries if e.labels["method"] == method] == list(DEVIATIONS)
+    released = FedLuckExperiment("laptop", "fashion-mnist", seeds=[0]).as_released("iid")
+    assert {e.key for e in entries if e.labels["deviation"] == "as released"} < {e.key for e in released}
 
 
 def test_inverted_pixels_are_those_of_the_program():

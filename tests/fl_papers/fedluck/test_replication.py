@@ -27,7 +27,7 @@ from fl_core.report.tables import Table
 from fl_core.runtime import History
 from fl_papers.fedluck import claims as judges
 from fl_papers.fedluck import experiment, figures
-from fl_papers.fedluck.claims import interior_is_best, worst_setting
+from fl_papers.fedluck.claims import before_fedper_by, interior_is_best, worst_setting
 from fl_papers.fedluck.experiment import (
     BASELINES,
     DEVIATIONS,
@@ -557,14 +557,26 @@ def test_the_race_compares_interpolated_times_and_areas_with_intervals() -> None
 def test_deviations_are_told_one_at_a_time() -> None:
     study = make_study(find_artifacts(["fedluck-x11"]), "laptop", seeds=(0, 1))
     levels = {name: 0.8 + 0.01 * place for place, name in enumerate(DEVIATIONS)}
-    results = {
-        e.key: made_up(e, lambda t, level=levels[e.labels["deviation"]]: 2 * level)
-        for e in study.entries
-    }  # fmt: skip
-    table = find_artifact("fedluck-x11").reduce(study.with_results(results))
+
+    def slope(entry: Entry) -> float:
+        if entry.labels["method"] == "FedLuck":
+            return 400.0
+        return 1600.0 if entry.labels["deviation"] == "inverted pixels" else 500.0 + 10 * entry.labels["seed"]
+
+    results = {}
+    for e in study.entries:
+        rise, level = ramp(slope(e)), levels[e.labels["deviation"]]
+        results[e.key] = made_up(e, lambda t, rise=rise, level=level: max(rise(t), 2 * level * (t == 800)))
+    done = study.with_results(results)
+    table = find_artifact("fedluck-x11").reduce(done)
     assert list(table["FedLuck"]) == list(DEVIATIONS)
     assert table["all images"].tolist()[0] == "0.800 ± 0.000"
     assert set(table["printed"]) == {"0.869"}
+    assert table["seconds"].tolist()[:3] == ["0.21", "≥ 0.63", "0.21"]  # FedPer gets to no target on inverted pixels
+    [effect] = before_fedper_by("inverted pixels", "as written", done)
+    assert (effect.seeds, effect.estimate) == ([0, 1], pytest.approx(0.473, abs=0.001))
+    [other] = before_fedper_by("as written", "inverted pixels", done)
+    assert not other.seeds  # how much later FedPer is there is not known
 
 
 # One tiny grid, really run
