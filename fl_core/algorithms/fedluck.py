@@ -12,7 +12,7 @@ from fl_core.algorithms.base import Step, register
 from fl_core.algorithms.fedper import PeriodicAggregation
 from fl_core.formulas import fedluck as formulas
 from fl_core.formulas.compression import Compressor, TopK
-from fl_core.formulas.fedluck import Box, DevicePlan, UploadFit
+from fl_core.formulas.fedluck import Box, DevicePlan, UploadFit, Variant, plan_devices
 
 if TYPE_CHECKING:
     from fl_core.runtime import DeviceHandle, ServerHandle, Upload
@@ -27,6 +27,8 @@ class FedLuck(PeriodicAggregation):
 
     solver: Literal["official_grid", "exact", "exact_ceil"] = "official_grid"
     """``"official_grid"``, "exact" or "exact_ceil"; see `fl_core.formulas.fedluck`."""
+    contraction: Literal["printed", "tight"] = "printed"
+    """``"tight"``: the factor has 1 in place of 2 - delta, which comes from a loose bound (E10)."""
     k_min: int = 2
     """Least local steps k_i."""
     k_max: int = 60
@@ -44,8 +46,7 @@ class FedLuck(PeriodicAggregation):
     wire: Literal["values+indices", "bitmask", "ideal_fraction"] = "ideal_fraction"
     """How uploads are counted: "ideal_fraction" of the model (A9), "values+indices" or "bitmask"."""
     measure: bool = False
-    """Whether alpha_i and beta_i are measured before the run (section 2.2), for worlds where speeds vary with the
-    task; if not, they are those that the world declares."""
+    """Whether alpha_i and beta_i are measured before the run (section 2.2); if not, the world declares them."""
     with_latency: bool = False
     """Whether the plan counts the latency of an upload on its own, not as a part of beta_i."""
 
@@ -61,12 +62,10 @@ class FedLuck(PeriodicAggregation):
             box = box.fixed_steps(self.fixed_steps)
         return box if self.fixed_compression is None else box.fixed_compression(self.fixed_compression)
 
-    def plan(
-        self, seconds_per_step: object, full_upload_seconds: object, latency_seconds: object = 0.0
-    ) -> DevicePlan:
+    def plan(self, alpha: object, beta: object, latency: object = 0.0) -> DevicePlan:
         """Return what devices with these alpha_i, beta_i and latencies do (Eq. 15)."""
-        times = seconds_per_step, full_upload_seconds, self.period_seconds
-        return formulas.plan_devices(*times, solver=self.solver, box=self.box(), latency_seconds=latency_seconds)
+        times, variant = (alpha, beta, self.period_seconds), Variant(contraction=self.contraction)
+        return plan_devices(*times, solver=self.solver, box=self.box(), latency_seconds=latency, variant=variant)
 
     def times(self, device: DeviceHandle, model_bytes: int) -> tuple[float, UploadFit]:
         """Return alpha_i, and beta_i with the latency, as declared or as measured in trials before the run."""

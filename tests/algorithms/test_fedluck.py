@@ -169,6 +169,17 @@ def test_where_speed_varies_the_measured_plan_differs_and_the_declared_one_does_
         assert all(planned(run)[0][d] == k for d, k in zip(table["device"], table["steps"], strict=True))
 
 
+def test_with_the_tight_factor_every_device_compresses():
+    """E10: k alpha = 2 T~ / sqrt(3) = 1.732 s, delta beta = 0.866 s, but for whole k."""
+    printed, tight = (FedLuck(solver="exact", contraction=form).plan(*times("cnn")) for form in ("printed", "tight"))
+    assert (printed.compression_rate == 1).sum() == 4
+    assert (tight.compression_rate < 1).all()
+    [k], [delta], [factor] = FedLuck(solver="exact", contraction="tight").plan(0.4, 9.0)
+    u = 0.4 * k
+    assert (k, delta) == (4, pytest.approx((np.sqrt(4 * u**2 + 3 * 1.5**2) - u) / (3 * 9.0)))
+    assert 2.977935549 < factor < 1.01 * 2.977935549
+
+
 def test_latency_can_be_told_from_bandwidth():
     network = {"up_bits_per_second": 8 * BYTES / 6.0, "latency_seconds": 1.0}
     world = World(devices=1, compute=TraceCompute(seconds_per_step=(0.4,)), network=network)

@@ -128,4 +128,11 @@ ARTIFACTS = [
     replicated("x14", "", "Figures 2 and 3 as the authors' program has them", "Independent labels, as a table.",
                lambda study: tables.targets_table(tables.released(study), "iid"), targets_view("as released"),
                made(partial(Runs.as_released, partition="iid")), "C11-released C12-released"),
+    replicated("x15", "", "FedPer's k and δ, tried in the first two minutes",
+               "Mean accuracy in per cent, on a seed that judges nothing.", tables.search_table, Columns(digits=1),
+               made(Runs.search)),
+    replicated("x16", "", "what the plan is worth in the first two minutes",
+               "FedLuck's plan, that of the tight factor, and one for all: the authors', or the best that was tried.",
+               tables.plans_table, Columns({"mean": "mean accuracy", "effect": "less FedLuck's, points"}),
+               made(Runs.plans), over_seeds="mean and interval over"),
 ]  # fmt: skip

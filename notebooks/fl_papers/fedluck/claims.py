@@ -360,5 +360,8 @@ DIAGNOSES = [
     Diagnosis("C17a C17b", "the plan takes staleness for a real number, and one that knows better is more accurate",
               "fedluck-x9", partial(at_the_end, "variant", "plan with the ceiling", "as in the tables", "more")),
     Diagnosis("C17a C17b", "the fast half of the devices does not compress because a constant of the proof is "
-              "loose, and a plan with the tight one is better"),
+              "loose, and a plan with the tight one is better", "fedluck-x9",
+              partial(at_the_end, "variant", "plan by the tight factor", "as in the tables", "more")),
+    Diagnosis("C22 C23", "FedPer's k and δ, which the authors chose, are not its best, and with the best it is ahead",
+              "fedluck-x16", partial(tables.above_fedluck, plan="found")),
 ]  # fmt: skip

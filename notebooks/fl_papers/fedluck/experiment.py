@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
+import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
@@ -22,7 +23,9 @@ from fl_core.algorithms import Algorithm, FedAsync, FedAvgTopK, FedBuff, FedLuck
 from fl_core.datasets import IID, PRESETS, Dirichlet, load_dataset
 from fl_core.experiments.experiment import Experiment, Options, in_order
 from fl_core.experiments.rounding import SIZES, perturbed
+from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import default_store
 from fl_core.experiments.study import Entry
 from fl_core.formulas.compression import Identity, TopK
 from fl_core.formulas.staleness import Constant
@@ -222,8 +225,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "positions sent": {"wire": "values+indices"},
     "exact plan": {"solver": "exact"},
     "plan with the ceiling": {"solver": "exact_ceil"},
+    "plan by the tight factor": {"contraction": "tight"},
 }
-"""What differs from FedLuck as the tables have it: A1, A8, A6, A5, section 2.8, and the solvers of section 2.5."""
+"""What differs from FedLuck as the tables have it: A1, A8, A6, A5, section 2.8, the solvers of section 2.5, E10."""
+SEARCHED = tuple(product((3, 5, 10, 20), (0.01, 0.03, 0.1, 0.3, 1.0)))
+"""Local steps k and kept fractions delta among which FedPer's best are looked for."""
+SEARCH_SEED = 100  # It judges nothing.
 
 
 class Released(NamedTuple):
@@ -312,13 +319,47 @@ class FedLuckExperiment(Experiment):
 
     def race(self) -> Iterator[Entry]:
         """Yield FedLuck's and FedPer's first seconds, measured at every aggregation, by partition and weighting."""
-        evaluation = Evaluation(every_updates=1, test_samples=self.scale.test_samples)
-        ways, seconds = {"uniform": False, "samples": True}, min(self.seconds, RACE_PERIODS * self.period)
+        ways = {"uniform": False, "samples": True}
         for seed, partition, way, method in product(self.seeds, LABELS, ways, ("FedLuck", "FedPer")):
             other = self.as_in(WRITTEN._replace(weights=ways[way]))
             algorithm, _ = self.methods[method](other)
             labels = {"method": method, "partition": partition, "weighting": way, "role": "race"}
-            yield other._entry(algorithm, labels, partition, seed, seconds, evaluation=evaluation)
+            yield other._raced(algorithm, labels, partition, seed)
+
+    def search(self) -> Iterator[Entry]:
+        """Yield FedPer's part of the race with uniform weights, with each of :data:`SEARCHED`."""
+        for partition, (k, delta) in product(LABELS, SEARCHED[: 2 if self.profile == "smoke" else None]):
+            labels = {"method": "FedPer", "partition": partition, "role": "search", "steps": k, "delta": delta}
+            yield self._raced(self._fedper(k, delta), labels, partition, SEARCH_SEED)
+
+    def plans(self) -> Iterator[Entry]:
+        """Yield the race of FedLuck's plan, of the tight factor's, and of two for all: the authors' and the best.
+
+        The last is there once all runs of :meth:`search` are stored.
+        """
+        found = {partition: self._found(partition) for partition in LABELS}
+        for seed, partition in product(self.seeds, LABELS):
+            k, delta = self.setup.fedper
+            made = {"printed": self._fedluck(), "tight": self._fedluck(contraction="tight"),
+                    "authors'": self._fedper(k, delta)}  # fmt: skip
+            if best := found[partition]:
+                made["found"] = self._fedper(*best)
+            for plan, algorithm in made.items():
+                method = "FedLuck" if isinstance(algorithm, FedLuck) else "FedPer"
+                labels = {"method": method, "partition": partition, "role": "plan", "plan": plan}
+                yield self._raced(algorithm, labels, partition, seed)
+
+    def _found(self, partition: str) -> tuple[int, float] | None:
+        """Return k and delta with the highest mean accuracy on the seed of the search."""
+        tried = [entry for entry in self.search() if entry.labels["partition"] == partition]
+        scores = {(e.labels["steps"], e.labels["delta"]): default_store().get(e.spec) for e in tried}
+        known = {setting: mean_accuracy(result) for setting, result in scores.items() if result is not None}
+        return max(known, key=lambda setting: known[setting]) if len(known) == len(tried) else None
+
+    def _raced(self, algorithm: Algorithm, labels: dict[str, Any], partition: str, seed: int) -> Entry:
+        evaluation = Evaluation(every_updates=1, test_samples=self.scale.test_samples)
+        seconds = min(self.seconds, RACE_PERIODS * self.period)
+        return self._entry(algorithm, labels, partition, seed, seconds, evaluation=evaluation)
 
     def luck(self) -> Iterator[Entry]:
         """Yield FedLuck's part of the race with independent labels, and again from a perturbed initial model."""
@@ -469,6 +510,17 @@ class FedLuckExperiment(Experiment):
             every_seconds=None if rare else PERIODS_PER_EVALUATION * self.setup.period_seconds,
             at_seconds=(self.seconds,) if self.seconds < seconds else (),
         )  # fmt: skip
+
+
+def measured(result: Result) -> tuple[np.ndarray, np.ndarray]:
+    """Return seconds and accuracy at each aggregation of a race."""
+    table = pd.DataFrame(result.history.evaluations).drop_duplicates("seconds", keep="first")
+    return table["seconds"].to_numpy(), table["test_accuracy"].to_numpy()
+
+
+def mean_accuracy(result: Result) -> float:
+    """Return the mean accuracy over the aggregations of a race."""
+    return float(measured(result)[1].mean())
 
 
 def _targets(found: Mapping[str, Sequence[float]]) -> str:

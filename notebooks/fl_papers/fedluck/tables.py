@@ -20,7 +20,17 @@ from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.fedluck import SOLVERS, Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
 from fl_core.report.comparison import Comparison, Mark
 from fl_papers.fedluck import experiment, figures, theory
-from fl_papers.fedluck.experiment import BASELINES, LABELS, METHODS, SINGLE, TASKS, Target, targets
+from fl_papers.fedluck.experiment import (
+    BASELINES,
+    LABELS,
+    METHODS,
+    SINGLE,
+    TASKS,
+    Target,
+    mean_accuracy,
+    measured,
+    targets,
+)
 from fl_papers.fedluck.experiment import FedLuckExperiment as Runs
 from fl_papers.fedluck.figures import Reached, compared, final_accuracy, reach, size_factor, speeds
 from fl_papers.fedluck.theory import BYTES_PER_GB
@@ -490,10 +500,10 @@ def race(study: Study) -> dict[tuple[str, str], list[Effect]]:
         if not (left and right):
             continue
         where = f"{LABELS[partition]}, weights {weights}"
-        higher = BySeed.of(left, _mean_accuracy), BySeed.of(right, _mean_accuracy)
+        higher = BySeed.of(left, _area), BySeed.of(right, _area)
         found[LABELS[partition], weights] = [Effect(f"{where}: mean accuracy", *higher, POINTS, "more")]
         for target in RACE_TARGETS:
-            ours, theirs = (passages(runs, _measured, target, width=figures.WIDTH) for runs in (left, right))
+            ours, theirs = (passages(runs, measured, target, width=figures.WIDTH) for runs in (left, right))
             if ours.keys() - ours.at_least or theirs.keys() - theirs.at_least:
                 effect = Effect(f"{where}: {100 * target:g} %", ours, theirs, RATIO, "less")
                 found[LABELS[partition], weights].append(effect)
@@ -553,11 +563,49 @@ def of_fedper(study: Study, what: str) -> Effect:
     return saving(cells_of(study, "iid", what, (PLAN_FREE,)).values())
 
 
-def _measured(result: Result) -> tuple[np.ndarray, np.ndarray]:
-    """Return seconds and accuracy at each aggregation."""
-    table = pd.DataFrame(result.history.evaluations).drop_duplicates("seconds", keep="first")
-    return table["seconds"].to_numpy(), table["test_accuracy"].to_numpy()
+def search_table(study: Study) -> pd.DataFrame:
+    """Return FedPer's mean accuracy over a race with each k and delta that was tried, in per cent."""
+    found = [{**entry.labels, "accuracy": 100 * mean_accuracy(run)} for entry, run in study.select(role="search")]
+    if not found:
+        return pd.DataFrame()
+    table = pd.DataFrame(found).pivot(index=["partition", "steps"], columns="delta", values="accuracy")
+    table = table.rename(columns="δ = {:g}".format, index=LABELS).rename_axis(index=["labels", "k"], columns=None)
+    return table.reset_index()
 
 
-def _mean_accuracy(entry: Entry, result: Result) -> float:
-    return float(_measured(result)[1].mean())
+PLANS = {
+    "printed": "FedLuck", "tight": "FedLuck, tight factor", "authors'": "FedPer, the authors' k and δ",
+    "found": "FedPer, k and δ found",
+}  # fmt: skip
+"""Who races in :meth:`~fl_papers.fedluck.experiment.FedLuckExperiment.plans`."""
+
+
+def above_fedluck(study: Study, plan: str) -> list[Effect]:
+    """Return how much higher the curve of a plan lies than FedLuck's, by partition."""
+    effects = []
+    for partition, words in LABELS.items():
+        left, right = (
+            BySeed.of(study.select(role="plan", partition=partition, plan=each), _area) for each in (plan, "printed")
+        )
+        effects.append(Effect(f"{words}: {PLANS[plan]} less FedLuck, mean accuracy", left, right, POINTS, "more"))
+    return effects
+
+
+def plans_table(study: Study) -> pd.DataFrame:
+    """Return the race of plans: mean accuracy over it, and what it is above FedLuck's; intervals of planned looks."""
+    rows = []
+    for (place, (partition, words)), plan in itertools.product(enumerate(LABELS.items()), PLANS):
+        runs, effect = study.select(role="plan", partition=partition, plan=plan), above_fedluck(study, plan)[place]
+        if runs:
+            means = [100 * mean_accuracy(result) for _, result in runs]
+            algorithm: Any = runs[0][0].spec.algorithm
+            common = getattr(algorithm, "compressor", None)
+            pair = f"{algorithm.steps}, {common.delta:g}" if common else "each its own"
+            said = None if plan == "printed" else " ".join(effect.words()[:2])
+            row: dict[str, Any] = {"labels": words, "plan": PLANS[plan], "k, δ": pair}
+            rows.append(row | {"mean": f"{np.mean(means):.1f} %", "effect": said, "seeds": len(runs)})
+    return pd.DataFrame(rows)
+
+
+def _area(entry: Entry, result: Result) -> float:
+    return mean_accuracy(result)

@@ -52,7 +52,7 @@ from fl_papers.fedluck.tables import (
 )
 
 RUNS = ["fedluck-fig1", "fedluck-fig2", "fedluck-fig3", "fedluck-tab1", "fedluck-tab2", "fedluck-savings"]
-EXTRA = [f"fedluck-x{n}" for n in range(8, 15)]
+EXTRA = [f"fedluck-x{n}" for n in range(8, 17)]
 FORMULAS = ["fedluck-alg1", *(f"fedluck-x{n}" for n in range(1, 8))]
 BOTH = ("iid", "dirichlet")
 heat_map, periods, variants = (
@@ -539,13 +539,17 @@ def test_the_timeline_is_that_of_the_plan() -> None:
 # The race with FedPer, and the program's deviations
 
 
+def every_tick(entry: Entry) -> Entry:
+    """Have a made-up result measured as often as its model changes."""
+    return Entry(entry.spec.changed(**{"evaluation.every_seconds": 1.5}), entry.labels)
+
+
 def test_the_race_compares_interpolated_times_and_areas_with_intervals() -> None:
     study = make_study(find_artifacts(["fedluck-x10"]), "laptop", seeds=(0, 1, 2))
     results = {}
     for entry in study.entries:
         full = {"FedLuck": 150.0, "FedPer": 200.0}[entry.labels["method"]] * (1 + 0.01 * entry.labels["seed"])
-        spec = entry.spec.changed(**{"evaluation.every_seconds": 1.5})
-        results[entry.key] = made_up(Entry(spec, entry.labels), ramp(full))
+        results[entry.key] = made_up(every_tick(entry), ramp(full))
     table = find_artifact("fedluck-x10").reduce(study.with_results(results))
     assert list(table.groupby(["labels", "weights"]).size()) == [7, 7, 7, 7]  # the area, and 50 to 75 %
     assert float(table["effect"][1].split()[0]) == pytest.approx(0.75, abs=0.01)
@@ -577,6 +581,38 @@ def test_deviations_are_told_one_at_a_time() -> None:
     assert (effect.seeds, effect.estimate) == ([0, 1], pytest.approx(0.473, abs=0.001))
     [other] = before_fedper_by("as written", "inverted pixels", done)
     assert not other.seeds  # how much later FedPer is there is not known
+
+
+def test_the_worth_of_the_plan_is_judged_on_seeds_that_found_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = make_study(find_artifacts(["fedluck-x15"]), "laptop")
+    assert (len(search.entries), search.seeds) == (40, [100])
+    assert {e.labels["plan"] for e in make_study(find_artifacts(["fedluck-x16"]), "laptop").entries} >= {"tight"}
+    slopes = {e.key: 100.0 if (e.labels["steps"], e.labels["delta"]) == (5, 0.03) else 200.0 for e in search.entries}
+    tried = {e.key: made_up(every_tick(e), ramp(slopes[e.key])) for e in search.entries}
+    table = find_artifact("fedluck-x15").reduce(search.with_results(tried))
+    assert (table.shape, table.loc[1, "k"], table.set_index("k")["δ = 0.03"].idxmax()) == ((8, 7), 5, 5)
+
+    class Stored:
+        def get(self, spec: object) -> Result | None:
+            return tried.get(spec.hash)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(experiment, "default_store", Stored)
+    study = make_study(find_artifacts(["fedluck-x16"]), "laptop", seeds=(0, 1, 2))
+    found = [e for e in study.entries if e.labels["plan"] == "found"]
+    assert {(e.spec.algorithm.steps, e.spec.algorithm.compressor.delta) for e in found} == {(5, 0.03)}
+    speeds = {"printed": 150.0, "tight": 140.0, "authors'": 160.0, "found": 120.0}
+    results = {
+        e.key: made_up(every_tick(e), ramp(speeds[e.labels["plan"]] * (1 + 0.01 * e.labels["seed"])))
+        for e in study.entries
+    }
+    table = find_artifact("fedluck-x16").reduce(study.with_results(results))
+    assert table["k, δ"].tolist() == ["each its own", "each its own", "10, 0.3", "5, 0.03"] * 2
+    assert table["effect"].isna().tolist() == [True, False, False, False] * 2
+    ahead = judges.tables.above_fedluck(study.with_results(results), "found")
+    assert [effect.direction for effect in ahead] == ["holds", "holds"]
+    del tried[search.entries[0].key]  # as long as one is missing, none is the best
+    left = make_study(find_artifacts(["fedluck-x16"]), "laptop").entries
+    assert {e.labels["partition"] for e in left if e.labels["plan"] == "found"} == {"dirichlet"}
 
 
 # One tiny grid, really run
