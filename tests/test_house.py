@@ -35,8 +35,8 @@ ROOMS = {
     "report bookbuild cli": (5709, 30, 4000, 26),
     "benchmarks": (1619, 5, 1200, 6),
     "fl_core": (30757, 152, 21500, 135),
-    "fl_papers": (13574, 43, 11000, 35),
-    "tests": (31175, 1000, 20000, 1000),
+    "fl_papers": (13571, 43, 11000, 35),
+    "tests": (31173, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

@@ -338,14 +338,15 @@ def at_the_end(role: str, one: str, other: str, claimed: Relation, study: Study)
 
 def before_fedper_by(one: str, other: str, study: Study) -> list[Effect]:
     """Return FedLuck's share of FedPer's time, a mean over targets, with one deviation and with another."""
-    shares = []
-    for name in (one, other):
-        saved = tables.of_fedper(tables.as_comparison(study, role="deviation", deviation=name), "seconds")
-        assert isinstance(saved.right, Censored)
-        shares.append(saved.right)
-    left, right = shares
-    late = getattr(saved.left, "at_least", ())  # FedPer does not get there, and the share is at most so much
-    known = Censored({s: value for s, value in right.items() if s not in late}, right.at_least, right.runs)
+    here, there = (
+        tables.of_fedper(tables.as_comparison(study, role="deviation", deviation=name), "seconds")
+        for name in (one, other)
+    )
+    left, right = here.right, there.right
+    assert isinstance(left, Censored)
+    assert isinstance(right, Censored)
+    late = getattr(there.left, "at_least", ())  # FedPer does not get there, and the share is at most so much
+    known = Censored({s: share for s, share in right.items() if s not in late}, right.at_least, right.runs)
     return [Effect(f"FedLuck's share, {one} over {other}", left, known, RATIO, "less")]
 
 

@@ -15,7 +15,6 @@ from scipy.optimize import minimize
 
 from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Censored, Effect
 from fl_core.experiments.measures import BySeed, Printed, mean_curve, mean_text, passages
-from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.fedluck import SOLVERS, Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
 from fl_core.report.comparison import Comparison, Mark
@@ -500,12 +499,12 @@ def race(study: Study) -> dict[tuple[str, str], list[Effect]]:
         if not (left and right):
             continue
         where = f"{LABELS[partition]}, weights {weights}"
-        higher = BySeed.of(left, _area), BySeed.of(right, _area)
-        found[LABELS[partition], weights] = [Effect(f"{where}: mean accuracy", *higher, POINTS, "more")]
+        ours, theirs = (BySeed.of(runs, lambda _, run: mean_accuracy(run)) for runs in (left, right))
+        found[LABELS[partition], weights] = [Effect(f"{where}: mean accuracy", ours, theirs, POINTS, "more")]
         for target in RACE_TARGETS:
-            ours, theirs = (passages(runs, measured, target, width=figures.WIDTH) for runs in (left, right))
-            if ours.keys() - ours.at_least or theirs.keys() - theirs.at_least:
-                effect = Effect(f"{where}: {100 * target:g} %", ours, theirs, RATIO, "less")
+            soon, late = (passages(runs, measured, target, width=figures.WIDTH) for runs in (left, right))
+            if soon.keys() - soon.at_least or late.keys() - late.at_least:
+                effect = Effect(f"{where}: {100 * target:g} %", soon, late, RATIO, "less")
                 found[LABELS[partition], weights].append(effect)
     return found
 
@@ -585,7 +584,8 @@ def above_fedluck(study: Study, plan: str) -> list[Effect]:
     effects = []
     for partition, words in LABELS.items():
         left, right = (
-            BySeed.of(study.select(role="plan", partition=partition, plan=each), _area) for each in (plan, "printed")
+            BySeed.of(study.select(role="plan", partition=partition, plan=each), lambda _, run: mean_accuracy(run))
+            for each in (plan, "printed")
         )
         effects.append(Effect(f"{words}: {PLANS[plan]} less FedLuck, mean accuracy", left, right, POINTS, "more"))
     return effects
@@ -594,18 +594,14 @@ def above_fedluck(study: Study, plan: str) -> list[Effect]:
 def plans_table(study: Study) -> pd.DataFrame:
     """Return the race of plans: mean accuracy over it, and what it is above FedLuck's; intervals of planned looks."""
     rows = []
-    for (place, (partition, words)), plan in itertools.product(enumerate(LABELS.items()), PLANS):
-        runs, effect = study.select(role="plan", partition=partition, plan=plan), above_fedluck(study, plan)[place]
-        if runs:
+    effects = {plan: dict(zip(LABELS, above_fedluck(study, plan), strict=True)) for plan in PLANS}
+    for (partition, words), plan in itertools.product(LABELS.items(), PLANS):
+        if runs := study.select(role="plan", partition=partition, plan=plan):
             means = [100 * mean_accuracy(result) for _, result in runs]
-            algorithm: Any = runs[0][0].spec.algorithm
-            common = getattr(algorithm, "compressor", None)
-            pair = f"{algorithm.steps}, {common.delta:g}" if common else "each its own"
-            said = None if plan == "printed" else " ".join(effect.words()[:2])
+            algorithm = dict(runs[0][0].spec.algorithm)
+            common = algorithm.get("compressor")
+            pair = f"{algorithm['steps']}, {common.delta:g}" if common else "each its own"
+            said = None if plan == "printed" else " ".join(effects[plan][partition].words()[:2])
             row: dict[str, Any] = {"labels": words, "plan": PLANS[plan], "k, δ": pair}
             rows.append(row | {"mean": f"{np.mean(means):.1f} %", "effect": said, "seeds": len(runs)})
     return pd.DataFrame(rows)
-
-
-def _area(entry: Entry, result: Result) -> float:
-    return mean_accuracy(result)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -592,11 +593,8 @@ def test_the_worth_of_the_plan_is_judged_on_seeds_that_found_no_setting(monkeypa
     table = find_artifact("fedluck-x15").reduce(search.with_results(tried))
     assert (table.shape, table.loc[1, "k"], table.set_index("k")["δ = 0.03"].idxmax()) == ((8, 7), 5, 5)
 
-    class Stored:
-        def get(self, spec: object) -> Result | None:
-            return tried.get(spec.hash)  # type: ignore[attr-defined]
-
-    monkeypatch.setattr(experiment, "default_store", Stored)
+    stored = SimpleNamespace(get=lambda spec: tried.get(spec.hash))
+    monkeypatch.setattr(experiment, "default_store", lambda: stored)
     study = make_study(find_artifacts(["fedluck-x16"]), "laptop", seeds=(0, 1, 2))
     found = [e for e in study.entries if e.labels["plan"] == "found"]
     assert {(e.spec.algorithm.steps, e.spec.algorithm.compressor.delta) for e in found} == {(5, 0.03)}
