@@ -329,7 +329,7 @@ class Together:
                 heapq.heappush(self._pending.setdefault((of.kin, shape), []), (due, self._count, ticket))
 
     def wait(self, ticket: Ticket, of: Batched) -> None:
-        """Wait until `ticket` is done; the last one who comes computes, for all."""
+        """Wait until `ticket` is done; the last one who comes computes what each waits for: none falls back."""
         with self._changed:
             self._waiting[of] = ticket
             try:
@@ -337,7 +337,9 @@ class Together:
                     if len(self._waiting) < self.left or any(each.done for each in self._waiting.values()):
                         self._changed.wait()
                     else:
-                        self._compute(ticket, of)
+                        for each, wanted in self._waiting.items():
+                            if not wanted.done:
+                                self._compute(wanted, each)
                         self._changed.notify_all()
             finally:
                 del self._waiting[of]
@@ -352,11 +354,9 @@ class Together:
     def _compute(self, ticket: Ticket, of: Batched) -> None:
         job, shape = ticket.job, of.shape(ticket.job)
         group = [ticket] if shape is None else self._group(ticket, of, shape)
-        reason = ""
+        reason = f"{type(of.task).__name__} has no batched_workspace" * (shape is not None)
         if shape is not None and of.vectorised is not None:
             reason = self._compute_together(group, of, shape)
-        elif shape is not None:
-            reason = f"{type(of.task).__name__} has no batched_workspace"
         for each in group:
             owner: Any = each.executor
             owner.ahead += 1
