@@ -39,6 +39,11 @@ def test_work_computes_what_is_missing_and_verify_replays_it(store: Store):
     assert "all 5 are the same" in call("verify", "--paper", "fedasync", "--all")
     assert "replaying the beginnings, of 1e-06 s each, of 5 records" in call("verify", "--seconds", "1e-6")
     assert "unknown paper 'FEDSINK'" in failed("verify", "--paper", "fedsink").output
+    other = next(iter(store))
+    store.save(replace(other, provenance=other.provenance | {"data": "re-encoded"}))
+    said = "without 1 of 5 records: their data is not here (fashion-mnist, re-encoded)"
+    assert said in call("verify", "--seconds", "1e-6")
+    assert "no stored record" in failed("verify", other.spec.hash).output
 
 
 def test_a_record_that_was_tampered_with_is_found_out(store: Store):
