@@ -266,8 +266,7 @@ def verify(
     """Run stored records again and compare every bit.
 
     Says what differs first, and where; the exit code is not 0 if anything does. Where a record's processor had other
-    instructions than this one, --beside a checkout of verified code compares the code of both. Records on data that
-    is not here are left out.
+    instructions than this one, --beside a checkout of verified code compares the code of both. Data has to be here.
     """
     from fl_core.datasets import kind_of
     from fl_core.experiments import verify
@@ -298,7 +297,8 @@ def verify(
         typer.echo(f"without {left} of {len(records)} records: their data is not here ({listed})", err=as_json)
     chosen = verify.sample(there, len(there) if every else sample)
     if not chosen:
-        raise SpecError("no stored record is meant by " + (", ".join(names or []) or "that"))
+        what = "no stored record" + " whose data is here" * bool(records)
+        raise SpecError(f"{what} is meant by " + (", ".join(names or []) or "that"))
     took = {result.spec.hash: core_seconds(result.provenance) for result in chosen}
     parts = {key: min(prefix, (seconds or inf) / max(each, 1e-9)) for key, each in took.items()}
     share = f"{prefix:.0%}" if seconds is None else f"the beginnings, of {seconds:g} s each,"

@@ -43,7 +43,7 @@ def test_work_computes_what_is_missing_and_verify_replays_it(store: Store):
     store.save(replace(other, provenance=other.provenance | {"data": "re-encoded"}))
     said = "without 1 of 5 records: their data is not here (fashion-mnist, re-encoded)"
     assert said in call("verify", "--seconds", "1e-6")
-    assert "no stored record" in failed("verify", other.spec.hash).output
+    assert "no stored record whose data is here is meant by" in failed("verify", other.spec.hash).output
 
 
 def test_a_record_that_was_tampered_with_is_found_out(store: Store):
