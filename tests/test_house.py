@@ -31,12 +31,12 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3783, 22, 3600, 22),
-    "experiments": (6207, 24, 2400, 12),
+    "experiments": (6120, 24, 2400, 12),
     "report bookbuild cli": (5720, 30, 4000, 26),
     "benchmarks": (1619, 5, 1200, 6),
     "fl_core": (30768, 152, 21500, 135),
-    "fl_papers": (13571, 43, 11000, 35),
-    "tests": (31178, 1000, 20000, 1000),
+    "fl_papers": (13578, 43, 11000, 35),
+    "tests": (31015, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

@@ -118,12 +118,11 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers from `low` to `high`, or whole numbers; the ends count as valid unless `open` is set."""
+    """Numbers from `low` to `high`, or whole numbers, with the ends."""
 
     low: float
     high: float
     integer: bool = False
-    open: bool = False
 
     def holds(self, value: Any) -> bool:
         """Return whether `value` is a number in the interval."""
@@ -131,11 +130,10 @@ class Interval:
             return False
         if self.integer and value != int(value):
             return False
-        return self.low < value < self.high if self.open else self.low <= value <= self.high
+        return self.low <= value <= self.high
 
     def __str__(self) -> str:
-        kind = "an integer" if self.integer else "a number"
-        return f"{kind} in {'(' if self.open else '['}{self.low:g}, {self.high:g}{')' if self.open else ']'}"
+        return f"{'an integer' if self.integer else 'a number'} in [{self.low:g}, {self.high:g}]"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from permuted_labels import on_null, permuted, reproduced_by_luck
 
 from fl_core.datasets import data_folder
 from fl_core.experiments import ledger
@@ -20,10 +21,7 @@ from fl_core.experiments.error_rates import (
     course,
     error_rates,
     lopsided,
-    on_null,
-    permuted,
     power,
-    reproduced_by_luck,
 )
 from fl_core.experiments.evidence import LEVEL, LOOKS, PLAIN, POINTS, RATIO, Effect
 from fl_core.experiments.store import Store

@@ -9,7 +9,7 @@ from fl_core.experiments.experiment import PROFILES, Interval, check_parameters
 
 RULES = {
     "PROFILE": PROFILES,
-    "ALPHA": Interval(0, 1, open=True),
+    "ALPHA": Interval(0, 1),
     "SEEDS": [Interval(0, 99, integer=True)],
     "NAME": str,
 }
@@ -24,7 +24,7 @@ def test_valid_parameters_and_other_names_pass():
     ("change", "message"),
     [
         ({"PROFILE": "smok"}, r"'smok' is not valid: it should be one of 'smoke', 'laptop', 'paper'; did you mean"),
-        ({"ALPHA": 1}, r"parameter ALPHA = 1 is not valid: it should be a number in \(0, 1\)"),
+        ({"ALPHA": 2}, r"parameter ALPHA = 2 is not valid: it should be a number in \[0, 1\]"),
         ({"ALPHA": "0.5"}, r"parameter ALPHA = '0.5' is not valid"),
         ({"ALPHA": True}, r"parameter ALPHA = True is not valid"),
         ({"SEEDS": []}, r"SEEDS = \[\] is not valid: it should be a list, each an integer in \[0, 99\]"),

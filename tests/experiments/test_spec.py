@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fl_core.algorithms import ALGORITHMS, FedAsync, FedAvg
+from fl_core.algorithms import ALGORITHMS, FedAsync
 from fl_core.errors import SpecError
 from fl_core.experiments.explain import dotted_names, expected, explain
 from fl_core.experiments.run import read_spec
@@ -199,36 +198,6 @@ def test_a_value_out_of_range_is_shown_with_its_range(fields, text):
 
 def test_a_long_value_is_cut():
     assert len(message(partition={"kind": "iid", "samples_per_device": "x" * 10_000})) < 200
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("{", "not valid JSON: Expecting property name"),
-        ("[1]", "a run specification is a JSON object, not list"),
-        ("[" * 100_000, "not valid JSON"),
-        ('{"seed": 1}', "a run needs an algorithm"),
-        ('{"algorithm": "fedasync", "self": 1}', "unknown field 'self'"),
-    ],
-)
-def test_wrong_json_is_refused_in_one_line(text, says):
-    with pytest.raises(SpecError, match=r"^[^\n]*$") as caught:
-        RunSpec.from_json(text)
-    assert says in str(caught.value)
-
-
-def test_files_are_named_in_errors(tmp_path: Path):
-    path = tmp_path / "spec.json"
-    with pytest.raises(SpecError, match=r"cannot read the specification .*spec\.json: No such file"):
-        RunSpec.from_file(path)
-    path.write_bytes(b"\xff\xfe{}")
-    with pytest.raises(SpecError, match=r"spec\.json: it is not UTF-8"):
-        RunSpec.from_file(path)
-    path.write_text('{"algorithm": "fedavgg"}')
-    with pytest.raises(SpecError, match=r"spec\.json: unknown algorithm 'fedavgg'; did you mean 'fedavg'"):
-        RunSpec.from_file(path)
-    path.write_text('{"seed": 4}')
-    assert RunSpec.from_file(path, algorithm=FedAvg()) == RunSpec(algorithm="fedavg", seed=4)
 
 
 def test_any_model_is_explained():

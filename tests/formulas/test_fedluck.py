@@ -112,6 +112,7 @@ TIMES = {
 }
 
 
+@pytest.mark.parametrize("solver", ["exact", "exact_ceil"])
 @given(
     **TIMES,
     k=st.integers(2, 60),
@@ -120,29 +121,15 @@ TIMES = {
     p=st.floats(0.05, 1),
     form=st.sampled_from(["printed", "tight"]),
 )
-def test_no_point_of_the_box_beats_the_exact_plan(alpha, beta, latency, period, k, delta, c, p, form) -> None:
-    variant = Variant(c, p, form)
-    found = plan_devices(alpha, beta, period, solver="exact", latency_seconds=latency, variant=variant)
-    other = key_convergence_factor(k, delta, alpha, beta, period, latency_seconds=latency, variant=variant)
-    assert found.factor[0] <= other * (1 + 1e-14)
-
-
-@given(
-    **TIMES,
-    k=st.integers(2, 60),
-    delta=st.floats(0.01, 1),
-    c=st.floats(0.2, 4),
-    p=st.floats(0.05, 1),
-    form=st.sampled_from(["printed", "tight"]),
-)
-def test_no_point_of_the_box_beats_the_plan_with_the_ceiling(
-    alpha, beta, latency, period, k, delta, c, p, form
-) -> None:
-    variant = Variant(c, p, form)
-    found = plan_devices(alpha, beta, period, solver="exact_ceil", latency_seconds=latency, variant=variant)
-    d = job_seconds(k, delta, alpha, beta, latency_seconds=latency)
-    other = staleness_factor(k, delta, max(1, np.ceil(d / period)), variant)
-    assert found.factor[0] <= other * (1 + 1e-8)
+def test_no_point_of_the_box_beats_the_plan(solver, alpha, beta, latency, period, k, delta, c, p, form) -> None:
+    options = {"latency_seconds": latency, "variant": Variant(c, p, form)}
+    found = plan_devices(alpha, beta, period, solver=solver, **options)
+    if solver == "exact":
+        assert found.factor[0] <= key_convergence_factor(k, delta, alpha, beta, period, **options) * (1 + 1e-14)
+    else:
+        d = job_seconds(k, delta, alpha, beta, latency_seconds=latency)
+        other = staleness_factor(k, delta, max(1, np.ceil(d / period)), options["variant"])
+        assert found.factor[0] <= other * (1 + 1e-8)
 
 
 def test_many_devices_are_planned_as_each_alone() -> None:

@@ -11,14 +11,11 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvg
 from fl_core.cli import app
-from fl_core.errors import RunError, SpecError
-from fl_core.experiments.spec import RunSpec
+from fl_core.errors import RunError
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.runtime.history import History
 from fl_core.tasks import Quadratic
@@ -618,132 +615,9 @@ def test_a_run_that_diverges_ends_and_says_why(sampled):
     assert History.from_dict(json.loads(json.dumps(history.to_dict()))).ended == "rejected"
 
 
-FAULT = st.one_of(
-    st.fixed_dictionaries({"kind": st.sampled_from(["lost", "delayed", "unavailable"])}),
-    st.fixed_dictionaries({"kind": st.just("duplicated"), "mean_seconds": st.sampled_from([0.0, 2.0])}),
-    st.fixed_dictionaries({"kind": st.just("crash"), "down_seconds": st.sampled_from([0.0, 3.0])}),
-    st.fixed_dictionaries({"kind": st.just("corrupted"), "how": st.sampled_from(["nan", "inf", "length"])}),
-)
-RESTART = st.fixed_dictionaries({
-    "kind": st.just("server_restart"),
-    "at_seconds": st.lists(st.sampled_from([1.0, 2.0, 3.5, 4.0, 8.0]), min_size=1, max_size=3, unique=True),
-    "down_seconds": st.sampled_from([0.0, 1.0, 2.5]),
-})  # fmt: skip
-ALGORITHMS = {
-    "fedasync": lambda n: Replace(concurrency=n),
-    "fedavg": lambda n: FedAvg(clients_per_round=n),
-    "hold": lambda n: Hold(count=n),
-    "ask": lambda n: Ask(),
-    "from": lambda n: Wanted(),
-}
-
-
-class Choosy(Replace):
-    """Discards what is stale."""
-
-    async def updater(self, server):
-        [upload] = await server.receive()
-        if upload.staleness > 1:
-            server.discard(upload)
-        else:
-            server.commit(upload.model)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_every_trigger_ends_in_exactly_one_way(data):
-    """Conservation, whatever is declared: no task is forgotten, none is counted twice, and nothing hangs."""
-    devices = data.draw(st.integers(2, 6))
-    clusters = data.draw(st.sampled_from([None, {"servers": 2}]))
-    name = data.draw(st.sampled_from(["choosy", *ALGORITHMS] if clusters is None else ["choosy", "fedasync", "hold"]))
-    most = max(1, devices // 2) if clusters else devices
-    algorithm = Choosy(concurrency=most) if name == "choosy" else ALGORITHMS[name](data.draw(st.integers(1, most)))
-    declared = [
-        fault | {"probability": data.draw(st.sampled_from([0.1, 0.5]))}
-        for fault in data.draw(st.lists(FAULT, max_size=4))
-    ]
-    speeds = data.draw(st.lists(st.sampled_from([0.5, 1.0, 1.5]), min_size=devices, max_size=devices))
-    place = World(
-        devices=devices,
-        compute=TraceCompute(seconds_per_step=tuple(speeds)),
-        network=Network(latency_seconds=data.draw(st.sampled_from([0.0, 0.25]))),
-        faults=[*declared, *data.draw(st.lists(RESTART, max_size=1))],
-        clusters=clusters,
-    )
-    budget = data.draw(st.sampled_from([{"updates": 15, "seconds": 60.0}, {"seconds": 12.0}]))
-    run, history = simulate(algorithm, place, seed=data.draw(st.integers(0, 99)), **budget)
-    times = history.updates["seconds"]
-    assert times == sorted(times)
-    rejections = [row for row in faults(history) if row[3].startswith("rejected")]
-    assert len(rejections) == history.outcomes["rejected"]
-    assert history.evaluations["models_received"][-1] == sum(
-        server.counters["models_received"] for server in run.servers
-    )
-
-
 def test_the_kinds_of_faults_and_triggers():
     assert sorted(FAULTS) == KINDS
     assert sorted(TRIGGERS) == ["blocked_rounds", "continuous", "contributors", "hold", "rounds", "sampled", "timed"]
-
-
-DECLARED = [
-    {"kind": "lost", "probability": 0.2},
-    {"kind": "crash", "devices": [1, 2], "down_seconds": 3.0, "start_seconds": 1.0, "stop_seconds": 9.0},
-    {"kind": "server_restart", "at_seconds": [5.0, 8.0]},
-]
-
-
-def spec(*declared: dict[str, Any]) -> RunSpec:
-    return RunSpec(algorithm="fedasync", world={"faults": declared})
-
-
-def test_faults_are_part_of_the_specification_and_of_its_hash():
-    some = spec(*DECLARED)
-    assert RunSpec.from_json(some.to_json()) == some
-    assert RunSpec.from_json(some.to_json()).hash == some.hash
-    variants = [
-        spec(),
-        spec(DECLARED[0]),
-        spec({"kind": "lost"}),
-        spec({"kind": "delayed"}),
-        spec(*DECLARED[::-1]),
-        some,
-    ]
-    assert len({one.hash for one in variants}) == len(variants)
-    assert spec({"kind": "lost", "probability": 0.1}).hash == spec({"kind": "lost"}).hash
-    assert spec().hash == RunSpec(algorithm="fedasync").hash
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ({"kind": "lots"}, "world.faults[0].kind = 'lots' is not valid; did you mean 'lost'? (valid: corrupted,"),
-        ({"probability": 0.2}, "world.faults[0].kind is missing (valid: corrupted, crash, "),
-        ({"kind": "lost", "probability": 2}, "world.faults[0].probability = 2 is not valid: it should be a number"),
-        ({"kind": "crash", "down": 1}, "unknown field 'world.faults[0].down' of kind 'crash'; did you mean 'down_"),
-        ({"kind": "crash", "down_seconds": -1}, "world.faults[0].down_seconds = -1 is not valid"),
-        ({"kind": "delayed", "mean_seconds": 0}, "world.faults[0].mean_seconds = 0 is not valid: it should be a "),
-        ({"kind": "corrupted", "how": "nann"}, "one of 'nan', 'inf', 'length', 'scaled'; did you mean 'nan'?"),
-        ({"kind": "corrupted", "factor": float("inf")}, "factor = inf is not valid: it should be a finite number"),
-        ({"kind": "lost", "devices": [100]}, "faults: there is no device 100 for devices = 100"),
-        ({"kind": "lost", "devices": []}, "devices = [] strikes nobody; leave it out for all devices"),
-        (
-            {"kind": "lost", "start_seconds": 5, "stop_seconds": 2},
-            "world.faults[0]: stop_seconds = 2 should be larger than start_seconds = 5",
-        ),
-        ({"kind": "server_restart"}, "world.faults[0].at_seconds is missing"),
-        ({"kind": "server_restart", "at_seconds": []}, "at_seconds = [] is no restart; give at least one time"),
-        (
-            {"kind": "server_restart", "at_seconds": [1], "probability": 0.5},
-            "probability does not apply to server_restart, which happens at at_seconds",
-        ),
-    ],
-)  # fmt: skip
-def test_a_wrong_fault_is_refused_with_what_would_be_valid(fault, message):
-    with pytest.raises(SpecError) as error:
-        spec(fault)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 TINY = [

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from fl_core.algorithms import Algorithm, FedAsync
-from fl_core.errors import RunError, SpecError
+from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import Budget, DeviceHandle, Simulation, make_executor
+from fl_core.runtime import Budget, DeviceHandle, Simulation
 from fl_core.runtime.executors import Threads
 from fl_core.runtime.history import History, append
 from fl_core.runtime.local import batches
@@ -222,12 +222,6 @@ def test_a_diverged_history_survives_json():
     text = json.dumps(history.to_dict(), allow_nan=False)
     assert History.from_dict(json.loads(text)).to_dict() == history.to_dict()
     assert History.from_dict(json.loads(text)).evaluations["test_loss"] == [float("inf")]
-
-
-@pytest.mark.parametrize(("name", "threads"), [("thread", None), ("threads", 0)])
-def test_a_wrong_executor_is_refused(name, threads):
-    with pytest.raises(SpecError, match=r"unknown executor 'thread'; did you mean 'threads'|threads = 0 must be"):
-        make_executor(name, Quadratic([[1.0]], [[0.0]], [1.0]), threads)
 
 
 def test_what_a_task_used_is_free_as_soon_as_it_ends_without_garbage_collection():

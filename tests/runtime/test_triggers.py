@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvg
-from fl_core.errors import SpecError
-from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.runtime.history import History
 from fl_core.streams import stream
@@ -347,47 +344,3 @@ def test_rounds_begin_with_those_that_are_free():
     _, history = simulate(First(), fixed(1.0, 10.0), updates=11)
     assert [row[:3] for row in rows(history)] == [(float(min(t, 10)), t, int(t == 10)) for t in range(1, 12)]
     assert [row[3] for row in rows(history)] == [0] * 9 + [9, 1]
-
-
-def spec(**world: Any) -> RunSpec:
-    return RunSpec(algorithm={"name": "fedasync", "concurrency": 2}, world={"devices": 20, **world})
-
-
-def test_a_trigger_is_part_of_the_specification_and_of_its_hash():
-    timed = spec(trigger={"kind": "timed", "period_seconds": 5})
-    assert RunSpec.from_json(timed.to_json()) == timed
-    others = [spec(), spec(trigger={"kind": "timed"}), spec(trigger={"kind": "rounds"}), timed]
-    assert all(a.hash != b.hash for a, b in pairwise(others))
-    assert spec(trigger={"kind": "timed", "period_seconds": 10.0}).hash == spec(trigger={"kind": "timed"}).hash
-
-
-@pytest.mark.parametrize(
-    ("trigger", "message"),
-    [
-        (
-            {"kind": "timd"},
-            "world.trigger.kind = 'timd' is not valid; did you mean 'timed'? (valid: blocked_rounds, ",
-        ),
-        (
-            {"kind": "timed", "period": 3},
-            "unknown field 'world.trigger.period' of kind 'timed'; did you mean 'period_",
-        ),
-        (
-            {"kind": "timed", "period_seconds": 0},
-            "world.trigger.period_seconds = 0 is not valid: it should be a number",
-        ),
-        (
-            {"kind": "rounds", "devices": 2.5},
-            "world.trigger.devices = 2.5 is not valid: it should be an integer >= 1",
-        ),
-        (
-            {"kind": "continuous", "concurrency": 21},
-            "trigger wants 21 devices at once, but the world has devices = 20",
-        ),
-        ({"period_seconds": 3}, "world.trigger.kind is missing (valid: blocked_rounds, "),
-    ],
-)
-def test_a_wrong_trigger_is_refused_with_what_would_be_valid(trigger, message):
-    with pytest.raises(SpecError) as error:
-        spec(trigger=trigger)
-    assert message in str(error.value)

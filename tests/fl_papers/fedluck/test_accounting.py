@@ -6,10 +6,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from fedluck_runs import CELLS
 from refusals import refuses
 
 from fl_core.formulas.fedluck import Box, job_seconds, plan_devices, rounds_per_job
-from fl_papers.fedluck.experiment import FedLuckWorld
+from fl_papers.fedluck.figures import speeds
 from fl_papers.fedluck.theory import (
     BYTES_PER_GB,
     periodic_totals,
@@ -21,50 +22,34 @@ from fl_papers.fedluck.theory import (
 )
 
 close = partial(pytest.approx, rel=1e-10)
-PARAMETERS = {"cnn": 234_090, "vgg11s": 865_482, "lstm": 216_330}
 PERIODS = {"cnn": 1.5, "vgg11s": 3.0, "lstm": 1.5}
 SYNCHRONOUS = {"cnn": (20, 0.5), "vgg11s": (13, 0.2), "lstm": (8, 0.5)}  # k, delta of FedAvg+Topk
-TABLE_1 = {  # FedAvg+Topk: seconds and GB to the three targets
-    "cnn": (("66.65", "0.02"), ("199.95", "0.04"), ("1066.39", "0.21")),
-    "vgg11s": (("2677.70", "0.65"), ("4471.76", "1.08"), ("5944.50", "1.44")),
-    "lstm": (("2813.85", "0.63"), ("4592.93", "1.02"), ("5409.86", "1.20")),
-}
 HORIZONS = {"cnn": 800, "vgg11s": 6000, "lstm": 6000}
-
-
-def devices(cell: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return alpha and beta of the world that the paper's code simulates."""
-    world = FedLuckWorld(cell=cell).world()
-    return (
-        np.array(world.compute.seconds_per_step),
-        32 * PARAMETERS[cell] / np.array(world.network.up_bits_per_second),
-    )
 
 
 @pytest.mark.parametrize(
     ("cell", "seconds"), [("cnn", 22.216374715169273), ("vgg11s", 26.777012125651048), ("lstm", 18.153890991210936)]
 )
 def test_o12_a_synchronous_round_waits_for_the_straggler(cell, seconds) -> None:
-    alpha, beta = devices(cell)
+    alpha, beta = speeds(cell)
     assert synchronous_round_seconds(*SYNCHRONOUS[cell], alpha, beta) == close(seconds)
     assert synchronous_round_seconds(*SYNCHRONOUS[cell], alpha[1], beta[1]) == close(seconds)
 
 
-def test_rounds_behind_table_1_and_the_quoted_iid_results() -> None:
-    lengths = {cell: synchronous_round_seconds(*SYNCHRONOUS[cell], *devices(cell)) for cell in PARAMETERS}
-    rounds = {cell: rounds_at([float(s) for s, _ in TABLE_1[cell]], lengths[cell]).tolist() for cell in PARAMETERS}
-    assert rounds == {"cnn": [4, 10, 49], "vgg11s": [101, 168, 223], "lstm": [156, 254, 299]}
-    lstm = synchronous_totals(339, lengths["lstm"], 0.5, PARAMETERS["lstm"], 10)
-    vgg11s = synchronous_totals(np.arange(265, 269), lengths["vgg11s"], 0.2, PARAMETERS["vgg11s"], 10)
+def test_the_rounds_behind_the_quoted_iid_results() -> None:
+    """Those behind Table 1 are in its decoded copy."""
+    lengths = {cell: synchronous_round_seconds(*SYNCHRONOUS[cell], *speeds(cell)) for cell in CELLS}
+    lstm = synchronous_totals(339, lengths["lstm"], 0.5, CELLS["lstm"], 10)
+    vgg11s = synchronous_totals(np.arange(265, 269), lengths["vgg11s"], 0.2, CELLS["vgg11s"], 10)
     assert f"{lstm.elapsed_seconds:.2f}" == "6136.02"
     assert [f"{gigabytes:.2f}" for gigabytes in vgg11s.gigabytes] == ["1.71", "1.72", "1.72", "1.73"]  # printed: 1.72
 
 
 def test_fedlucks_traffic_on_fashion_mnist_is_a_little_above_what_is_printed() -> None:
-    alpha, beta = devices("cnn")
+    alpha, beta = speeds("cnn")
     k, delta, _ = plan_devices(alpha, beta, 1.5)
     c = rounds_per_job(job_seconds(k, delta, alpha, beta), 1.5)
-    totals = [periodic_totals(t, c, delta, 1.5, PARAMETERS["cnn"]).gigabytes for t in (42, 78, 582)]
+    totals = [periodic_totals(t, c, delta, 1.5, CELLS["cnn"]).gigabytes for t in (42, 78, 582)]
     assert totals == pytest.approx([0.026, 0.045, 0.335], abs=5e-4)  # printed: 0.02, 0.04, 0.32
 
 
@@ -87,14 +72,14 @@ def test_fedlucks_traffic_on_fashion_mnist_is_a_little_above_what_is_printed() -
 )
 def test_load_of_the_periodic_methods_over_their_horizon(cell, method, uploads, steps, gigabytes) -> None:
     """The specification's figures count parts of jobs; a device loses less than one job to whole ones."""
-    (alpha, beta), period, horizon = devices(cell), PERIODS[cell], HORIZONS[cell]
+    (alpha, beta), period, horizon = speeds(cell), PERIODS[cell], HORIZONS[cell]
     if isinstance(method, tuple):
         k, delta = (np.full(10, value) for value in method)
     else:
         k, delta, _ = plan_devices(alpha, beta, period, box=method if isinstance(method, Box) else Box())
     c = rounds_per_job(job_seconds(k, delta, alpha, beta), period)
     parts = horizon / (c * period)
-    sent = parts @ upload_bytes(delta, PARAMETERS[cell]) / BYTES_PER_GB
+    sent = parts @ upload_bytes(delta, CELLS[cell]) / BYTES_PER_GB
     assert (round(parts.sum()), round(parts @ k)) == (uploads, steps)
     assert sent == pytest.approx(gigabytes, abs=5.1e-4)
     whole = uploads_until(horizon, c, period)

@@ -220,7 +220,7 @@ def test_the_printed_table_2_and_the_quotes() -> None:
 
 def test_fedavg_topk_in_table_1_follows_from_the_world_to_the_last_printed_digit() -> None:
     table = decoded_topk()
-    assert len(table) == 9
+    assert list(table["rounds"]) == [4, 10, 49, 101, 168, 223, 156, 254, 299]
     for unit in ("seconds", "GB"):
         assert list(table[f"printed {unit}"]) == list(table[f"computed {unit}"])
     fedluck = decoded_fedluck().query("task == 'VGG11s, CIFAR-10'")

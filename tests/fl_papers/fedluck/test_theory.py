@@ -9,15 +9,15 @@ import pytest
 from refusals import refuses
 
 from fl_papers.fedluck.theory import (
+    INSIDE,
     LogCosh,
     Moments,
     corollary1_rates,
     lemma1_bound,
-    periodic_models,
     q_local,
+    random_trial,
     rescaled_bound,
     theorem1_bound,
-    timeline,
 )
 
 close = partial(pytest.approx, rel=1e-10)
@@ -39,41 +39,16 @@ def test_the_tight_contraction_leaves_tau_squared() -> None:
 # The bounds against problems whose constants are known, E15
 
 
-def sparsify(x: np.ndarray, rate: float) -> np.ndarray:
-    kept = np.argsort(-np.abs(x), kind="stable")[: int(np.ceil(len(x) * rate - 1e-9))]
-    out = np.zeros_like(x)
-    out[kept] = x[kept]
-    return out
-
-
-def random_problem(rng: np.random.Generator, step_range: tuple[float, float]):
-    """Return the mean squared gradient of 120 rounds and all that the bounds need."""
-    smoothness = rng.uniform(0.3, 1.0)
-    problem = LogCosh(rng.normal(scale=2, size=(6, 12)), smoothness)
-    k, rate, global_lr = int(rng.integers(1, 8)), float(rng.choice([0.1, 0.25, 0.5, 1])), rng.uniform(0.3, 1)
-    local_lr = rng.uniform(*step_range) / k
-    rounds = timeline((rng.uniform(0.1, 5, size=6)).tolist(), 1.0, 120)
-
-    def upload(device: int, w: np.ndarray) -> np.ndarray:
-        return sparsify(w - problem.local_path(device, w, k, local_lr)[-1], rate)
-
-    start = rng.normal(scale=3, size=12)
-    models = periodic_models(start, rounds, upload, global_lr)
-    measured = np.mean([problem.gradient(w) @ problem.gradient(w) for w in models[:-1]])
-    settings = {
-        "local_lr": local_lr, "global_lr": global_lr, "local_steps": k, "num_rounds": 120, "compression_rate": rate,
-        "max_staleness": max(one.round_staleness for uploads in rounds for one in uploads),
-    }  # fmt: skip
-    moments = Moments(0.0, problem.heterogeneity, problem.gradient_bound)
-    return measured, problem.loss(start) - problem.minimum, moments, settings, smoothness
-
-
 def test_the_tight_theorem_holds_too() -> None:
-    rng, ratios = np.random.default_rng(1), []
+    rng, names = (
+        np.random.default_rng(1),
+        ("local_lr", "global_lr", "local_steps", "compression_rate", "max_staleness"),
+    )
     for _ in range(15):
-        measured, gap, moments, settings, _ = random_problem(rng, (0.6, 1.4))
-        ratios.append(measured / theorem1_bound(gap, moments, **settings, contraction="tight").total)
-    assert max(ratios) <= 1
+        trial = random_trial(rng, INSIDE, 120)
+        gap = trial.problem.loss(trial.start) - trial.problem.minimum
+        settings = {name: getattr(trial, name) for name in names} | {"num_rounds": 120, "contraction": "tight"}
+        assert trial.measured <= theorem1_bound(gap, trial.moments, **settings).total
 
 
 def test_constants_of_the_log_cosh_problem() -> None:
