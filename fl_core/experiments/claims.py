@@ -188,8 +188,8 @@ class Judgement:
 
     @property
     def decidable(self) -> bool:
-        """Whether so many seeds can decide it, whatever they say (:attr:`outcomes`)."""
-        return any(lucky(chance, self.seeds) for chance in (0.5, luck(self.effects)))
+        """Whether so many seeds can decide it, whatever they say: that it is opposite, so many of one part."""
+        return lucky(luck(self.effects), self.seeds) or any(lucky(0.5, effect.look) for effect in self.effects)
 
     @cached_property
     def own_p(self) -> float:
@@ -299,9 +299,14 @@ class Judgement:
     @property
     def reason(self) -> str:
         """Why it is not decided, in words; which parts hold where the label is about others, or are left out."""
+        return "; ".join(filter(None, [self._undecided, self.left_out]))
+
+    @property
+    def left_out(self) -> str:
+        """Which parts are not judged, and why, where others are."""
         out = [part.excluded for part in self.parts if isinstance(part, Effect) and part.excluded]
         left = f"{len(out)} of {len(self.parts)} parts left out ({'; '.join(sorted(set(out)))})"
-        return "; ".join(filter(None, [self._undecided, left if out and self.effects else ""]))
+        return left if out and self.effects else ""
 
     @property
     def _undecided(self) -> str:
@@ -347,7 +352,8 @@ class Judgement:
     def sentence(self) -> str:
         """Return id, label, what it rests on, the statement and why it is undecided, as one line of text."""
         reduced = "" if self.budget == FULL else ", reduced budget"
-        rests = f"{self.seeds} seeds, {self.budget}{reduced}" if self.seeds else self.claim.kind
+        look = getattr(self.decisive, "look", 0)
+        rests = f"{look} seeds, {self.budget}{reduced}" if look else self.claim.kind
         why = f" [{self.reason}]" if self.reason else ""
         return f"{self.claim.id} {self.label} ({rests}): {self.claim.statement}{why}"
 
@@ -383,7 +389,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Judgement], Any]]] = {
     "unit": ("ratio, points or difference", _deciding(lambda effect: effect.scale.unit, otherwise="")),
     "printed": ("the effect that the paper prints", _deciding(lambda effect: effect.printed_shown)),
     "detail": ("what was compared, if it is exact", _deciding(lambda check: check.detail, Check, "")),
-    "seeds": ("of the look", lambda j: j.seeds),
+    "seeds": ("of the look at it", _deciding(lambda effect: effect.look, otherwise=0)),
     "p_holm": ("two-sided, over looks and claims", lambda j: j.p if j.effects else np.nan),
     "seeds_needed": ("for 80 % power; empty: over 20, or longer runs", lambda j: j.seeds_needed if j.open else None),
     "reason": ("why it is undecided, or what is left out", lambda j: j.reason),

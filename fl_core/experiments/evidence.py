@@ -405,14 +405,10 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def untrained(accuracies: Mapping[int, float], classes: int, examples: int) -> bool:
-    """Return whether a method's accuracy is within two standard deviations of guessing one of `classes`.
+    """Return whether half of a method's seeds or more are within two standard deviations of guessing a class.
 
-    The deviation is that of the mean: the larger one of what its seeds say and of guessing on so many test examples.
+    The deviation is that of guessing on so many test examples, so that more seeds do not make a method trained.
     """
-    values = np.array(list(accuracies.values()))
-    if not len(values):
-        return False
     chance = 1 / classes
-    seeds = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-    spread = max(seeds, np.sqrt(chance * (1 - chance) / examples))
-    return bool(values.mean() <= chance + 2 * spread)
+    most = chance + 2 * np.sqrt(chance * (1 - chance) / examples)
+    return bool(accuracies) and 2 * sum(value <= most for value in accuracies.values()) >= len(accuracies)

@@ -234,7 +234,7 @@ def sentence(judgements: Iterable[Judgement], name: str) -> str:
 
 
 def _clearest(judgements: Sequence[Judgement]) -> Judgement | None:
-    return min(judgements, key=lambda j: j.p, default=None)
+    return min(judgements, key=lambda j: (bool(j.left_out), j.p), default=None)
 
 
 UNITS = {"ratio": "×", "points": " points"}

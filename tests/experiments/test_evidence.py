@@ -195,6 +195,12 @@ def test_a_method_at_chance_is_not_trained():
     assert not untrained({}, 10, 10_000)
 
 
+def test_more_seeds_do_not_make_a_method_trained():
+    """FEDASMU-C36: six in ten of FedDelay's seeds guess; by the deviation of a mean 20 of them were trained."""
+    some = [0.1, 0.1, 0.35, 0.1, 0.3]
+    assert all(untrained(by_seed(*some * times), 10, 10_000) for times in (1, 2, 4))
+
+
 def test_seeds_needed_are_those_of_the_next_look_with_power():
     assert Effect("", by_seed(0.5, 0.51, 0.49), ONES).seeds_needed() == 5
     vague = by_seed(0.7, 0.9, 0.8)

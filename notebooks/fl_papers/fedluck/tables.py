@@ -214,7 +214,7 @@ def needed(study: Study, method: str, partition: str, target: float, what: str) 
     return Censored(values, late, [entry.key for entry, _ in compared(study, method, partition).values()])
 
 
-def saving(cells: Iterable[tuple[Censored, Censored]], printed: float | None = None, name: str = "") -> Effect:
+def saving(cells: Iterable[tuple[Censored, Censored]], name: str = "") -> Effect:
     """Return the part of what baselines need that FedLuck saves: 1 - FedLuck / baseline, a mean over cells, by seed.
 
     `cells` are pairs of what FedLuck and a baseline :func:`needed`; where one of them did not get there the saving is
@@ -228,7 +228,7 @@ def saving(cells: Iterable[tuple[Censored, Censored]], printed: float | None = N
     most = {s for s in seeds if any(s in ours.at_least for ours, _ in pairs)}
     runs = frozenset().union(*(side.runs for pair in pairs for side in pair))
     sides = Censored(dict.fromkeys(seeds, 1.0), least, runs), Censored(share, most, runs)
-    return Effect(name, *sides, PLAIN, "more", printed=printed, delta=0.05)
+    return Effect(name, *sides, PLAIN, "more", delta=0.05)
 
 
 def cells_of(

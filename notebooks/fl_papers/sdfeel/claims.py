@@ -143,8 +143,8 @@ CLAIMS = [
           "ratio of Async.'s losses at 10 % of the horizon, each H over the one before",
           partial(loss_rises_with_gap, method=ASYNC, part=0.1), null="equal losses"),
     claim("C05", "Fig. 2b", "Given enough time synchronous training is as accurate, possibly more.",
-          "points of accuracy, Sync. less Async., after 300 synchronous rounds at H = 30: above −2 (the "
-          "specification's margin; one-sided, as it may be better)", similar_in_the_end, null="2 points worse"),
+          "points of accuracy of a linear model, Sync. less Async., after 300 synchronous rounds at H = 30: above −2 "
+          "(the specification's margin; one-sided, as it may be better)", similar_in_the_end, null="2 points worse"),
     claim("C06", "section V (implied)", "Asynchrony helps more when devices differ more.",
           f"Async.'s part of Sync.'s time to the losses of C01, each H over the one before: {EARLY}",
           helps_more_with_gap, null="the same part at every H"),
