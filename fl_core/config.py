@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union, get_args
@@ -34,6 +34,14 @@ class Config(BaseModel):
                 if kinds & {int, float} and bool not in kinds:
                     raise ValueError(f"{name} = {value!r} is not valid: it should be a number")
         return data
+
+
+def refuse_second(what: str, name: str, cls: type, known: Mapping[str, type]) -> None:
+    """Refuse another class with the name of one of the book's; one's own is replaced when a cell is run again."""
+    old = known.get(name, cls)
+    same = (old.__module__, old.__qualname__) == (cls.__module__, cls.__qualname__)
+    if old.__module__.startswith(("fl_core.", "fl_papers.")) and not same:
+        raise SpecError(f"the {what} {name!r} is there already; choose another name")
 
 
 def ascending(low: str, high: str, unit: str) -> Any:
@@ -79,7 +87,8 @@ class Family(Config):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         if "kind" in cls.model_fields and not is_family(cls):
-            cls.kinds[cls.model_fields["kind"].default] = cls
+            refuse_second("kind", kind := cls.model_fields["kind"].default, cls, cls.kinds)
+            cls.kinds[kind] = cls
 
     def check(self, count: int, /) -> None:
         """Refuse a number of devices, or of servers, that this kind does not fit."""

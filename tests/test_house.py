@@ -25,22 +25,22 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
-    "runtime": (4341, 12, 3500, 12),
-    "world": (1743, 9, 1450, 9),
-    "models tasks": (1528, 10, 1450, 10),
+    "runtime": (4355, 12, 3500, 12),
+    "world": (1763, 9, 1450, 9),
+    "models tasks": (1553, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
-    "datasets": (3783, 22, 3600, 22),
-    "experiments": (6120, 24, 2400, 12),
-    "report bookbuild cli": (5720, 30, 4000, 26),
+    "datasets": (3795, 22, 3600, 22),
+    "experiments": (6150, 24, 2400, 12),
+    "report bookbuild cli": (5723, 30, 4000, 26),
     "benchmarks": (1619, 5, 1200, 6),
-    "fl_core": (30768, 152, 21500, 135),
+    "fl_core": (30794, 152, 21500, 135),
     "fl_papers": (13578, 43, 11000, 35),
-    "tests": (31015, 1000, 20000, 1000),
+    "tests": (31269, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7198, 6500)
+CORE_LINES = (7251, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from fl_core.config import Config
+from fl_core.config import Config, refuse_second
 from fl_core.errors import SpecError, unknown
 from fl_core.formulas.checks import require
 from fl_core.formulas.compression import Compressor
@@ -96,12 +96,12 @@ A = TypeVar("A", bound=type[Algorithm])
 
 
 def register(cls: A) -> A:
-    """Class decorator: make an algorithm known by its name.
-
-    A second class of the same name replaces the first, so that a notebook cell can be run again.
-    """
-    cls.name = cls.name if "name" in cls.__dict__ else cls.__name__.lower()
-    ALGORITHMS[cls.name] = cls
+    """Class decorator: make an algorithm known by its name; a cell that is run again replaces its own class alone."""
+    if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
+        raise SpecError(f"{getattr(cls, '__name__', cls)} is no subclass of fl_core.algorithms.Algorithm")
+    name = cls.name if "name" in cls.__dict__ else cls.__name__.lower()
+    refuse_second("algorithm", name, cls, ALGORITHMS)
+    cls.name, ALGORITHMS[name] = name, cls
     return cls
 
 

@@ -47,7 +47,7 @@ class PeriodicAggregation(Algorithm):
             return
         released = await server.released()
         await server.sleep(self.handover_seconds if server.version else 0.0)
-        server.dispatch(sorted(released))
+        server.dispatch(device for device in sorted(released) if device in server.idle)  # some may have left
 
     async def updater(self, server: ServerHandle) -> None:
         """Aggregate at the next tick; what arrives at that very time belongs to it."""

@@ -282,9 +282,12 @@ def _report(result: Result) -> None:
     typer.echo(f"\nrun {spec.hash}: {data}, seed {spec.seed}, {wall:.1f} s")
     if result.history.ended == "rejected":
         reason = result.history.faults["fault"][-1].removeprefix("rejected: ")
-        typer.echo(
-            f"ended before its budget: no upload could be used any more ({reason}), as when training diverges; "
-            "try a smaller training.lr"
-        )
+        hint = ", as when training diverges; try a smaller training.lr" * ("finite" in reason)
+        typer.echo(f"ended before its budget: no upload could be used any more ({reason}){hint}")
     elif result.history.ended == "lost":
-        typer.echo("ended before its budget: no upload arrived any more; look at world.faults")
+        hint = (
+            "look at world.faults" if spec.world.faults else "its device program ends without 'await device.upload'"
+        )
+        typer.echo(f"ended before its budget: no upload arrived any more; {hint}")
+    if not result.history.updates["version"]:
+        typer.echo("no version was made: the model is the initial one")

@@ -32,11 +32,19 @@ class OwnData:
     @cached_property
     def dataset(self) -> Dataset:
         """Its samples, checked; a DataError says what is wrong."""
+        part = "its function"
         try:
-            train, test = self.load()
-            splits = _split(train), _split(test)
-        except (TypeError, ValueError, OSError) as error:
-            raise DataError(f"data set {self.name!r}: {error}") from error
+            both: Any = self.load()
+            if not isinstance(both, tuple | list) or len(both) != 2:
+                what = f"{len(both)} things" if isinstance(both, tuple | list) else type(both).__name__
+                raise TypeError(f"it returned {what}, not two: training and test samples, each (inputs, labels)")
+            part = "training samples"
+            train = _split(both[0])
+            part = "test samples"
+            splits = train, _split(both[1])
+        except Exception as error:  # whatever somebody's function does
+            kind = "" if isinstance(error, TypeError | ValueError | OSError) else f"{type(error).__name__}: "
+            raise DataError(f"data set {self.name!r}: {part}: {kind}{error}") from error
         most = max(int(split.labels.max()) for split in splits)
         classes = self.classes or tuple(map(str, range(most + 1)))
         if most >= len(classes):
@@ -66,6 +74,8 @@ def register_dataset(name: str, classes: Sequence[str] = ()) -> Callable[[Load],
 
     from fl_core.datasets.registry import all_sources, all_surrogates
 
+    if not isinstance(name, str):
+        raise SpecError('a data set needs a name: @register_dataset("blobs")')
     if name in {**all_sources(), **all_surrogates()}:
         raise SpecError(f"the data set {name!r} is there already; choose another name")
 
@@ -91,7 +101,8 @@ def _split(samples: Pairs) -> Split:
             kind = f"{numbers.dtype} {list(numbers.shape)}"
             raise ValueError(f"{name} are {kind}; they should be one integer for each of {len(inputs)} inputs")
         if len(numbers) == 0 or numbers.min() < 0:
-            raise ValueError(f"{name} must be numbers from 0 on, at least one")
+            found = "there is none" if len(numbers) == 0 else f"{numbers.min()} is not"
+            raise ValueError(f"{name} must be numbers from 0 on, at least one; {found}")
     return Split.of(np.ascontiguousarray(_stored(inputs)), labels, owners)
 
 
@@ -106,7 +117,8 @@ def _stored(inputs: np.ndarray) -> np.ndarray:
         return inputs.astype(np.int32)
     elif inputs.dtype.kind == "f" and inputs.ndim >= 2:
         if not np.isfinite(inputs).all():
-            raise ValueError("an input is not finite")
+            where = int(np.argwhere(~np.isfinite(inputs))[0][0])
+            raise ValueError(f"input {where} is not finite")
         return inputs.astype(np.float32)
     raise ValueError(
         f"inputs are {inputs.dtype} {list(inputs.shape)}; images are bytes [n, h, w], [n, c, h, w] or [n, h, w, c], "

@@ -41,14 +41,20 @@ class Interrupted(BaseException):
 
 
 def check_algorithm(
-    algorithm: Algorithm, *, updates: int = 40, seed: int = 0, worlds: Mapping[str, Mapping[str, Any]] = WORLDS
+    algorithm: Algorithm | type[Algorithm],
+    *,
+    updates: int = 40,
+    seed: int = 0,
+    worlds: Mapping[str, Mapping[str, Any]] = WORLDS,
 ) -> list[str]:
     """Return what `algorithm` was found to keep, on twelve quadratic losses in each of some worlds.
 
-    It keeps the rules for programs (the executor ``debug``), gives the same bits again, with threads and from a
-    checkpoint, accounts for every task, and ends with a model of finite numbers. An AssertionError names everything
-    that it does not keep.
+    It keeps the rules for programs (the executor ``debug``), uses its budget up where nothing goes wrong, gives the
+    same bits again, with threads and from a checkpoint, accounts for every task, and ends with a model of finite
+    numbers. An AssertionError names everything that it does not keep.
     """
+    if isinstance(algorithm, type):
+        algorithm = algorithm()
     found: list[str] = []
     broken: list[str] = []
     for name, fields in worlds.items():
@@ -78,6 +84,10 @@ def _tried(algorithm: Algorithm, world: World, updates: int, seed: int) -> Itera
         yield "keeps the rules for programs", str(error)
         return
     yield "keeps the rules for programs", ""
+    if not world.faults:
+        versions, lost = len(set(first.updates["version"])), first.outcomes["lost"]
+        failure = f"ended ({first.ended}) after {versions} versions; {lost} tasks brought no upload"
+        yield "comes to its end", "" if first.ended == "budget" and versions else failure
     yield "gives the same bits again", _differs(first, simulation().run("sequential"))
     yield "gives the same bits with threads", _differs(first, simulation().run("threads", 2))
     for share in (0.3, 0.7):

@@ -242,7 +242,7 @@ def _mini_batches(spec: RunSpec, share: float) -> float:
     """Return how many mini-batches devices get through that do nothing but train until the virtual time is over."""
     assert spec.budget.seconds is not None
     devices = spec.world.devices
-    unit = spec.world.compute.draw(devices, stream(spec.seed, "estimate"))
+    unit = spec.world.compute.draw(devices, stream(spec.seed, "estimate")) * spec.world.compute.mean_factor()
     per_step = unit / (ceil(share / spec.training.batch_size) if spec.world.compute.per == "epoch" else 1)
     at_work = min(spec.algorithm.most_in_flight() or devices, devices)
     return float(at_work * spec.budget.seconds * (1 / per_step).mean())

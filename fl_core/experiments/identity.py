@@ -41,8 +41,9 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 """What is written as it is."""
 ANNOTATIONS = ("__annotate__", "__annotate_func__")
 """Functions that Python 3.14 makes of a class's annotations; they hold on to its whole body, docstrings included."""
-ROOTS = (f"{PACKAGE}.runtime.simulation", f"{PACKAGE}.experiments.spec")
-"""Where a run begins; of the second only what builds the parts of a simulation is numeric, see :data:`APART`."""
+ROOTS = (f"{PACKAGE}.runtime.simulation", f"{PACKAGE}.experiments.spec", f"{PACKAGE}.onednn")
+"""Where a run begins, and what replaces a function of PyTorch; of the second only what builds the parts of a
+simulation is numeric, see :data:`APART`."""
 APART = tuple(
     f"{PACKAGE}.{name}"
     for name in ("algorithms", "experiments", "datasets.surrogates", "datasets.archives", "errors", "plugins")
@@ -182,7 +183,10 @@ def _text(module: str) -> str:
 
 @cache
 def _source(module: str) -> str:
-    return essence(_text(module))
+    """Return the essence of a module, and the tables beside it that it names."""
+    text, path = _text(module), _path(module)
+    tables = sorted(path.parent.glob("*.json")) if path else ()
+    return "\n".join([essence(text), *(table.read_text(encoding="utf-8") for table in tables if table.name in text)])
 
 
 def essence(source: str) -> str:

@@ -93,6 +93,8 @@ class RunSpec(Config):
     def _build_algorithm(cls, value: Any) -> Any:
         if isinstance(value, Algorithm):
             return value
+        if isinstance(value, type) and issubclass(value, Algorithm):
+            value = value.name
         parameters = dict(value) if isinstance(value, dict) else {"name": value}
         name = parameters.pop("name", None)
         if not isinstance(name, str):

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -156,12 +157,16 @@ class Store:
             for key, path in alone + packed:
                 if key in seen:
                     continue
-                try:
-                    yield reader(path, key)
-                    seen.add(key)
-                except DataError as error:
-                    if folder == self.published or not isinstance(error, StrangeError):
-                        warnings.warn(f"{error}; it is ignored", stacklevel=2)
+                for place in chain([path], self._files(key)):  # it may be packed meanwhile
+                    try:
+                        yield reader(place, key)
+                        seen.add(key)
+                    except FileNotFoundError:
+                        continue
+                    except DataError as error:
+                        if folder == self.published or not isinstance(error, StrangeError):
+                            warnings.warn(f"{error}; it is ignored", stacklevel=2)
+                    break
 
     def outlines(self) -> tuple[Result, ...]:
         """Return every readable result once, without its history; they are read again when a record changes."""
@@ -175,8 +180,12 @@ class Store:
     def stamp(self) -> tuple[tuple[str, int], ...]:
         """Return what changes when records do."""
         folders = [folder for folder in (self.published, self.cache) if folder.is_dir()]
-        files = (file for folder in folders for file in (folder, *folder.iterdir()))
-        return tuple(sorted((str(file), file.stat().st_mtime_ns) for file in files))
+        files = [file for folder in folders for file in (folder, *_visible(folder, ""))]
+        found = []
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):
+                found.append((str(file), file.stat().st_mtime_ns))
+        return tuple(sorted(found))
 
     def state(self, keys: Iterable[str]) -> dict[str, str]:
         """Return by hash what changes when the record of a run does; it is empty where there is none."""

@@ -31,12 +31,13 @@ class Sweep(Study):
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """What is varied, ``seed``, the accuracy of the last tenth of evaluations, the final counters, the hash."""
+        """What is varied, ``seed``, accuracy (the last tenth of evaluations), final counters, how it ended, hash."""
         rows = []
         for entry in self.entries:
             result = self.results[entry.key]
             last = result.history.evaluation_frame().iloc[-1].drop("test_accuracy").to_dict()
-            rows.append(entry.labels | {"accuracy": final_accuracy(result)} | last | {"run": entry.key})
+            end = {"ended": result.history.ended, "run": entry.key}
+            rows.append(entry.labels | {"accuracy": final_accuracy(result)} | last | end)
         return pd.DataFrame(rows)
 
     @cached_property
@@ -63,11 +64,15 @@ def sweep(
     as text, of an algorithm by its name and parameters. What is stored already is not run again; see
     :func:`fl_core.experiments.grid.execute` for the rest. Callbacks get what is varied and ``seed`` in each row, too.
     """
-    seeds, entries = list(seeds), []
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise SpecError(f"seeds = {seeds} must be different numbers, at least one")
-    if empty := [name for name, values in grid.items() if isinstance(values, str) or not len(values)]:
+    seeds, entries = list(seeds) if isinstance(seeds, Iterable) else [seeds], []
+    if not seeds or len(set(seeds)) < len(seeds) or not all(hasattr(seed, "__index__") for seed in seeds):
+        raise SpecError(f"seeds = {seeds} must be different whole numbers, at least one")
+    if empty := [
+        name for name, each in grid.items() if isinstance(each, str) or not getattr(each, "__len__", bool)()
+    ]:
         raise SpecError(f"the grid has no list of values for {empty[0]!r}")
+    if "seed" in grid:
+        raise SpecError("the grid has a list for 'seed'; give it as seeds")
     for values in product(*grid.values()):
         settings = dict(zip(grid, map(_plain, values), strict=True))
         labels = {name: label(value) for name, value in settings.items()}

@@ -69,10 +69,10 @@ def named_dropouts(network: nn.Module) -> dict[str, Dropout]:
 
 
 class Linear(nn.Sequential):
-    """Softmax regression on the flattened image: 7,850 parameters for 28x28 and 10 classes."""
+    """Softmax regression on features, or the flattened image: 7,850 parameters for 28x28 and 10 classes."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(nn.Flatten(), nn.Linear(prod(image_shape("linear", shape)), classes))
+        super().__init__(nn.Flatten(), nn.Linear(prod(shape), classes))
 
 
 class LeNet5(nn.Module):
@@ -421,7 +421,7 @@ def image_shape(
 
 
 def _cannot_read(network: str, valid: str, shape: tuple[int, ...]) -> SpecError:
-    kind = {1: "token sequences", 3: "images"}.get(len(shape), "inputs")
+    kind = {1: "tokens or features", 3: "images"}.get(len(shape), "inputs")
     return SpecError(f"{network} reads {valid}, not {kind} of shape {tuple(shape)}")
 
 

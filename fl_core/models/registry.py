@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from fl_core.config import read_named
 from fl_core.errors import SpecError, unknown
@@ -59,7 +60,16 @@ def build_network(text: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     ``(length,)`` of tokens.
     """
     name, chosen = _read(text)
-    return MODELS[name](shape, classes, **dict(chosen))
+    try:
+        network = MODELS[name](shape, classes, **dict(chosen))
+    except (TypeError, RuntimeError) as error:  # a negative width, say; what is wrong with an input is a SpecError
+        raise SpecError(f"model {text!r} cannot be built for inputs of shape {tuple(shape)}: {error}") from error
+    if not isinstance(network, nn.Module) or any(map(is_lazy, network.parameters())):
+        what = "lazy layers" if isinstance(network, nn.Module) else f"a {type(network).__name__}"
+        raise SpecError(
+            f"model {text!r} gives {what}; it should give a torch.nn.Module with parameters of known sizes"
+        )
+    return network
 
 
 def num_parameters(text: str, shape: tuple[int, ...], classes: int) -> int:

@@ -216,6 +216,7 @@ class DeviceHandle:
         per_epoch = -(-samples // settings.batch_size)
         if steps is None:
             steps = epochs * per_epoch  # type: ignore[operator]  # one of the two is given
+        steps = int(steps)  # a NumPy number could not be stored
         if steps < 1:
             raise RunError(f"{self} cannot train for {steps} steps: steps and epochs must be at least 1")
         lr = settings.lr_at(self._trigger_snapshot.version) if lr is None else lr

@@ -14,6 +14,7 @@ import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -300,9 +301,10 @@ class Together:
         self._changed, self._helpers = threading.Condition(), ThreadPoolExecutor(usable_cores())
         self._waiting: dict[Batched, Ticket] = {}
         self._spaces: dict[Hashable, tuple[Any, Any]] = {}
+        self._live: Counter[Hashable] = Counter()
         self._pending: dict[tuple[Hashable, Shape], list[tuple[float, int, Ticket]]] = {}
         self._count = 0
-        self._alone: set[tuple[type, type]] = set()
+        self._alone: set[tuple[Hashable, ...]] = set()
         self._reasons: set[str] = set()
 
     def leave(self) -> None:
@@ -317,8 +319,11 @@ class Together:
             if not isinstance(task, BatchedTask):
                 return None, task.workspace(), None
             if task.kin not in self._spaces:
+                for kin in self._spaces.keys() - (+self._live).keys():
+                    del self._spaces[kin]
                 space = task.batched_workspace(self.place)
                 self._spaces[task.kin] = space, Captured(space) if self.place.type == "cuda" else space
+            self._live[task.kin] += 1
             return task.kin, *self._spaces[task.kin]
 
     def submit(self, ticket: Ticket, of: Batched, due: float) -> None:
@@ -347,6 +352,7 @@ class Together:
     def forget(self, of: Batched) -> None:
         """Forget what a run has not asked for."""
         with self._changed:
+            self._live[of.kin] -= 1
             for pending in self._pending.values():
                 pending[:] = [entry for entry in pending if entry[2].executor is not of]
                 heapq.heapify(pending)
@@ -365,7 +371,7 @@ class Together:
                 each.compute(owner.space)
                 each.done = True
         if reason and all(each.error is None for each in group):  # else it may be a job that is wrong
-            self._alone.add(_kind(job))
+            self._alone.add((of.kin, *_kind(job)))
             if reason not in self._reasons:
                 self._reasons.add(reason)
                 warnings.warn(f"the batched executor computes jobs one by one: {reason}", UserWarning, stacklevel=4)
@@ -379,7 +385,7 @@ class Together:
         """Take `ticket`, what others wait for, and then what is due first."""
         ticket.started = True
         group, pending, most = [ticket], self._pending[of.kin, shape], self._most(of, shape)
-        if _kind(ticket.job) in self._alone:
+        if (of.kin, *_kind(ticket.job)) in self._alone:
             most = 1
         wanted = [each for each in self._waiting.values() if not each.started and each.job is not None]
         for other in wanted[: most - 1]:

@@ -153,6 +153,8 @@ class Measurements:
         append(table, **found)
         job = EvaluateJob(run.global_model(), run.evaluation.train_samples, test_samples)
         self._tickets.append((row, run.executor.submit(job, run.kernel.now)))
+        if len(self._tickets) > 2:  # each holds a model, and a place among those that are computed ahead
+            self.collect(1)
 
     def periodic(self) -> None:
         """Measure on the test samples of a periodic evaluation, and end the run if that is as good as asked for."""
@@ -163,10 +165,11 @@ class Measurements:
             if run.history.evaluations["test_accuracy"][-1] >= run.budget.accuracy:
                 raise StopRun
 
-    def collect(self) -> None:
+    def collect(self, kept: int = 0) -> None:
         """Fill in the results of all evaluations."""
         run = self._run
-        tickets, self._tickets = self._tickets, []
+        ready = len(self._tickets) - kept
+        tickets, self._tickets = self._tickets[:ready], self._tickets[ready:]
         for row, ticket in tickets:
             try:
                 metrics = run.executor.result(ticket)

@@ -166,10 +166,11 @@ class Kernel:
 
     def bring_forward(self, until: float) -> None:
         """Let the processes that sleep until then, or less, go on now."""
-        others = []
+        others, gone_on = [], set()
         while self._queue and self._queue[0][0] <= until:
             event = heapq.heappop(self._queue)
-            if isinstance(event[4], Process):
+            if isinstance(event[4], Process) and event[:3] not in gone_on:  # a shared link may want to look again
+                gone_on.add(event[:3])
                 self.events += 1
                 self.step(event[4])
             else:

@@ -228,10 +228,10 @@ class SharedLink:
         """
         self._advance(now)
         left, whole, _ = self.open.setdefault(task, (bits, bits, limit))
-        if left <= DONE * whole:
+        if left <= DONE * whole or (end := self._end(task)) <= now:  # what is left takes less than the clock can tell
             del self.open[task]
             return None
-        return max(self._end(task), now)
+        return end
 
     def _advance(self, now: float) -> None:
         shares = fair_shares([limit for _, _, limit in self.open.values()], self.rate)

@@ -391,7 +391,8 @@ class ServerHandle:
     def log(self, **values: float) -> None:
         """Keep numbers that the algorithm has learned, with the version in the making: in ``history.learned``."""
         run, table = self._run, self._run.history.learned
-        row = {"seconds": run.kernel.now, "version": run.version + 1, **values}
+        plain = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+        row = {"seconds": run.kernel.now, "version": run.version + 1, **plain}
         rows = len(table.get("version", ()))
         for name in row:
             table.setdefault(name, [float("nan")] * rows)
@@ -426,7 +427,9 @@ class ServerHandle:
 
     async def _sleep(self, until: float, tolerance: float = 0.0) -> None:
         program = self._program()
-        until = max(until, self.now)
+        until, end = max(until, self.now), self._run.budget.seconds
+        if end is not None and end < until <= end * (1 + 1e-12):  # a multiple of a period that rounding has moved
+            until = end
         self._register(program, ("until", until))
         self._wake_at(max(until, self.up_at), program, tolerance)
         await park()
@@ -556,7 +559,7 @@ class ServerHandle:
                 self._released.pop(device, None)
 
     def _release(self, device: int) -> None:
-        if self._released is not None and device in self.idle:
+        if self._released is not None and (self.sampled or device in self.idle):
             self._released[device] = None
             self._wake("released")
 

@@ -44,7 +44,22 @@ class Classification:
         self.train, self.test = self.preprocessing.apply(dataset)
         self.parts = [torch.from_numpy(np.ascontiguousarray(part, dtype=np.int64)) for part in parts]
         self.pool = torch.cat(self.parts) if self.parts else torch.empty(0, dtype=torch.int64)
-        self.dimension = self.workspace().vector.numel()
+        space = self.workspace()
+        self.dimension = space.vector.numel()
+        self._try(space.network)
+
+    def _try(self, network: nn.Module) -> None:
+        """Refuse a network that does not give one number for each class."""
+        inputs, _ = self.train.slice(0, 2)
+        what, wanted = f"model {self.model!r}", [len(inputs), len(self.dataset.classes)]
+        try:
+            with torch.inference_mode():
+                logits = network.eval()(inputs)
+        except Exception as error:  # whatever somebody's network does
+            raise SpecError(f"{what} cannot read inputs {list(inputs.shape)}: {error}") from error
+        if list(getattr(logits, "shape", ())) != wanted:
+            found = list(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+            raise SpecError(f"{what} gives {found} for inputs {list(inputs.shape)}; it should give logits {wanted}")
 
     def initial_model(self, seed: int) -> Tensor:
         """Return the initial model ``[d]`` of `seed` (stream ``initial-model``)."""

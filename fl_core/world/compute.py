@@ -30,6 +30,10 @@ class Compute(Family):
         """Return what the seconds of one task are multiplied by, if `redrawn`."""
         raise NotImplementedError
 
+    def mean_factor(self) -> float:
+        """Return the mean of `factor`."""
+        return 1.0
+
 
 class ConstantCompute(Compute):
     """Every device needs the same time for a local step (one mini-batch)."""
@@ -167,6 +171,9 @@ class ExponentialCompute(Compute):
     def factor(self, rng: np.random.Generator) -> float:
         return self.shift + rng.exponential(self.mean)
 
+    def mean_factor(self) -> float:
+        return self.shift + self.mean
+
 
 class UniformTaskCompute(Compute):
     """Seconds drawn anew for each task, uniformly between `fastest` and `slowest`."""
@@ -185,3 +192,6 @@ class UniformTaskCompute(Compute):
 
     def factor(self, rng: np.random.Generator) -> float:
         return rng.uniform(self.fastest, self.slowest)
+
+    def mean_factor(self) -> float:
+        return (self.fastest + self.slowest) / 2

@@ -258,20 +258,20 @@ def _links(path: Path) -> list[dict[str, Any]]:
         return [link for link in links if "name" in link]
 
 
-def read_throughput(path: Path, unit_bits: float = 1e6, step_seconds: float = 1.0) -> TraceBandwidth:
+def read_throughput(path: Path | str, unit_bits: float = 1e6, step_seconds: float = 1.0) -> TraceBandwidth:
     """Read a CSV of a link: a speed a line (the last column, in `unit_bits` per second), one every `step_seconds`."""
     with _decoding(path):
         speeds = _checked([float(row[-1]) * unit_bits for row in _rows(path)], 0.0)
         return TraceBandwidth(bits_per_second=(tuple(speeds),), step_seconds=step_seconds)
 
 
-def read_compute(path: Path, per: Literal["step", "epoch"] = "step") -> TraceCompute:
+def read_compute(path: Path | str, per: Literal["step", "epoch"] = "step") -> TraceCompute:
     """Read the seconds of each device's step or epoch from a CSV, one device a line (the last column).
 
     From JSON, as FLASH has it, a benchmark's score of each phone: time is inverse to it, one second at the median.
     """
     with _decoding(path):
-        if path.suffix == ".json":
+        if str(path).endswith(".json"):
             scores = _checked(list(json.loads(_text(path)).values()), 1e-12)
             seconds = [float(np.median(scores) / score) for score in scores]
         else:
@@ -279,7 +279,7 @@ def read_compute(path: Path, per: Literal["step", "epoch"] = "step") -> TraceCom
     return TraceCompute(seconds_per_step=tuple(seconds), per=per)
 
 
-def read_bandwidth(path: Path) -> Network:
+def read_bandwidth(path: Path | str) -> Network:
     """Read the mean speeds of each device's link, down and up, from JSON as FLASH has it."""
     with _decoding(path):
         links = list(json.loads(_text(path)).values())
@@ -287,7 +287,7 @@ def read_bandwidth(path: Path) -> Network:
     return Network(down_bits_per_second=tuple(down), up_bits_per_second=tuple(up))
 
 
-def read_availability(path: Path, devices: int) -> TraceAvailability:
+def read_availability(path: Path | str, devices: int) -> TraceAvailability:
     """Read when devices are there, as FedScale has it, from JSON: for each its times ``active`` and ``inactive``.
 
     Every device also has ``finish_time``, after which its windows repeat; the period of all is the longest one.
@@ -300,13 +300,17 @@ def read_availability(path: Path, devices: int) -> TraceAvailability:
         return TraceAvailability(windows=chosen, period_seconds=max(user["finish_time"] for user in users))
 
 
-def _rows(path: Path) -> list[list[str]]:
+def _rows(path: Path | str) -> list[list[str]]:
     """Return the lines of a CSV that end in a number; the first may be a heading."""
-    rows = [row for row in csv.reader(_text(path).splitlines()) if row]
+    text = _text(path)
+    if ";" in text or "\t" in text:
+        raise ValueError("columns are separated by commas, and a decimal point is a point")
+    rows = [row for row in csv.reader(text.splitlines()) if row]
     return rows[1:] if rows and not rows[0][-1].strip()[:1].isdigit() else rows
 
 
-def _text(path: Path) -> str:
+def _text(path: Path | str) -> str:
+    path = Path(path)
     if path.stat().st_size > LARGEST:
         raise ValueError(f"it has more than {LARGEST} bytes")
     return path.read_text(encoding="utf-8")
@@ -320,7 +324,7 @@ def _checked(numbers: list[float], least: float) -> list[float]:
 
 
 @contextmanager
-def _decoding(path: Path) -> Iterator[None]:
+def _decoding(path: Path | str) -> Iterator[None]:
     """Make of whatever goes wrong one line that names `path`."""
     try:
         yield

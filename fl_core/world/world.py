@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from fl_core.config import Config, Duration, read_named
+from fl_core.config import Config, Duration, read_named, refuse_second
 from fl_core.errors import SpecError, nearest, unknown
 from fl_core.plugins import paper_modules
 from fl_core.streams import stream
@@ -183,6 +183,7 @@ class NamedWorld(Config):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         if "name" in cls.__dict__:
+            refuse_second("world", cls.name, cls, REGISTERED)
             REGISTERED[cls.name] = cls
 
     def world(self) -> World:
@@ -216,24 +217,27 @@ def _explained(fault: Any) -> str:
 class Devices:
     """One draw of a world: the speed of every device, and of every single task.
 
-    `seconds` ``[n]`` are those of a local step, or epoch, of each device, before what is drawn for each task;
+    `seconds` ``[n]`` are those of a local step, or epoch, of each device, a mean where each task draws its own;
     `num_servers` is 1 without clusters; `always_available` says that no device is ever away.
     """
 
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.seed = world, seed
         n, compute = world.devices, world.compute
-        self.seconds = compute.draw(n, stream(seed, "compute-speed"))
+        drawn, self._mean_factor = compute.draw(n, stream(seed, "compute-speed")), compute.mean_factor()
+        if np.shape(drawn) != (n,) or not bool(np.isfinite(drawn).all() and np.min(drawn) >= 0):
+            raise SpecError(f"compute: {type(compute).__name__}.draw has to return an array of {n} numbers >= 0")
+        self.seconds = drawn if self._mean_factor == 1 else drawn * self._mean_factor
         self._per_epoch = compute.per == "epoch"
         self._redrawn = bool(world.jitter) or compute.redrawn
         down, up = (world.network.draw(direction, n, seed) for direction in ("down", "up"))
         # A memoryview gives Python floats several times faster than the array itself.
-        self._seconds = self.seconds.data
+        self._seconds = drawn.data
         self._down = None if down is None else down.data
         self._up = None if up is None else up.data
         self._links = [world.network.links(direction, n, seed) for direction in ("down", "up")]
         self._latency = world.network.latency_seconds
-        self._pooled = (float(self.seconds.mean()), _mean(down), _mean(up), self._latency)
+        self._pooled = (float(drawn.mean()), _mean(down), _mean(up), self._latency)
         availability, clusters = world.availability, world.clusters
         self._calendar = availability.draw(n, stream(seed, "availability")) if availability else None
         self.always_available = self._calendar is None or self._calendar.always()
@@ -256,7 +260,9 @@ class Devices:
             seconds, latency = self._seconds[device], self._latency
             down = None if self._down is None else self._down[device]
             up = None if self._up is None else self._up[device]
-        if self._redrawn and trigger is not None:
+        if trigger is None:
+            seconds *= self._mean_factor
+        elif self._redrawn:
             seconds *= self._factor(device, trigger)
         links = [None if link is None or device == POOLED else link[device] for link in self._links]
         if self._per_epoch:

@@ -19,8 +19,19 @@ import pytest
 import torch
 from distributed import LocalCluster
 from plain_torchvision import import_torchvision
+from torch import nn
 
-from fl_core import RunSpec, compare, plugins, register_dataset, register_model, register_preprocessing, run, sweep
+from fl_core import (
+    RunSpec,
+    compare,
+    plugins,
+    register,
+    register_dataset,
+    register_model,
+    register_preprocessing,
+    run,
+    sweep,
+)
 from fl_core.algorithms import FedAsync
 from fl_core.datasets import OWN, Preprocessing, load_dataset
 from fl_core.errors import DataError, RunError, SpecError
@@ -30,7 +41,9 @@ from fl_core.experiments.evidence import POINTS, Effect, holm, moderated
 from fl_core.experiments.grid import dask_pool, execute, plan
 from fl_core.experiments.measures import final_accuracy
 from fl_core.experiments.store import Store
-from fl_core.models import Dropout
+from fl_core.models import MODELS, Dropout
+from fl_core.tasks import Classification
+from fl_core.world import NamedWorld
 
 MINE = '''
 from typing import Literal
@@ -268,7 +281,7 @@ def test_samples_come_in_many_forms(samples, shape):
         ((IMAGES, LABELS - 1), "labels must be numbers from 0 on"),
         ((IMAGES, LABELS, LABELS[:, None]), "owners are int64"),
         ((IMAGES[:0], LABELS[:0]), "at least one"),
-        ((np.full((4, 2), np.nan), LABELS), "an input is not finite"),
+        ((np.full((4, 2), np.nan), LABELS), "training samples: input 0 is not finite"),
         ((np.zeros((4, 2), bool), LABELS), r"inputs are bool \[4, 2\]; images are bytes"),
         ((IMAGES,), "samples are a tuple of 1"),
         (7, "no len"),
@@ -278,6 +291,63 @@ def test_samples_that_cannot_be_used_are_refused(samples, said):
     register_dataset("mine")(lambda: (samples, samples))
     with pytest.raises(DataError, match=f"data set 'mine': .*{said}"):
         load_dataset("mine")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda: (IMAGES, LABELS, IMAGES, LABELS), "returned 4 things, not two: training and test samples, each"),
+        (lambda: None, "returned NoneType, not two"),
+        (lambda: 1 // 0, "ZeroDivisionError: "),
+        (lambda: ((IMAGES, LABELS), (IMAGES, LABELS - 1)), "test samples: labels must be numbers from 0 on"),
+    ],
+)
+def test_a_function_that_gives_no_data_set_is_named(given, said):
+    register_dataset("mine")(given)
+    with pytest.raises(DataError, match=f"data set 'mine': .*{said}"):
+        load_dataset("mine")
+    with pytest.raises(SpecError, match="a data set needs a name"):
+        register_dataset(given)
+
+
+def gives(what):
+    """A network that gives something else than a number for each of two inputs and three classes."""
+
+    class Odd(nn.Linear):
+        def __init__(self, shape, classes):
+            super().__init__(2, classes)
+
+        def forward(self, x):
+            return what(super().forward(x))
+
+    return Odd
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (gives(lambda logits: None), "gives a NoneType for inputs .2, 2.; it should give logits .2, 3."),
+        (gives(lambda logits: logits[:, :2]), "gives .2, 2. for inputs .2, 2.; it should give logits .2, 3."),
+        (gives(lambda logits: logits @ logits), "cannot read inputs .2, 2.: "),
+        (lambda shape, classes: nn.LazyLinear(classes), "gives lazy layers"),
+        (lambda shape, classes: nn.Linear(-3, classes), "cannot be built for inputs of shape .2,.: "),
+        (lambda shape, classes: None, "gives a NoneType"),
+    ],
+)
+def test_a_network_that_does_not_fit_its_data_is_refused_in_one_line(make, said, monkeypatch):
+    register_dataset("mine")(lambda: ((np.eye(3)[:, :2], [0, 1, 2]), (np.eye(3)[:, :2], [0, 1, 2])))
+    monkeypatch.setitem(MODELS, "odd", make)
+    with pytest.raises(SpecError, match=f"^model 'odd' {said}"):
+        Classification(load_dataset("mine"), [np.arange(3)], "odd")
+
+
+def test_a_name_of_the_book_stays_the_book_s():
+    for base, what in ((FedAsync, "algorithm"), (NamedWorld, "world")):
+        with pytest.raises(SpecError, match=f"the {what} 'fedasync' is there already; choose another name"):
+            register(type("FedAsync", (base,), {"__module__": "mine", "name": "fedasync", "__annotations__": {}}))
+    with pytest.raises(SpecError, match="int is no subclass of fl_core.algorithms.Algorithm"):
+        register(int)
+    assert RunSpec(algorithm=FedAsync) == RunSpec(algorithm="fedasync")
 
 
 def test_splits_fit_each_other_and_the_classes():
@@ -336,7 +406,10 @@ def test_a_step_of_ones_own_comes_first_and_what_it_gives_is_checked():
     scaled, _ = Preprocessing(own="halves", invert=True, scale="raw").apply(load_dataset("mine"))
     assert scaled.inputs[0, 0, 0].tolist() == [0, 254, 252]
     register_preprocessing(type("halves", (), {"__new__": lambda cls, inputs: inputs / 0 * 0}))
-    with pytest.raises(DataError, match="data set 'mine, halves': an input is not finite"), np.errstate(all="ignore"):
+    with (
+        pytest.raises(DataError, match="data set 'mine, halves': training samples: input 0 is not finite"),
+        np.errstate(all="ignore"),
+    ):
         Preprocessing(own="halves").apply(load_dataset("mine"))
     for given in ("halfs", {"own": "halfs"}):
         with pytest.raises(SpecError, match="unknown .*'halfs'; did you mean 'halves'"):
@@ -420,8 +493,12 @@ def test_a_comparison_of_what_is_not_there_is_refused(arguments, said, runs):
         ({"algorithm": "halving"}, [0], "no list of values for 'algorithm'"),
         ({"training.lr": []}, [0], "no list of values for 'training.lr'"),
         ({"training.speed": [1]}, [0], "speed"),
-        ({}, [], "seeds = \\[\\] must be different numbers"),
-        ({}, [1, 1], "must be different numbers"),
+        ({}, [], "seeds = \\[\\] must be different whole numbers"),
+        ({}, [1, 1], "must be different whole numbers"),
+        ({}, "12", "must be different whole numbers"),
+        ({}, 0.5, "must be different whole numbers"),
+        ({"training.lr": 0.1}, [0], "no list of values for 'training.lr'"),
+        ({"seed": [1, 2]}, [0], "give it as seeds"),
     ],
 )
 def test_a_grid_that_is_none_is_refused(grid, seeds, said):

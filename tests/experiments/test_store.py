@@ -7,6 +7,7 @@ import json
 import lzma
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from fl_core.experiments.store import (
     encode,
     pack,
     read,
+    write_atomically,
 )
 from fl_core.experiments.study import load_frame
 from fl_core.runtime import History
@@ -219,6 +221,21 @@ def test_a_run_that_is_published_anew_counts_and_replaces_the_packed_one_where_i
     assert [path.name for path in pack(packed.published, {})] == [f"b{PACKED}"]
     assert [accuracy_of(packed, seed) for seed in range(4)] == [0.0, 0.9, 0.2, 0.3]
     assert pack(packed.published, {}) == []
+
+
+def test_whoever_reads_is_not_disturbed_by_whoever_writes_and_packs(store: Store) -> None:
+    """Files under way, and those that another process has packed meanwhile, ended a worker."""
+    for seed in range(4):
+        store.save(result_of(seed), published=True)
+    with ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(lambda: [write_atomically(store.published / "other", b"x" * 20_000) for _ in range(300)])
+        while not busy.done():
+            store.stamp()
+    found = []
+    for result in store:
+        found.append(result.spec.seed)
+        pack(store.published, {})
+    assert sorted(found) == [0, 1, 2, 3]
 
 
 def test_packing_equal_records_in_another_order_gives_equal_bytes(packed: Store, tmp_path: Path) -> None:

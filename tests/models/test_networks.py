@@ -175,14 +175,13 @@ def test_the_lstm_reads_an_image_row_by_row():
     ("model", "shape", "message"),
     [
         ("lenet5", (200,), r"lenet5 reads images of shape \(channels, height, width\), at least 12 x 12 pixels, not "
-         r"token sequences of shape \(200,\)"),
+         r"tokens or features of shape \(200,\)"),
         ("lenet5", (1, 11, 28), r"at least 12 x 12 pixels, not images of shape \(1, 11, 28\)"),
-        ("linear", (5,), "linear reads images"),
         ("resnet18", (2, 3), r"resnet18 reads images of shape .*, not inputs of shape \(2, 3\)"),
         ("vgg11", (1, 28, 28), r"vgg11 reads .* at least 32 x 32 pixels, not images of shape \(1, 28, 28\)"),
         ("lstm", (3, 32, 32), r"lstm reads images of shape \(1, height, width\), not images of shape \(3, 32, 32\)"),
         ("textcnn", (1, 28, 28), r"textcnn reads token sequences of shape \(length,\), at least 5 long, not images"),
-        ("textcnn", (4,), r"at least 5 long, not token sequences of shape \(4,\)"),
+        ("textcnn", (4,), r"at least 5 long, not tokens or features of shape \(4,\)"),
     ],
 )  # fmt: skip
 def test_inputs_that_a_network_cannot_read_are_refused_with_what_it_can(model, shape, message):

@@ -488,6 +488,24 @@ def test_runs_are_trained_together_and_each_gives_what_it_gives_alone(monkeypatc
         assert one.updates["seconds"] == other.updates["seconds"]
 
 
+def test_what_one_network_cannot_do_and_holds_is_not_felt_by_the_next(monkeypatch):
+    class Branches(nn.Linear):
+        def __init__(self, shape, classes):
+            super().__init__(28 * 28, classes)
+
+        def forward(self, images):
+            return super().forward(images.flatten(1)) if float(images.sum()) < 1e9 else None
+
+    monkeypatch.setitem(MODELS, "branches", Branches)
+    together = Together(1)
+    with pytest.warns(UserWarning, match="computes jobs one by one"):
+        lanes([classification("branches")], together)
+    calls = Calls(monkeypatch)
+    lanes([classification("linear")], together)
+    assert max(map(len, calls.groups)) > 1
+    assert len(together._spaces) == 1
+
+
 def test_runs_that_are_no_kin_or_end_early_or_fail_do_not_hold_up_the_others(monkeypatch):
     together = Together(4)
     tasks = [quadratic(4), classification("linear"), quadratic(4), classification("linear")]
