@@ -127,15 +127,14 @@ def by_seed(study: Study) -> pd.DataFrame:
     rows = []
     for gap in gaps(study):
         for seed, (entry, result) in runs(study, ASYNC, gap).items():
-            clock, updates = theory.run_clock(entry.spec), result.history.updates
-            last = result.history.evaluations["test_accuracy"][-LAST:]
-            mean = np.mean(updates["steps"]) if updates["steps"] else 0.0
+            clock, staleness = theory.run_clock(entry.spec), result.history.updates["staleness"]
+            table = result.history.evaluations
+            last, mean = table["test_accuracy"][-LAST:], table["gradients"][-1] / max(1, table["models_received"][-1])
             rows.append(
-                {"H": f"{gap:g}", "seed": seed,
-                 "iterations of all clusters": updates["version"][-1] if updates["version"] else 0,
+                {"H": f"{gap:g}", "seed": seed, "iterations of all clusters": table["version"][-1],
                  "an iteration (s)": f"{min(clock.periods):,.0f} to {max(clock.periods):,.0f}",
                  "steps of an upload": f"{mean:.0f}, at most {clock.local_steps.max()}",
-                 "largest staleness": max(updates["staleness"], default=0),
+                 "largest staleness": max(staleness, default="not kept"),
                  f"accuracy, last {LAST}": f"{min(last):.3f} to {max(last):.3f}"}
             )  # fmt: skip
     return pd.DataFrame(rows)
