@@ -32,11 +32,11 @@ ROOMS = {
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3795, 22, 3600, 22),
     "experiments": (6150, 24, 2400, 12),
-    "report bookbuild cli": (5723, 30, 4000, 26),
+    "report bookbuild cli": (5724, 30, 4000, 26),
     "benchmarks": (1619, 5, 1200, 6),
-    "fl_core": (30794, 152, 21500, 135),
-    "fl_papers": (13578, 43, 11000, 35),
-    "tests": (31269, 1000, 20000, 1000),
+    "fl_core": (30795, 152, 21500, 135),
+    "fl_papers": (13577, 43, 11000, 35),
+    "tests": (31268, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

@@ -122,6 +122,7 @@ def _panel(axis: Axes, unit: str, rows: Sequence[Judgement], names: Mapping[str,
         axis.xaxis.set_major_formatter("{x:g}×")
         axis.set_title("times as good as what it is compared with: right of 1 as claimed")
     else:
+        axis.set_xlim(*np.clip(axis.get_xlim(), -50, 50))  # as above
         axis.set_title("accuracy, percentage points: right of 0 as claimed")
 
 
