@@ -79,7 +79,7 @@ function explain() {
   const tip = Object.assign(document.createElement("div"), { id: "term-tip", className: "mathjax_process", hidden: true });
   tip.setAttribute("role", "tooltip");
   document.body.append(tip);
-  let leaving;
+  let leaving, shown;
   const hide = () => { tip.hidden = true; };
   const leave = () => { leaving = setTimeout(hide, 200); };
   const stay = () => clearTimeout(leaving);
@@ -88,7 +88,11 @@ function explain() {
     tip.textContent = said[link.hash.slice(1)];
     if (tip.textContent.includes("\\(") && window.MathJax) MathJax.typesetPromise?.([tip]);
     tip.hidden = false;
-    const at = link.getBoundingClientRect(), below = at.bottom + 6;
+    shown = link;
+    place();
+  };
+  const place = () => {
+    const at = shown.getBoundingClientRect(), below = at.bottom + 6;
     tip.style.left = Math.max(8, Math.min(at.left, innerWidth - tip.offsetWidth - 8)) + "px";
     tip.style.top = (below + tip.offsetHeight > innerHeight ? at.top - tip.offsetHeight - 6 : below) + "px";
   };
@@ -100,6 +104,7 @@ function explain() {
   }
   tip.addEventListener("mouseenter", stay);
   tip.addEventListener("mouseleave", leave);
-  addEventListener("scroll", hide, { passive: true });
+  // focus itself scrolls to a link that is out of sight: its tip goes along
+  addEventListener("scroll", () => shown && shown === document.activeElement ? place() : hide(), { passive: true });
   addEventListener("keydown", event => { if (event.key === "Escape") hide(); });
 }

@@ -166,7 +166,7 @@ class Measurements:
                 raise StopRun
 
     def collect(self, kept: int = 0) -> None:
-        """Fill in the results of all evaluations."""
+        """Fill in the results of all evaluations but the newest `kept`."""
         run = self._run
         ready = len(self._tickets) - kept
         tickets, self._tickets = self._tickets[:ready], self._tickets[ready:]

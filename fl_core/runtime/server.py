@@ -218,7 +218,7 @@ class ServerHandle:
         if not self._released or self._down:
             self._enlist(program, "released")
             await park()
-        released, self._released = list(self._released), {}
+        released, self._released = [device for device in self._released if device in self.idle], {}
         return released
 
     async def receive(

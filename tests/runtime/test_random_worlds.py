@@ -163,9 +163,6 @@ def random_world(rng: np.random.Generator, devices: int) -> dict[str, Any]:
     if rng.random() < 0.2 and not drawn(world):
         graph = some(rng, "ring", "complete", "star", "path")
         world["clusters"] = {"servers": int(rng.integers(1, min(devices, 8) + 1)), "graph": {"kind": graph}}
-    if drawn(world):  # a scheduler of one's own would meet devices that are away: known, the mend waits
-        world.pop("availability", None)
-        world["faults"] = [f for f in world.get("faults", ()) if f["kind"] not in ("crash", "unavailable")]
     return world
 
 
