@@ -116,7 +116,7 @@ def test_fedluck_measures_what_its_plan_rests_on(threads: Client):
     spec = small({"name": "fedluck", "measure": True, "period_seconds": 1.0}, 4, **{"training.steps": None})
     result = run_testbed(spec, threads, pace=None)
     measured = result.provenance["measured"]
-    assert len(measured) == 12, "all devices"
+    assert {str(device) for device in result.history.updates["device"]} <= measured.keys(), "all who uploaded in time"
     assert all(alpha > 0 and beta > 0 for alpha, beta in measured.values())
 
 
