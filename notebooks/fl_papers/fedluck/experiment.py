@@ -433,7 +433,7 @@ class FedLuckExperiment(Experiment):
              _targets({p: [t.here for t in targets(self.profile, self.dataset, p)] for p in setup.targets})),
             ("test images", "a random tenth at each evaluation (code)",
              f"{len(data.test):,}; for targets {measured}"),
-            ("measured", "at each aggregation (code)", f"every {PERIODS_PER_EVALUATION} T̃, all methods alike"),
+            ("measured", "each aggregation (code)", f"every {PERIODS_PER_EVALUATION} T̃; FedBuff, FedAvg+TopK: each"),
             ("Figure 1: k; δ", "10 to 60; 0.001 to 0.5",
              f"{', '.join(map(str, self.heat_steps))}; {', '.join(f'{d:g}' for d in self.heat_deltas)}"),
             ("Figure 1: accuracy; at most", f"{100 * setup.heat_target:.0f} %; –",
