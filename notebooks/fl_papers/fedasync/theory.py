@@ -115,7 +115,7 @@ def delta_stability_threshold(age: int) -> float:
 def stationary_error(alpha: float, curvature: float, p: float, variance: float, max_staleness: int = 1) -> float:
     """Return lim E[F(x_t) - F_*] on a scalar quadratic with scattered minimisers and ages uniform on 1..K. Derived.
 
-    For fresh models (K = 1) this is a/2 alpha^2 (1 - p)^2 Var(c) / (1 - (1 - alpha (1 - p))^2): it falls with alpha.
+    For fresh models (K = 1) this is a/2 alpha^2 (1 - p)^2 Var(c) / (1 - (1 - alpha (1 - p))^2): less for less alpha.
     """
     require_range("in (0, 1]", alpha=alpha)
     require_range("> 0", curvature=curvature)
@@ -131,7 +131,8 @@ def stationary_error(alpha: float, curvature: float, p: float, variance: float, 
 def total_staleness(concurrency: int, num_updates: int) -> int:
     """Return (M - 1) N: staleness of all completed tasks and of those in flight, whatever the speeds. Derived.
 
-    Each of N updates makes the M - 1 other tasks in flight older by one, so the mean staleness tends to M - 1.
+    Each of N updates makes the M - 1 other tasks in flight older by one, so the mean tends to M - 1 if durations are
+    bounded, from below too.
     """
     require_range(">= 1", concurrency=concurrency)
     require_range(">= 0", num_updates=num_updates)
