@@ -194,7 +194,7 @@ CLAIMS = [
               proof="sec:sdfeel-conserved"),
     printed("C22", "Lemma 2, (12)", "One iteration changes F by at most (12).", f"{TWO} (E-10)",
             partial(exact.inequality, sides=theory.lemma2_example)),
-    corrected("C22c", "Lemma 2; E-10", "One iteration changes the surrogate by at most (12) with τ_eff (D11).",
+    corrected("C22c", "Lemma 2; E-10", "Without noise an iteration changes the surrogate by at most (12) with τ_eff.",
               TWO, partial(exact.inequality, sides=theory.lemma2_example, corrected=True), proof="eq:sdfeel-descent"),
     printed("C23", "Lemma 3, (13)", "The mean error of gradients is at most (13).",
             "both sides on a ring of 24 clusters (E-13)", partial(exact.inequality, sides=theory.lemma3_example)),

@@ -1,9 +1,9 @@
 """SD-FEEL's theory as numbers: its clock, toys, lemmas, Theorem 1 as printed and as it follows, what replaces it.
 
 Source: Sun et al. (IEEE ICC 2022), Eqs. 11 to 16. A-n, E-n and D-n are the paper's readings, errata and derivations
-(chapter "readings"); "derived" constants follow the steps of the paper's own sketch. Lemma 2 and Theorem 1 hold only
-for the objective that the algorithm really minimises (E-10, E-11, D11), with :func:`lemma2_bound` and
-:func:`surrogate_bound`.
+(chapter "readings"); "derived" constants follow the steps of the paper's own sketch. What can be saved of Lemma 2 and
+Theorem 1 is about the objective that the algorithm really minimises (E-10, E-11, D11): :func:`lemma2_bound` and
+:func:`surrogate_bound`, and where there is noise and more than one local step these with 2 L for L.
 
 Symbols: eta `lr`, L `smoothness`, tau_max and tau_min `tau_max`, `tau_min` (their ratio `gap` stands for H, E-09),
 x = eta^2 L^2 U_2, sigma^2 `noise`, kappa^2 `dissimilarity`, sum_i m_i^2 `square_weights`, m-hat_i `weights`,
@@ -411,6 +411,7 @@ def lemma2_bound(
 ) -> Any:  # fmt: skip
     """Return the bound on the change of the surrogate objective that replaces Lemma 2 (D11).
 
+    With noise and tau_max > 1 it holds for twice the `smoothness` only: gradients depend on the noise before them.
     `effective_steps` is tau_eff = sum_d m-tilde_d tau-bar_d; `gradient`, `delayed` and `error` are those of
     :func:`printed_lemma2_bound` for the surrogate objective: means weighted by m-tilde_d tau-bar_d.
     """
@@ -586,7 +587,8 @@ def surrogate_bound(
     """Return the terms of what replaces Theorem 1, for the gradient of the surrogate objective (D11).
 
     As :func:`theorem1_bound`, with tau_eff = sum_d m-tilde_d tau-bar_d in place of tau_min in the first term and
-    eta L tau_max H / tau_eff in the second. `decrease` is that of the surrogate objective.
+    eta L tau_max H / tau_eff in the second. `decrease` is that of the surrogate objective, and `dissimilarity` bounds
+    the squared distance of grad F_i from its gradient, up to 4 kappa^2.
     """
     gap = step_ratio(tau_max, tau_min)
     require_range(">= 1", num_iterations=num_iterations)

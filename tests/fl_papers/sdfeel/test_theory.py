@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial, reduce
 
 import numpy as np
@@ -184,6 +185,21 @@ def test_with_equal_step_counts_both_lemmas_agree() -> None:
     common = {"lr": 0.01, "smoothness": 2, "tau_max": 4, "tau_min": 4, "gradient": 1.5, "delayed": 0.7, "error": 0.2}
     noisy = {**common, "noise": 0.3, "square_weights": 0.1}
     assert lemma2_bound(effective_steps=4, **noisy) == close(printed_lemma2_bound(**noisy))
+
+
+def test_with_noise_both_lemmas_need_twice_the_smoothness() -> None:
+    """A device with the share 0.1 and F = -w²/2 makes two steps with noise ±1; the others, w²/2, stay at 0."""
+    lr, share, rows = 0.4, 0.1, []
+    for first, second in itertools.product((-1, 1), repeat=2):
+        w = -lr * first
+        end = share * (w - lr * (second - w))
+        rows.append(((1 - 2 * share) * end**2 / 2, (share * w / 2) ** 2))
+    change, square = np.mean(rows, axis=0)
+    common = {"lr": lr, "tau_max": 2, "tau_min": 2, "gradient": 0, "delayed": square, "error": square, "noise": 1,
+              "square_weights": share**2 + (1 - share) ** 2 / 2000}  # fmt: skip
+    once, twice = (lemma2_bound(smoothness=L, effective_steps=2, **common) for L in (1, 2))
+    assert printed_lemma2_bound(smoothness=1, **common) == close(once)
+    assert once < change < twice
 
 
 # Lemma 3
