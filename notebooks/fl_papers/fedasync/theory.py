@@ -275,7 +275,7 @@ class Theorem2(NamedTuple, Generic[Number]):
     """Constants of Theorem 2 (FA-12)."""
 
     c1: Number  # C1 = gamma V1 + 6 gamma rho^2 V2 / r^2, what one local step adds; r = rho - mu.
-    c2: Number  # C2 = 2 C1 / (gamma r) + 2 rho V2 / r^2 + V2 / (2 r), what one update adds.
+    c2: Number  # C2 = 2 C1 / (gamma r) + 2 rho V2 / r^2 + V2 / (2 r); one update adds alpha C2.
     residual: Number  # 2 C2 / (gamma r), where the bound ends.
 
 
