@@ -331,7 +331,7 @@ CLAIMS = [
                partial(no_long_run, lr=lambda length: (10 / length) ** 0.5, rate="η L = √(10/J)")),
     corrected("C23c", "Remark 5.2", "For G = 0 the right side of (13) over η/2 is O(1/√(KJ)).",
               "log-log slopes −1/2 ± 0.05", first_rate, proof="sec:wkafl-theorem1"),
-    as_printed("C24", "Theorem 5.3", "Stage two converges, with the clients' variance σ_c in (14).",
+    as_printed("C24", "Theorem 5.3", "Stage two converges, if σ_c in (14) is read as the clients' variance.",
                "(14) with one biased client and full batches",
                exact("one biased client", one_biased_client, "counter-example")),
     corrected("C24c", "Theorem 5.3; E16",
