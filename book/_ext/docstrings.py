@@ -6,6 +6,7 @@ of its own (a type alias, a private class) is printed without a link; one that d
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pydoc
 import re
@@ -83,12 +84,27 @@ def list_names(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
 
 def short_signature(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
-) -> tuple[str, None] | None:
-    """Show the fields of a validated model with their defaults; their types stand in the docstring."""
+) -> tuple[str, str | None] | None:
+    """Show the fields of a validated model with their defaults: types are in the docstring. Shorten others."""
     if not inspect.isclass(obj) or not issubclass(obj, BaseModel) or not obj.model_fields:
-        return None
+        return (_brief(signature), returned) if signature else None
     fields = [n if f.is_required() else f"{n}={_default(f)}" for n, f in obj.model_fields.items()]
     return f"(*, {', '.join(fields)})", None
+
+
+def _brief(signature: str) -> str:
+    """Put `...` for a default that is no Python, with which types cannot be read either, or longer than a line."""
+    text = re.sub(r"<factory>|<function \S*<lambda>>", "...", signature)
+    text = re.sub(r"<function (?:\w+\.)*(\w+)>", r"\1", text)
+    try:
+        [function] = ast.parse(f"def f{text}: ...").body
+    except SyntaxError:
+        return text
+    assert isinstance(function, ast.FunctionDef)
+    for value in (*function.args.defaults, *function.args.kw_defaults):
+        if value and len(source := f"def f{text}: ..."[value.col_offset : value.end_col_offset]) > LONGEST:
+            return _brief(text.replace(source, "..."))
+    return text
 
 
 def _default(field: Any) -> str:

@@ -241,7 +241,7 @@ class Samples:
         return self._finished(inputs), self.labels.index_select(0, index)
 
     def slice(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return the samples `start`..`stop` as a mini-batch, without a copy where the layout allows it."""
+        """Return the samples `start` to `stop` as a mini-batch, without a copy where the layout allows it."""
         return self._finished(self.inputs[start:stop]), self.labels[start:stop]
 
     def _finished(self, inputs: Tensor) -> Tensor:
