@@ -372,7 +372,7 @@ def draw_idle_time(shares: pd.DataFrame) -> Figure:
             axis.barh(names, shares[column], 0.7, left=left, fc=colour, ec=GREY, lw=0.5, hatch=hatch, label=column)
             left += shares[column].to_numpy()
         for place, value in enumerate(shares["computing"]):
-            axis.text(value - 0.01, place, f"{value:.1%}", ha="right", va="center", fontsize=9, color=BLACK)
+            axis.text(value - 0.01, place, f"{value:.1%}", ha="right", va="center", fontsize=9, color="#111111")
         axis.invert_yaxis()
         axis.set(xlim=(0, 1), xlabel="part of the time, mean over devices")
         axis.grid(visible=False)

@@ -371,7 +371,7 @@ def draw_timeline(jobs: pd.DataFrame) -> Figure:
                 axis.barh(job["client"], job["used"] - job["finished"], left=job["finished"], height=0.5, lw=0.5,
                           **waits)  # fmt: skip
                 axis.text(job["finished"] - 0.06, job["client"], f"{job['staleness']:.0f}", ha="right", va="center",
-                          fontsize=9)  # fmt: skip
+                          fontsize=9, color="#111111")  # fmt: skip
         for number, seconds in enumerate(sorted(jobs["used"].dropna().unique()), 1):
             axis.axvline(seconds, color=VERMILION, lw=1, zorder=0)
             axis.text(seconds, -0.62, f"{number}", ha="center", va="bottom", fontsize=9, color=VERMILION)
