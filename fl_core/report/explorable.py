@@ -54,7 +54,7 @@ class Slider:
         return (
             f'<label>{html.escape(self.label)} = <output data-for="{self.name}">{self.value:g}</output>'
             f'<input type="range" name="{self.name}" min="{self.least:g}" max="{self.most:g}" step="{self.step:g}" '
-            f'value="{self.value:g}"></label>'
+            f'value="{self.value:g}" aria-label="{html.escape(self.label, quote=True)}"></label>'
         )
 
 

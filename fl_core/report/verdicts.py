@@ -149,11 +149,10 @@ def matrix(
     found = list(judgements)
     papers = list(dict.fromkeys(j.claim.paper for j in found))
     called = {paper: (names or {}).get(paper, paper) for paper in papers}
-    kinds = [kind for kind in WORDS if any(j.claim.kind == kind for j in found)]
     labels = [label for label in LOOKS if any(j.label == label for j in found)]
     choices: dict[str, dict[str, str]] = {
         "paper": called,
-        "kind": {k: WORDS[k] for k in kinds},
+        "kind": {kind: words for kind, words in WORDS.items() if any(j.claim.kind == kind for j in found)},
         "label": {label: label for label in labels},
     }
     selects = "".join(
@@ -161,6 +160,7 @@ def matrix(
         + "".join(f'<option value="{escape(key)}">{escape(text)}</option>' for key, text in options.items())
         + "</select></label>"
         for name, options in choices.items()
+        if len(options) > 1
     )
     rows = []
     for paper in papers:
