@@ -67,6 +67,10 @@ document.addEventListener("DOMContentLoaded", () => {
     one.replaceWith(whole);
     whole.append(before, one, behind);
   }
+  if (typeof Search !== "undefined") {  // in what it shows of a page formulas would be LaTeX
+    const text = Search.htmlToText;
+    Search.htmlToText = (page, anchor) => text(page.replace(/\\\[[^]*?\\\]|\\\([^]*?\\\)/g, "…"), anchor);
+  }
   for (const arrow of document.querySelectorAll(".bd-sidebar-primary summary:not([aria-label])"))
     arrow.setAttribute("aria-label", "Pages of " + arrow.closest("li").querySelector("a").textContent.trim());
   const brand = document.querySelector(".sidebar-primary-items__start > .sidebar-primary-item");
