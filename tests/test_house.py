@@ -36,7 +36,7 @@ ROOMS = {
     "benchmarks": (1619, 5, 1200, 6),
     "fl_core": (30795, 152, 21500, 135),
     "fl_papers": (13577, 43, 11000, 35),
-    "tests": (31268, 1000, 20000, 1000),
+    "tests": (31284, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

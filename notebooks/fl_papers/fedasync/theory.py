@@ -131,8 +131,7 @@ def stationary_error(alpha: float, curvature: float, p: float, variance: float, 
 def total_staleness(concurrency: int, num_updates: int) -> int:
     """Return (M - 1) N: staleness of all completed tasks and of those in flight, whatever the speeds. Derived.
 
-    Each of N updates makes the M - 1 other tasks in flight older by one, so the mean tends to M - 1 if durations are
-    bounded, from below too.
+    Each of N updates makes the other M - 1 in flight older by one: with bounded durations the mean tends to M - 1.
     """
     require_range(">= 1", concurrency=concurrency)
     require_range(">= 0", num_updates=num_updates)

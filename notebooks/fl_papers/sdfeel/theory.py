@@ -409,9 +409,8 @@ def lemma2_bound(
     *, lr: Any, smoothness: Any, tau_max: Any, tau_min: Any, effective_steps: Any, gradient: Any, delayed: Any,
     error: Any, noise: Any = 0.0, square_weights: Any = 0.0,
 ) -> Any:  # fmt: skip
-    """Return the bound on the change of the surrogate objective that replaces Lemma 2 (D11).
+    """Return the bound on the change of the surrogate objective that replaces Lemma 2 (D11); for 2 L with noise.
 
-    With noise and tau_max > 1 it holds for twice the `smoothness` only: gradients depend on the noise before them.
     `effective_steps` is tau_eff = sum_d m-tilde_d tau-bar_d; `gradient`, `delayed` and `error` are those of
     :func:`printed_lemma2_bound` for the surrogate objective: means weighted by m-tilde_d tau-bar_d.
     """
@@ -586,9 +585,8 @@ def surrogate_bound(
 ) -> BoundTerms:  # fmt: skip
     """Return the terms of what replaces Theorem 1, for the gradient of the surrogate objective (D11).
 
-    As :func:`theorem1_bound`, with tau_eff = sum_d m-tilde_d tau-bar_d in place of tau_min in the first term and
-    eta L tau_max H / tau_eff in the second. `decrease` is that of the surrogate objective, and `dissimilarity` bounds
-    the squared distance of grad F_i from its gradient, up to 4 kappa^2.
+    As :func:`theorem1_bound`, with tau_eff = sum_d m-tilde_d tau-bar_d for tau_min in the first term and
+    eta L tau_max H / tau_eff in the second. `decrease` and `dissimilarity` (to 4 kappa^2) are of that objective.
     """
     gap = step_ratio(tau_max, tau_min)
     require_range(">= 1", num_iterations=num_iterations)
