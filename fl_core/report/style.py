@@ -98,16 +98,15 @@ def style() -> Iterator[None]:
 
 
 def line_of(method: str, position: int = 0, shown: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the line properties of a method, one that is not in :data:`METHODS` by its place among all `shown`.
+    """Return the line properties of a method; one that is not in :data:`METHODS` has a colour that others shown lack.
 
     `position`, the place of the curve's parameter value among those shown, sets the dash pattern.
     """
     others = [name for name in shown if name not in METHODS]
-    known = METHODS.get(method) or {
-        "color": OTHERS[others.index(method) % len(OTHERS) if method in others else 0],
-        "marker": "",
-    }
-    return {**known, "linestyle": DASHES[position % len(DASHES)]}
+    taken = {METHODS[name]["color"] for name in shown if name in METHODS}
+    free = [colour for colour in OTHERS if colour not in taken] or OTHERS
+    colour = free[others.index(method) % len(free) if method in others else 0]
+    return {**METHODS.get(method, {"color": colour, "marker": ""}), "linestyle": DASHES[position % len(DASHES)]}
 
 
 def themed(figure: Figure, said: str) -> HTML:
