@@ -339,10 +339,8 @@ def at_the_end(role: str, one: str, other: str, claimed: Relation, study: Study)
 
 def before_fedper_by(one: str, other: str, study: Study) -> list[Effect]:
     """Return FedLuck's share of FedPer's time, a mean over targets, with one deviation and with another."""
-    here, there = (
-        tables.of_fedper(tables.as_comparison(study, role="deviation", deviation=name), "seconds")
-        for name in (one, other)
-    )
+    runs = (tables.as_comparison(study, role="deviation", deviation=name) for name in (one, other))
+    here, there = (tables.of_fedper(each, "seconds") for each in runs)
     left, right = here.right, there.right
     assert isinstance(left, Censored)
     assert isinstance(right, Censored)
@@ -358,6 +356,8 @@ DIAGNOSES = [
               "fedluck-x14", as_printed),
     Diagnosis("C11 C12", "the program saves more because it inverts pixels, which delays FedPer more than FedLuck",
               "fedluck-x11", partial(before_fedper_by, "inverted pixels", "as written")),
+    Diagnosis("C11 C12", "the program saves more because it evaluates before dispatch (supposed at one known seed)",
+              "fedluck-x11", partial(before_fedper_by, "evaluation before dispatch", "as written")),
     Diagnosis("C17a C17b", "the authors' program trains and tests on inverted pixels, which costs accuracy",
               "fedluck-x11", partial(at_the_end, "deviation", "inverted pixels", "as written", "less")),
     Diagnosis("C17a C17b", "the plan takes staleness for a real number, and one that knows better is more accurate",
