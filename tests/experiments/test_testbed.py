@@ -113,10 +113,10 @@ def test_a_shaped_testbed_takes_the_time_of_its_world(threads: Client):
 
 
 def test_fedluck_measures_what_its_plan_rests_on(threads: Client):
-    spec = small({"name": "fedluck", "measure": True, "period_seconds": 1.0}, 4, **{"training.steps": None})
+    spec = small({"name": "fedluck", "measure": True, "period_seconds": 1.0}, 10, **{"training.steps": None})
     result = run_testbed(spec, threads, pace=None)
     measured = result.provenance["measured"]
-    assert {str(device) for device in result.history.updates["device"]} <= measured.keys(), "all who uploaded in time"
+    assert len(measured) == 12, "all devices"
     assert all(alpha > 0 and beta > 0 for alpha, beta in measured.values())
 
 
