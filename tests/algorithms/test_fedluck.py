@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from baseline_runs import TOY_B, TOY_B_WORLD
 from fedluck_runs import BYTES, CELLS, fedluck_world, rounds, simulate, small, times
 
 from fl_core.algorithms import FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer, PeriodicAggregation
@@ -27,10 +28,6 @@ TOY_WORLD = World(
     network=Network(up_bits_per_second=(96, 32, 64)),
 )
 """Oracle 13 of FedLuck's specification: a model has 192 bits, so beta = 2, 6, 3 s."""
-
-TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
-TOY_B_WORLD = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.5, 2.5)))
-"""Section 1.5 of the baselines' specification: two local steps take 2, 3 and 5 s."""
 
 
 class Given(PeriodicAggregation):

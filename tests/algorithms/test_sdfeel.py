@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from baseline_runs import TOY_B, TOY_B_WORLD
 from pydantic import ValidationError
 from refusals import refuses
 from sdfeel_runs import CENTRES, MICRO_WORLD, SIZES, models, simulate
@@ -18,15 +19,10 @@ from fl_core.algorithms.sdfeel import aggregated, gossip_consensus
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.tasks import Quadratic
-from fl_core.world import TraceCompute, World
+from fl_core.world import World
 
-TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
-TOY_B_WORLD = World(
-    devices=3,
-    compute=TraceCompute(seconds_per_step=(1.0, 1.5, 2.5)),
-    clusters={"servers": 3, "graph": {"kind": "path"}},
-)
-"""Section 1.5 of the specification of the baselines, one device per cluster."""
+ALONE = World(devices=3, compute=TOY_B_WORLD.compute, clusters={"servers": 3, "graph": {"kind": "path"}})
+"""The baselines' toy with one device per cluster."""
 EQUAL = {"compute": {"kind": "constant", "seconds_per_step": 0.5}, "network": {"up_bits_per_second": 256}}
 """Equal speeds, and times that binary numbers hold exactly."""
 
@@ -165,7 +161,7 @@ def test_where_iteration_times_differ_together_has_nothing_to_do():
 )  # fmt: skip
 def test_the_runs_of_the_baselines_specification(algorithm, updates, printed, mean):
     """Oracle O3 of section 2.7 there; the second run exchanges twice."""
-    run = simulate(algorithm, TOY_B_WORLD, TOY_B, updates)
+    run = simulate(algorithm, ALONE, TOY_B, updates)
     assert models(run) == pytest.approx(np.array(printed), rel=1e-10)
     assert run.history.model.numpy() == pytest.approx(mean, rel=1e-10)
 

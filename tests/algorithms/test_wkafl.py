@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from baseline_runs import TOY_B
 from fedluck_runs import rounds as updates
 
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, Algorithm, KAsync, SoftsyncSASGD, ZenoPP
@@ -18,21 +20,18 @@ from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World
 
-TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
 TOY_B_WORLD = World(devices=3, compute=TraceCompute(seconds_per_step=(2.0, 3.0, 5.0)))
-"""Section 1.5 of the baselines' specification; a gradient takes as long as a task there."""
+"""A gradient takes as long as a task of section 1.5 of the baselines' specification."""
 
 DEVICES = 40
 
 
-def simulate(
-    algorithm: Algorithm, task: Quadratic, world: World, updates: int, executor: str = "sequential", **training: Any
-) -> Simulation:
+def simulate(algorithm: Algorithm, task: Quadratic, world: World, updates: int, **training: Any) -> Simulation:
     run = Simulation(
         task, world, algorithm, budget=Budget(updates=updates), evaluation=Evaluation(every_updates=10), seed=1,
         training=LocalTraining(**{"batch_size": 50, **training}),
     )  # fmt: skip
-    run.run(executor)
+    run.run()
     return run
 
 
@@ -111,21 +110,26 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_run_is_the_listing_done_line_by_line(options):
-    algorithm = WKAFL(**{"num_aggregated": 5, "lr": 0.2, "clip_bound": 2.0, **options})
-    run = simulate(algorithm, random_task(), world(), 40)
+@cache
+def run_with(place: int) -> tuple[WKAFL, Simulation]:
+    """Return the algorithm with `OPTIONS[place]` and its run."""
+    algorithm = WKAFL(**{"num_aggregated": 5, "lr": 0.2, "clip_bound": 2.0, **OPTIONS[place]})
+    return algorithm, simulate(algorithm, random_task(), world(), 40)
+
+
+@pytest.mark.parametrize("place", range(len(OPTIONS)), ids=lambda place: str(OPTIONS[place]))
+def test_a_run_is_the_listing_done_line_by_line(place):
+    algorithm, run = run_with(place)
     np.testing.assert_allclose(run.server.model.numpy(), replay(run, algorithm), rtol=1e-9)
     began = run.server.state.get("stage2_from")
     assert (run.server.state["stage"] == 2) is (began is not None)
-    if "stage_threshold" in options:
+    if "stage_threshold" in OPTIONS[place]:
         assert began == 12 if algorithm.stage_rule == "iteration" else 1 < began < 40
 
 
 def test_options_matter():
     """Otherwise the comparison above could not fail."""
-    common = {"num_aggregated": 5, "lr": 0.2, "clip_bound": 2.0}
-    models = [simulate(WKAFL(**{**common, **o}), random_task(), world(), 40).server.model for o in OPTIONS]
+    models = [run_with(place)[1].server.model for place in range(len(OPTIONS))]
     for place, model in enumerate(models):
         assert all(not torch.allclose(model, other) for other in models[place + 1 :])
 
@@ -145,8 +149,7 @@ def test_the_stage_loss_may_be_averaged_over_several_updates():
 
 def test_three_thousand_devices_in_flight_have_the_staleness_of_the_law():
     task = Quadratic(np.ones((3000, 1)), np.zeros((3000, 1)), [1.0])
-    # Not with the sanitizer, which looks at what all of them hold after each event: six minutes.
-    run = simulate(KAsync(num_aggregated=10, lr=1e-9), task, world(3000), 300, "threads")
+    run = simulate(KAsync(num_aggregated=10, lr=1e-9), task, world(3000), 300)
     assert run.outcomes()["in_flight"] == 2990  # the last ten were used
     staleness = np.array(run.history.updates["staleness"]).reshape(-1, 10)
     # Nobody can be staler than the run is long: E min(geometric, j - 1).
