@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
+from commands import TINY, call
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvg
-from fl_core.cli import app
 from fl_core.errors import RunError
+from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.runtime.history import History
 from fl_core.tasks import Quadratic
 from fl_core.world import FAULTS, ConstantCompute, Network, TraceCompute, World
-from fl_core.world.faults import Fault, Interruption
-from fl_core.world.triggers import TRIGGERS, BlockedRounds, Contributors, Timed
+from fl_core.world.faults import Fault, Interruption, Message
+from fl_core.world.triggers import TRIGGERS, BlockedRounds, Contributors, Timed, Trigger
 
 ALWAYS = 1.0
 KINDS = ["corrupted", "crash", "delayed", "duplicated", "lost", "server_restart", "unavailable"]
@@ -620,12 +620,6 @@ def test_the_kinds_of_faults_and_triggers():
     assert sorted(TRIGGERS) == ["blocked_rounds", "continuous", "contributors", "hold", "rounds", "sampled", "timed"]
 
 
-TINY = [
-    *("run", "--algorithm", "fedasync", "--no-store", "--set", "model=linear", "--set", "world.devices=5"),
-    *("--set", "concurrency=2", "--set", "partition.samples_per_device=50", "--set", "budget.updates=5"),
-]
-
-
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
@@ -637,96 +631,66 @@ def test_faults_and_triggers_are_declared_on_the_command_line(tmp_path):
         *("--set", 'world.faults=[{"kind":"lost","probability":0.5}]', "--out", str(out)),
         *("--set", "world.trigger=timed(period_seconds=5, per_tick=2, concurrency=3)"),
     ]
-    done = CliRunner().invoke(app, [*TINY, *words])
-    assert done.exit_code == 0, done.output
+    call("run", "--no-store", *TINY, *words)
     history = History.from_dict(json.loads(out.read_text())["history"])
     check_conservation(history)
     assert history.outcomes["lost"] == len(history.faults["task"]) > 0
-    printed = CliRunner().invoke(app, [*TINY, *words, "--force", "--print-spec"])
-    declared = json.loads(printed.stdout)["world"]
+    declared = json.loads(call("run", *TINY, *words, "--force", "--print-spec"))["world"]
     assert declared["trigger"] == {"kind": "timed", "period_seconds": 5, "per_tick": 2, "concurrency": 3}
     assert declared["faults"][0]["probability"] == 0.5
 
 
 def test_a_run_that_diverges_is_explained_on_the_command_line():
-    done = CliRunner().invoke(app, [*TINY, "--set", "training.lr=1e38"])
-    assert done.exit_code == 3, done.output
-    assert "ended before its budget: no upload could be used any more (not finite)" in done.output
+    said = call("run", "--no-store", *TINY, "--set", "training.lr=1e38", code=3)
+    assert "ended before its budget: no upload could be used any more (not finite)" in said
 
 
-NEW_FAULT = '''
-from typing import Literal
-
-from fl_core.world.faults import Fault, Message
-
-
-class Erased(Fault):
-    """The upload is zero."""
-
-    kind: Literal["erased"] = "erased"
-    but_first: int = 0
-    """Messages of which nothing is erased."""
-
-    def send(self, messages, rng):
-        return [Message({n: 0 * v for n, v in m.payload.items()}, m.delay) for m in messages[self.but_first :]]
-'''
-
-NEW_TRIGGER = '''
-from fl_core.world.triggers import Trigger
+@pytest.fixture
+def kinds() -> Iterator[None]:
+    """Take away what a test adds to the kinds of faults and triggers."""
+    with patch.dict(FAULTS), patch.dict(TRIGGERS):
+        yield
 
 
-class Cyclic(Trigger):
-    """One device after the other, in the order of their numbers."""
-
-    kind: Literal["cyclic"] = "cyclic"
-
-    async def turn(self, server):
-        await server.idle_changed()
-        if not server.in_flight and server.idle:
-            last = server.state.get("last", -1)
-            device = next((d for d in server.idle if d > last), min(server.idle))
-            server.state["last"] = device
-            server.dispatch([device])
-'''
-
-PROGRAM = """
-import json
-from typer.testing import CliRunner
-from fl_core.algorithms import FedAsync
-from fl_core.cli import app
-from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import Budget, Simulation
-from fl_core.tasks import Quadratic
-from fl_core.world import FAULTS, TRIGGERS
-
-spec = RunSpec(
-    algorithm={"name": "fedasync", "concurrency": 3},
-    world={"devices": 3, "faults": [{"kind": "erased", "probability": 1}], "trigger": {"kind": "cyclic"}},
-    budget={"updates": 7},
-)
-assert RunSpec.from_json(spec.to_json()) == spec
-run = Simulation(Quadratic([[1.0]] * 3, [[0.0]] * 3, [1.0]), spec.world, FedAsync(alpha=0.5), budget=spec.budget)
-history = run.run("sequential")
-listed = {f"listed {what}": CliRunner().invoke(app, ["list", what]).stdout for what in ("faults", "triggers")}
-print(json.dumps(listed | {
-    "faults": sorted(FAULTS), "triggers": sorted(TRIGGERS),
-    "devices": history.updates["device"], "model": history.model.tolist(),
-}))
-"""
-
-
-def test_a_new_fault_and_a_new_trigger_are_one_class_each():
+def test_a_new_fault_and_a_new_trigger_are_one_class_each(kinds):
     """Defined anywhere, they have names, are checked, listed and run, and nothing else has changed."""
-    program = NEW_FAULT + NEW_TRIGGER + PROGRAM
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert set(found["faults"]) == {*KINDS, "erased"}
-    assert set(found["triggers"]) == {*TRIGGERS, "cyclic"}
-    assert found["devices"] == [0, 1, 2, 0, 1, 2, 0]
-    assert found["model"] == [0.5**7]
-    assert "but_first" in found["listed faults"]
-    assert "cyclic" in found["listed triggers"]
+
+    class Erased(Fault):
+        """The upload is zero."""
+
+        kind: Literal["erased"] = "erased"
+        but_first: int = 0
+        """Messages of which nothing is erased."""
+
+        def send(self, messages, rng):
+            return [Message({n: 0 * v for n, v in m.payload.items()}, m.delay) for m in messages[self.but_first :]]
+
+    class Cyclic(Trigger):
+        """One device after the other, in the order of their numbers."""
+
+        kind: Literal["cyclic"] = "cyclic"
+
+        async def turn(self, server):
+            await server.idle_changed()
+            if not server.in_flight and server.idle:
+                last = server.state.get("last", -1)
+                device = next((d for d in server.idle if d > last), min(server.idle))
+                server.state["last"] = device
+                server.dispatch([device])
+
+    spec = RunSpec(
+        algorithm={"name": "fedasync", "concurrency": 3},
+        world={"devices": 3, "faults": [{"kind": "erased", "probability": 1}], "trigger": {"kind": "cyclic"}},
+        budget={"updates": 7},
+    )
+    assert RunSpec.from_json(spec.to_json()) == spec
+    task = Quadratic([[1.0]] * 3, [[0.0]] * 3, [1.0])
+    history = Simulation(task, spec.world, FedAsync(alpha=0.5), budget=spec.budget).run("sequential")
+    assert history.updates["device"] == [0, 1, 2, 0, 1, 2, 0]
+    assert history.model.tolist() == [0.5**7]
+    assert set(FAULTS) == {*KINDS, "erased"}
+    assert "but_first" in call("list", "faults")
+    assert "cyclic" in call("list", "triggers")
 
 
 def test_a_run_in_which_everything_gets_lost_ends_and_says_so():

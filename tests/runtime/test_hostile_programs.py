@@ -48,8 +48,9 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the bounds of these runs small; what a bound says does not depend on its size."""
     monkeypatch.setattr(watchdog, "WINDOW", 200)
     monkeypatch.setattr(watchdog, "MOST_FAILED", 100)
-    monkeypatch.setattr(watchdog, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(watchdog, "MOST_CALLS", 1_000)
+    monkeypatch.setattr(watchdog, "PATIENCE_SECONDS", 0.4)
+    monkeypatch.setattr(watchdog, "MOST_CALLS", 400)
+    monkeypatch.setattr(watchdog, "MOST_UPLOADS", 4)
     for module in (kernel, simulation):
         monkeypatch.setattr(module, "MOST_AT_ONCE", 1 << 12)
 
@@ -162,9 +163,9 @@ ENDLESS = [
     (meets_itself_updater, VERSIONS, "what it waits for is there already|has computed for more than"),
     (commits_on_its_commits_updater, TIME, "what it waits for is there already"),
     (commits_without_end_updater, TIME, "what it waits for is there already"),
-    (loops_updater, VERSIONS, "the updater of fair has computed for more than 1 s at t = 0 s"),
-    (loops_scheduler, VERSIONS, "the scheduler of fair has computed for more than 1 s"),
-    (swallows_updater, VERSIONS, "has computed for more than 1 s"),
+    (loops_updater, VERSIONS, "the updater of fair has computed for more than 0.4 s at t = 0 s"),
+    (loops_scheduler, VERSIONS, "the scheduler of fair has computed for more than 0.4 s"),
+    (swallows_updater, VERSIONS, "has computed for more than 0.4 s"),
     (never_uploads_device, VERSIONS, "devices work and never upload"),
     (looks_forever_device, VERSIONS, "devices work and never upload"),
     (spins_device, VERSIONS, "device 0 has computed for more than"),
@@ -591,7 +592,7 @@ def test_a_program_that_gets_on_slowly_is_left_alone():
     class Diligent(Fair):
         async def device(self, device):
             snapshot = await device.download()
-            for _ in range(300):
+            for _ in range(150):
                 trained = await device.train(snapshot.model, steps=1)
                 await device.loss(trained.model)
             await device.upload(model=trained.model, based_on=snapshot)
