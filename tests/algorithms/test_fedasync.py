@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from killing import Killed, killed_at
 from torch import nn
 
 from fl_core.algorithms import SGD, FedAsync, FedAvg
@@ -224,23 +225,14 @@ def test_without_staleness_both_starts_are_the_same(normalised):
     assert one == other
 
 
-class Stopped(Exception):
-    pass
-
-
 @pytest.mark.parametrize("world", [SAMPLED, CLOCKED], ids=["sampled", "clocked"])
 def test_latest_statistics_survive_a_checkpoint_and_cost_nothing_on_the_wire(normalised, world, tmp_path):
     algorithm = FedAsync(bn_start="latest", concurrency=3)
     whole = normalised_run(normalised, world, algorithm)
     assert normalised_run(normalised, world, algorithm, "threads") == whole
 
-    def when(events: int) -> bool:
-        if events == 16:
-            raise Stopped
-        return events in (9, 15)
-
-    with pytest.raises(Stopped):
-        normalised_run(normalised, world, algorithm, checkpoints=Checkpoints(tmp_path, when=when))
+    with pytest.raises(Killed):
+        normalised_run(normalised, world, algorithm, checkpoints=Checkpoints(tmp_path, when=killed_at(16)))
     assert (
         normalised_run(normalised, world, algorithm, checkpoints=Checkpoints(tmp_path, when=lambda _: False)) == whole
     )

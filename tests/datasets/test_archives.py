@@ -11,8 +11,10 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -231,14 +233,17 @@ def test_of_two_processes_one_downloads_and_both_get_the_file(server: Server, tm
         f"print('started', flush=True); fetch({server.archive()!r}, Path(sys.argv[1]))\n"
     )
     server.released.clear()  # nobody finishes before both are there
-    both = [
-        subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    assert [process.stdout.readline() for process in both if process.stdout] == ["started\n"] * 2
-    server.released.set()
-    assert [process.communicate()[0] for process in both] == ["", ""]
-    assert [process.returncode for process in both] == [0, 0]
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other, ThreadPoolExecutor() as pool:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "started\n"
+        ours = pool.submit(fetch, server.archive(), tmp_path)
+        while not (server.asked or ours.done()):
+            time.sleep(0.01)
+        server.released.set()
+        assert ours.result() == tmp_path / "file.zip"
+        assert other.communicate()[0] == ""
+    assert other.returncode == 0
     assert server.asked == [None]
     assert (tmp_path / "file.zip").read_bytes() == CONTENT
 

@@ -13,11 +13,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from local_work import noise, results
 from small_networks import SHAPES
 from torch import nn
 
 from fl_core.algorithms import FedAsync
-from fl_core.datasets import Dataset, Preprocessing, Split
+from fl_core.datasets import Preprocessing
 from fl_core.models import MODELS
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, executors, make_executor
 from fl_core.runtime.executors import Captured, Together, batch_sizes, compute_together
@@ -27,22 +28,9 @@ from fl_core.tasks import POOLED, Classification, Proximal, Quadratic
 from fl_core.world import World
 
 
-def noise(count, shape, generator):
-    """Tokens for sequences, pixels for images."""
-    if len(shape) == 1:
-        return torch.randint(0, 100, (count, *shape), generator=generator, dtype=torch.int32)
-    return torch.randn(count, *shape, generator=generator)
-
-
-def dataset(shape=(1, 28, 28)):
-    generator = torch.Generator().manual_seed(0)
-    splits = [Split(noise(n, shape, generator), torch.randint(0, 3, (n,), generator=generator)) for n in (120, 20)]
-    return Dataset("noise", "surrogate", ("a", "b", "c"), *splits)
-
-
 def classification(model="linear", sizes=(23, 23, 23, 20), shape=(1, 28, 28)):
     parts = np.split(np.random.default_rng(0).permutation(120)[: sum(sizes)], np.cumsum(sizes)[:-1])
-    return Classification(dataset(shape), parts, model)
+    return Classification(noise(120, 20, shape), parts, model)
 
 
 def training(task, device, *, lr=0.1, decay=0.0, objective=None, steps=5, size=8, start=None, trigger=0):
@@ -54,12 +42,6 @@ def training(task, device, *, lr=0.1, decay=0.0, objective=None, steps=5, size=8
 def gradient(task, device, *, decay=0.0, objective=None):
     key = (0, "batches", device, 0, 1)
     return GradientJob(task.initial_model(device), device, task.num_samples(device), 8, decay, objective, key)
-
-
-def results(executor, task, jobs, due=None):
-    with make_executor(executor, task) as ex:
-        tickets = [ex.submit(job, float(due[i] if due else i)) for i, job in enumerate(jobs)]
-        return [ex.result(ticket) for ticket in tickets]
 
 
 def assert_agree(task, jobs, **tolerance):
@@ -178,7 +160,7 @@ def test_every_network_trains_under_every_executor_and_all_agree(model, float64)
 
 
 def test_augmentation_and_dropout_belong_to_the_job_and_not_to_who_computes_it():
-    data = dataset((3, 24, 24))
+    data = noise(120, 20, (3, 24, 24))
     splits = [replace(s, inputs=(s.inputs * 60 + 128).clamp(0, 255).byte()) for s in (data.train, data.test)]
     data = replace(data, train=splits[0], test=splits[1], mean=(0.5,) * 3, std=(0.25,) * 3)
     parts = np.split(np.arange(120), [40, 80])
@@ -473,7 +455,7 @@ def lanes(tasks, together, **world):
 
 def test_runs_are_trained_together_and_each_gives_what_it_gives_alone(monkeypatch, float64):
     """Other partitions of one data set are of one kin; each job is computed on its own run's samples."""
-    data = dataset((1, 28, 28))
+    data = noise(120, 20)
     parts = [np.split(np.random.default_rng(seed).permutation(120), [20, 50, 70]) for seed in range(3)]
     tasks = [Classification(data, part, "lenet5") for part in parts]
     alone = lanes(tasks, None)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from local_work import noise
 
-from fl_core.datasets import Dataset, Split
 from fl_core.errors import SpecError
 from fl_core.runtime.executors import EXECUTORS, SWITCH_SECONDS, Threads, default_executor, make_executor
 from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches, batches_of
@@ -21,13 +21,8 @@ from fl_core.tasks import POOLED, Classification, Proximal, Quadratic
 
 @pytest.fixture(scope="module")
 def task():
-    generator = torch.Generator().manual_seed(0)
-    splits = [
-        Split(torch.randn(n, 1, 28, 28, generator=generator), torch.randint(0, 3, (n,), generator=generator))
-        for n in (60, 20)
-    ]
     parts = np.split(np.random.default_rng(0).permutation(60), [20, 43])
-    return Classification(Dataset("noise", "surrogate", ("a", "b", "c"), *splits), parts, "linear")
+    return Classification(noise(60, 20), parts, "linear")
 
 
 def plain(task, model, device, index):

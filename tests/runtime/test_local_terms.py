@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from local_work import noise, results
 from torch import nn
 
 from fl_core.algorithms import Algorithm, FedAsync
 from fl_core.algorithms.moon import contrastive_loss
-from fl_core.datasets import Dataset, Split
 from fl_core.models import FlatModel, build_network
-from fl_core.runtime import Budget, LocalTraining, Simulation, make_executor
+from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.runtime.local import TrainJob
 from fl_core.streams import stream
 from fl_core.tasks import Classification, Contrast, Quadratic
@@ -27,12 +27,7 @@ NETWORK = "fedasync_cnn(width=0.0625)"
 
 
 def pictures(model: str = NETWORK) -> Classification:
-    generator = torch.Generator().manual_seed(0)
-    splits = [
-        Split(torch.randn(n, 1, 8, 8, generator=generator), torch.randint(0, 3, (n,), generator=generator))
-        for n in (30, 6)
-    ]
-    return Classification(Dataset("noise", "surrogate", ("a", "b", "c"), *splits), np.split(np.arange(30), 3), model)
+    return Classification(noise(30, 6, (1, 8, 8)), np.split(np.arange(30), 3), model)
 
 
 def job(task: Any, device: int = 0, steps: int = 3, **fields: Any) -> TrainJob:
@@ -41,12 +36,6 @@ def job(task: Any, device: int = 0, steps: int = 3, **fields: Any) -> TrainJob:
     for name, value in fields.items():
         setattr(made, name, value)
     return made
-
-
-def results(executor: str, task: Any, jobs: list[TrainJob]) -> list[Any]:
-    with make_executor(executor, task) as ex:
-        tickets = [ex.submit(each, float(place)) for place, each in enumerate(jobs)]
-        return [ex.result(ticket) for ticket in tickets]
 
 
 def loss(ours: torch.Tensor, theirs: Any) -> torch.Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from baseline_runs import TOY_B
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,11 +20,8 @@ from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, TraceCompute, UniformCompute, World, triggers
 from fl_core.world.triggers import Contributors, Rounds, Sampled, Timed
 
-TOY = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=(10, 20, 30))
-"""Toy B of the baselines' specification; its tasks take 2, 3 and 5 seconds."""
-
 UNIFORM_MEAN = (0.335416666667, 0.39625)
-"""Its first synchronous round with equal weights."""
+"""The first synchronous round of the baselines' toy with equal weights."""
 
 
 def simulate(
@@ -36,7 +34,7 @@ def simulate(
 
 def toy(algorithm: Algorithm, **budget: Any) -> tuple[Simulation, History]:
     world = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.5, 2.5)))
-    run = Simulation(TOY, world, algorithm, budget=Budget(**budget), training=LocalTraining(lr=0.1, steps=2))
+    run = Simulation(TOY_B, world, algorithm, budget=Budget(**budget), training=LocalTraining(lr=0.1, steps=2))
     return run, run.run("sequential")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
+from local_work import noise
 
 from fl_core.algorithms import Algorithm
-from fl_core.datasets import Dataset, Split
 from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Classification, Quadratic
 from fl_core.world import TraceCompute, World
@@ -29,13 +28,7 @@ def simulate(algorithm: Algorithm, task: Any = TOY_B, world: World = TOY_B_WORLD
 
 def pictures(cuts: tuple[int, int] = (20, 40)) -> Classification:
     """Noise that is divided among three devices."""
-    generator = torch.Generator().manual_seed(0)
-    splits = [
-        Split(torch.randn(n, 1, 28, 28, generator=generator), torch.randint(0, 3, (n,), generator=generator))
-        for n in (60, 10)
-    ]
-    noise = Dataset("noise", "surrogate", ("a", "b", "c"), *splits)
-    return Classification(noise, np.split(np.arange(60), cuts), "lenet5")
+    return Classification(noise(60, 10), np.split(np.arange(60), cuts), "lenet5")
 
 
 def close(found, expected, rtol=1e-9):
