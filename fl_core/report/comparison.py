@@ -8,7 +8,6 @@ of every axis, and refuses to draw if they differ. Without a script the page sho
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +18,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from fl_core.report.interactive import asset
+from fl_core.report.interactive import as_json, asset
 from fl_core.report.style import BLACK, DASHES, line_of
 
 Readings = Mapping[str, Mapping[int, pd.DataFrame]]
@@ -152,12 +151,11 @@ class Comparison:
             "arrays": [[_plain(v) for v in column] for column in pool],
             "checks": list(self._checks()),
         }  # fmt: skip
-        content = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
         title = html.escape(self.title, quote=True)
         return (
             f'<style>{asset("comparison.css")}</style><div class="flc flx" role="group" aria-label="{title}">'
             f'<div class="flc-live" hidden></div><div class="flc-still">{self._still()}</div>'
-            f'<p class="flx-refusal"></p><script type="application/json">{content}</script>'
+            f'<p class="flx-refusal"></p><script type="application/json">{as_json(data)}</script>'
             f"<script>{asset('comparison.js')}(document.currentScript.parentElement);</script></div>"
         )
 

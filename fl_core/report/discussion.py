@@ -94,10 +94,8 @@ def _shortfall(judgement: Judgement) -> str:
 
 def portion(effect: Effect, shown: float) -> float:
     """Return which part of the printed gain (or saving, of a ratio) an effect of so much is."""
-    assert effect.printed is not None
-    printed = effect.printed if effect.scale.logarithmic else effect.scale.factor * effect.printed
     null = effect.scale.shown(effect.null)
-    return (shown - null) / (printed - null)
+    return (shown - null) / (effect.printed_shown - null)
 
 
 # Why

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,23 +17,10 @@ import numpy as np
 import pandas as pd
 
 from fl_core.errors import SpecError
-from fl_core.report.interactive import asset, html_table
+from fl_core.report.interactive import as_json, asset, html_table
 from fl_core.report.style import OTHERS
 
 Curves = Mapping[str, Sequence[float] | np.ndarray]
-STYLE = """<style>
-.flx { border: 1px solid #8886; border-radius: 6px; padding: .7rem; }
-.flx svg { width: 100%; height: auto; display: block; }
-.flx text { fill: currentColor; font-size: 13px; } @media (max-width: 600px) { .flx text { font-size: 20px; } }
-.flx-grid { stroke: currentColor; opacity: .15; }
-.flx-curve { fill: none; stroke-width: 2.2; }
-.flx-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: .2rem 1rem; }
-.flx-sliders label { display: block; }
-.flx-sliders input { width: 100%; accent-color: #0072B2; }
-.flx-legend { display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; font-size: .9em; }
-.flx-legend i { display: inline-block; width: 1.6em; border-top: 3px; margin-right: .4em; vertical-align: middle; }
-.flx-scroll { overflow-x: auto; max-height: 18rem; }
-</style>"""
 
 
 @dataclass(frozen=True)
@@ -98,14 +84,14 @@ class Explorable:
             "range": self.range, "colours": OTHERS[: len(series)], "checks": checks,
             "dashes": [*self.dashes, *[""] * len(series)][: len(series)],
         }  # fmt: skip
-        content = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
         table = html_table("The same in numbers", pd.DataFrame(checks[0]["values"]), "flx-scroll")
         return (
-            f'{STYLE}<div class="flx" role="group" aria-label="{html.escape(self.title, quote=True)}">'
+            f"<style>{asset('explorable.css')}</style>"
+            f'<div class="flx" role="group" aria-label="{html.escape(self.title, quote=True)}">'
             f'<div class="flx-live" hidden><div class="flx-sliders">{"".join(s.html() for s in self.sliders)}</div>'
             '<svg viewBox="0 0 640 340" role="img"></svg><div class="flx-legend"></div></div>'
             f'<p class="flx-refusal"></p><details>{table}</details>'
-            f'<script type="application/json">{content}</script>'
+            f'<script type="application/json">{as_json(data)}</script>'
             f"<script>{asset('explorable.js')}(document.currentScript.parentElement, "
             f"function (p) {{ {self.script} }});</script></div>"
         )

@@ -132,8 +132,7 @@ def draw_effects(effects: Mapping[str, Effect]) -> Figure:
             axis.plot(ends, [row, row], color=BLUE, linewidth=2, solid_capstyle="butt")
             axis.plot(effect.estimate, row, "o", color=BLUE)
             if effect.printed is not None:
-                factor = 1 if effect.scale.logarithmic else effect.scale.factor
-                axis.plot(factor * effect.printed, row, "D", color=VERMILION, markerfacecolor="none")
+                axis.plot(effect.printed_shown, row, "D", color=VERMILION, markerfacecolor="none")
             words = f"{effect.direction}, {effect.size}".removesuffix(", not printed")
             axis.text(1.02, row, words, transform=axis.get_yaxis_transform(), va="center")
         first = next(iter(effects.values()))

@@ -34,7 +34,6 @@ class InteractiveTimeline:
     tables: Mapping[str, pd.DataFrame] = field(repr=False)  # the text alternative, by title
 
     def _repr_html_(self) -> str:
-        data = json.dumps(self.data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
         names = [html.escape(run["name"]) for run in self.data["runs"]]
         tabs = [f'<button type="button" data-run="{i}">{name}</button>' for i, name in enumerate(names)]
         first, *rest = (html_table(title, frame, "flt-scroll") for title, frame in self.tables.items())
@@ -47,7 +46,7 @@ class InteractiveTimeline:
             legend=self._legend(),
             until=self.data["until"],
             tables=first + "".join(f"<details>{table}</details>" for table in rest),
-            data=data,
+            data=as_json(self.data),
             style=asset("timeline.css"),
             script=asset("timeline.js"),
         )
@@ -110,6 +109,11 @@ def html_table(title: str, frame: pd.DataFrame, scrolling: str) -> str:
         f'<summary>{title}</summary><div class="{scrolling}" tabindex="0" role="group" aria-label="{title}">'
         f'<table class="dataframe"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
+
+
+def as_json(data: Any) -> str:
+    """Return what a script of a page gets; nothing in it ends the element that holds it."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def asset(name: str) -> str:

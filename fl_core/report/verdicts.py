@@ -18,6 +18,7 @@ from fl_core.experiments.claims import REDUCED, Judgement, Label
 from fl_core.experiments.evidence import Effect
 from fl_core.experiments.ledger import judged
 from fl_core.report import HTML, Markdown, display
+from fl_core.report.interactive import asset
 from fl_core.report.style import BLUE, GREEN, GREY, PURPLE, SKY, VERMILION, style
 from fl_core.report.tables import anchor
 
@@ -93,8 +94,6 @@ def _panel(axis: Axes, unit: str, rows: Sequence[Judgement], names: Mapping[str,
     labels = []
     for place, judgement in enumerate(rows):
         effect, (color, _, marker) = _effect(judgement), LOOKS[judgement.label]
-        factor = effect.scale.factor
-        printed = None if effect.printed is None else (effect.printed if unit == "ratio" else factor * effect.printed)
         turned = [_turn(effect, unit, value) for value in (effect.estimate, *effect.interval)]
         low, high = sorted(turned[1:])
         axis.plot([low, high], [place, place], color=color, lw=2)
@@ -104,8 +103,9 @@ def _panel(axis: Axes, unit: str, rows: Sequence[Judgement], names: Mapping[str,
         across = axis.get_yaxis_transform()
         axis.vlines(float(unit == "ratio"), place - 0.15, place + 0.3, color="#999999", lw=1, zorder=1)
         axis.text(0.005, place - 0.33, said, transform=across, fontsize=7.5, color="#555555", va="center")
-        if printed is not None:
-            axis.plot(_turn(effect, unit, printed), place, "x", color="#555555", markersize=7, markeredgewidth=1.8)
+        if effect.printed is not None:
+            printed = _turn(effect, unit, effect.printed_shown)
+            axis.plot(printed, place, "x", color="#555555", markersize=7, markeredgewidth=1.8)
         paper, _, number = judgement.claim.id.partition("-")
         labels.append(f"{names.get(paper, paper)} {number}")
     axis.set_yticks(range(len(rows)), labels)
@@ -170,7 +170,7 @@ def matrix(
         f'<span><b style="color:{LOOKS[label][0]}">{LOOKS[label][1]}</b> {label}</span>' for label in labels
     )
     return f'<div class="claims-matrix"><div class="claims-filters">{selects}</div>{"".join(rows)}' \
-           f'<div class="claims-legend">{legend}</div></div>{_SCRIPT}'  # fmt: skip
+           f'<div class="claims-legend">{legend}</div></div><script>{asset("matrix.js")}</script>'  # fmt: skip
 
 
 def _cell(judgement: Judgement, pages: str) -> str:
@@ -184,17 +184,6 @@ def _cell(judgement: Judgement, pages: str) -> str:
         f'data-kind="{claim.kind}" data-label="{label}" style="--label:{color}"><span>{sign}</span>'
         f"<small>{escape(number)}</small></a>"
     )
-
-
-_SCRIPT = """<script>
-for (const box of document.querySelectorAll(".claims-matrix")) {
-  const chosen = [...box.querySelectorAll("select")];
-  const apply = () => box.querySelectorAll(".claims-cell").forEach(cell => {
-    cell.classList.toggle("off", chosen.some(s => s.value && cell.dataset[s.dataset.field] !== s.value));
-  });
-  chosen.forEach(s => s.addEventListener("change", apply));
-}
-</script>"""
 
 
 def front(paper: str, name: str) -> None:
@@ -249,8 +238,5 @@ def measured(judgement: Judgement) -> str:
         return "exact"
     value, interval, _ = effect.words()
     unit = UNITS.get(effect.scale.unit, "")
-    printed = ""
-    if effect.printed is not None:
-        shown = effect.printed if effect.scale.logarithmic else effect.scale.factor * effect.printed
-        printed = f", printed {shown:.3g}{unit}"
+    printed = "" if effect.printed is None else f", printed {effect.printed_shown:.3g}{unit}"
     return f"{value}{unit} {interval}{printed}, {effect.look} seeds"

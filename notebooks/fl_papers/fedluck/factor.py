@@ -7,7 +7,6 @@ script minimises the factor by itself and refuses to draw where its minima are n
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ import pandas as pd
 
 from fl_core.errors import SpecError
 from fl_core.formulas.fedluck import Box, job_seconds, plan_devices, rounds_per_job
-from fl_core.report.interactive import html_table
+from fl_core.report.interactive import as_json, html_table
 from fl_core.report.style import VERMILION
 from fl_papers.fedluck import theory
 
@@ -45,7 +44,6 @@ class InteractiveFactor:
     table: pd.DataFrame = field(repr=False)  # The text alternative: the best plan of each device.
 
     def _repr_html_(self) -> str:
-        data = json.dumps(self.data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
         names = [html.escape(device["name"]) for device in self.data["devices"]]
         return Template(_asset("factor.html")).substitute(
             title="Key convergence factor over local steps and compression rate",
@@ -53,7 +51,7 @@ class InteractiveFactor:
             devices="".join(f'<option value="{i}">{name}</option>' for i, name in enumerate(names)),
             legend="".join(_legend()),
             tables=html_table("The same in numbers: the best plan of each device", self.table, "flf-scroll"),
-            data=data,
+            data=as_json(self.data),
             style=_asset("factor.css"),
             script=_asset("factor.js"),
         )
