@@ -22,7 +22,7 @@ from fl_core.experiments.artifacts import artifacts
 from fl_core.experiments.claims import Judgement
 from fl_core.experiments.experiment import PROFILES
 from fl_core.experiments.run import commit
-from fl_core.report.tables import anchor, in_words
+from fl_core.report.tables import anchor, in_words, page_table
 from fl_core.report.verdicts import LOOKS, WORDS, sentence
 
 BROWSERS = "chromium", "chromium-browser", "google-chrome"
@@ -30,9 +30,11 @@ STATEMENT, ERRATUM = 110, 150
 """Characters of a statement and of an erratum."""
 
 
-def made(
-    root: Path, errata: Mapping[str, tuple[str, Sequence[tuple[str, str, str]]]], published: pd.DataFrame
-) -> dict[str, str]:
+Errata = Mapping[str, tuple[str, Sequence[tuple[str, str, str]]]]
+"""By paper its name, and label, number and words of each."""
+
+
+def made(root: Path, errata: Errata, published: pd.DataFrame) -> dict[str, str]:
     """Return the dossier of each paper that has claims, readings and a replication chapter, as Markdown."""
     known = {name.lower() for name in ledger.papers()}
     chapters = {path.parent.name: path for path in root.glob("notebooks/*/*/replication.ipynb")}
@@ -76,7 +78,7 @@ def _scope(judged: Sequence[Judgement]) -> str:
     seeds = {j.seeds for j in runs if j.seeds} or {0}
     said = f"Data: {', '.join(data) or 'none'}; seeds of a claim: {min(seeds)} to {max(seeds)}; "
     budgets = [f"{sum(j.budget == name for j in runs)} at `{name}`" for name in PROFILES]
-    table = _table("How many claims have which label", ["claims about", "number", "labels"], rows)
+    table = page_table("How many claims have which label", ["claims about", "number", "labels"], rows)
     return f"{table}\n{said}{', '.join(budgets)}; {apart} listed apart.\n"
 
 
@@ -85,7 +87,9 @@ def _setting(paper: str) -> str:
     for artifact in (each for each in own if each.id.startswith(f"{paper}-")):
         assert artifact.paper_setting is not None
         frame = artifact.paper_setting(ledger.REDUCED, ledger.DATASET, None).fillna("–")
-        return _table("What the paper trains, and what is trained here", [*frame.columns], frame.to_numpy().tolist())
+        return page_table(
+            "What the paper trains, and what is trained here", [*frame.columns], frame.to_numpy().tolist()
+        )
     return "–\n"
 
 
@@ -98,7 +102,9 @@ def _claims(judged: Sequence[Judgement], kinds: Sequence[str], page: str) -> str
         label = f"{LOOKS[judgement.label][1]}&nbsp;{judgement.label}"
         rows.append((link, _short(row["statement"], STATEMENT), label, row["measured"], row["claimed"]))
     head, columns = ["claim", "the paper says", "label", "effect", "claimed"], 3 if kinds == ("theory",) else 5
-    return _table(f"{len(rows)} claims, each with what became of it", head[:columns], [row[:columns] for row in rows])
+    return page_table(
+        f"{len(rows)} claims, each with what became of it", head[:columns], [row[:columns] for row in rows]
+    )
 
 
 def _easy_and_difficult(chapter: Path) -> str:
@@ -114,13 +120,8 @@ def _cost(paper: str, published: pd.DataFrame) -> str:
     rows = published[(published["paper"] == paper) & (published["data"] == "all")]
     columns = [column for column in rows.columns if column not in ("paper", "data")]
     cells = [[f"{value:g}" for value in row] for row in rows[columns].to_numpy()]
-    table = _table("Published records, how they are verified, and what they cost", columns, cells)
+    table = page_table("Published records, how they are verified, and what they cost", columns, cells)
     return f"{table}\nCommit of this page: `{commit()}`.\n"
-
-
-def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *([str(cell).replace("|", "\\|") for cell in row] for row in rows)]
-    return "\n".join([f"```{{table}} {caption}", *(f"| {' | '.join(line)} |" for line in lines), "```\n"])
 
 
 def _short(text: str, length: int) -> str:

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fl_core.report.tables import page_table
+
 PREFIXED = re.compile(r"\b[A-Z]{1,2}-(?:\d+(?:\.\d+)?[a-d]?|[a-h])\b")
 LISTED = re.compile(
     r"(?:(?P<paper>[\w-]+?)(?:'s|,)? )?"
@@ -72,15 +74,15 @@ def markdown(root: Path) -> str:
         page = next(root.glob(f"notebooks/*/{paper}/readings.md"), None)
         title = re.search(r"^# (.*?)(?::|$)", page.read_text(encoding="utf-8"), re.MULTILINE) if page else None
         name = title[1] if title else "What all papers compare with"
-        text += [f"## {name}", "", f"```{{table}} Equations of {name}" if title else "```{table} Other equations"]
-        text += ["| number | what | function | derivation | test |", "| --- | --- | --- | --- | --- |"]
+        cells = []
         for row in rows:
             place = [f"{ROLES[re.split('[:-]', row.place)[0]]}`{row.place}`"] if row.place else []
             functions = [f"`{name.partition('.')[2]}`" for name in row.functions[:SHOWN]] or [row.no_function]
             derivation = place + [f"`{cell}`" for cell in row.cells[:SHOWN]]
             columns = functions, derivation, [f"`{test}`" for test in row.tests[:SHOWN]]
-            text.append(f"| {row.number} | {row.what} | {' | '.join('<br>'.join(column) for column in columns)} |")
-        text += ["```", ""]
+            cells.append((row.number, row.what, *map("<br>".join, columns)))
+        head = ["number", "what", "function", "derivation", "test"]
+        text += [f"## {name}", "", page_table(f"Equations of {name}" if title else "Other equations", head, cells)]
     return "\n".join(text)
 
 

@@ -16,7 +16,7 @@ import os
 import platform
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -26,13 +26,14 @@ import pandas as pd
 
 from fl_core.bookbuild import dossiers, equations
 from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
+from fl_core.bookbuild.dossiers import Errata
 from fl_core.bookbuild.notebooks import joined
 from fl_core.experiments.experiment import PROFILES
 from fl_core.experiments.run import commit
 from fl_core.experiments.store import Store, default_store
 from fl_core.experiments.verify import VERIFIED, published_records
 from fl_core.report.style import vectors
-from fl_core.report.tables import caption
+from fl_core.report.tables import caption, page_table
 
 CHECKED = "Checked when this page was made: show code and result"
 TITLE_ENDS = r"\. (?!\()"  # not after "et al."
@@ -80,23 +81,24 @@ def run_box(name: str, parameters: Mapping[str, Parameter], given: Mapping[str, 
         "",
         "In the repository, with its environment active (`. .venv/bin/activate`):",
         "",
-        "```bash",
-        papermill,
-        "```",
-        "",
+        *_fenced("bash", papermill),
         "The short form checks the names and leaves out what stays at its default:",
         "",
-        "```bash",
-        regenerate,
-        "```",
+        *_fenced("bash", regenerate),
     ]
     if parameters:
-        made = ", ".join(f"`{k} = {v!r}`" for k, v in given.items())
-        lines += ["", "```{table} Parameters", "| parameter | default | meaning |", "| --- | --- | --- |"]
-        lines += [f"| `{p.name}` | `{_shown(p)}` | {_escape(p.help)} |" for p in parameters.values()]
-        lines += ["```"]
-        lines += ["", f"This page was made with {made}." if made else "This page was made with the defaults."]
+        made = ", ".join(f"`{k} = {v!r}`" for k, v in given.items()) or "the defaults"
+        rows = [
+            (f"`{p.name}`", f"`{repr(p.default) if p.literal else p.default}`", p.help) for p in parameters.values()
+        ]
+        lines += [page_table("Parameters", ["parameter", "default", "meaning"], rows)]
+        lines += [f"This page was made with {made}."]
     return "\n".join([*lines, "````", ""])
+
+
+def _fenced(kind: str, *lines: str) -> list[str]:
+    """Return the lines of a block of code, or of another language than Markdown, and the empty one behind it."""
+    return [f"```{kind}", *lines, "```", ""]
 
 
 def _option(name: str, value: object) -> str:
@@ -109,14 +111,6 @@ def _option(name: str, value: object) -> str:
 
 def _plain(value: object) -> object:
     return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
-
-
-def _shown(parameter: Parameter) -> str:
-    return _escape(repr(parameter.default) if parameter.literal else parameter.default)
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _fold(cell: Any) -> None:
@@ -230,7 +224,7 @@ def api(package: Path) -> dict[str, str]:
         text = [f"# {name}", ""]
         for module in [name] if offered else inside:
             text += [f"## {module}", ""] if module != name else []
-            text += ["```{eval-rst}", f".. automodule:: {module}", *options, "```", ""]
+            text += _fenced("{eval-rst}", f".. automodule:: {module}", *options)
         pages[room or package.name] = "\n".join(text)
     return pages
 
@@ -243,20 +237,17 @@ def cli() -> str:
 
     text = []
     for name, shown in _help(get_command(app), ["fl-core"], None):
-        text += [f"## {name}", "", "```text", shown.rstrip(), "```", ""]
+        text += [f"## {name}", "", *_fenced("text", shown.rstrip())]
     return "\n".join(text)
 
 
 def records(found: pd.DataFrame) -> str:
     """Return the Markdown table of published records: how many of them this code is known to give, without zeros."""
     found = found.loc[:, (found != 0).any()]
-    lines = [found.columns, [":---", ":---", *["---:"] * (len(found.columns) - 2)], *found.to_numpy()]
-    rows = [f"| {' | '.join(map(str, line))} |" for line in lines]
-    return "\n".join(["```{table} Published records by paper, their standing and their cost", *rows, "```\n"])
-
-
-Errata = Mapping[str, tuple[str, Sequence[tuple[str, str, str]]]]
-"""By paper its name, and label, number and words of each."""
+    align = [":---", ":---", *["---:"] * (len(found.columns) - 2)]
+    return page_table(
+        "Published records by paper, their standing and their cost", found.columns, found.to_numpy(), align
+    )
 
 
 def errata(listed: Errata) -> str:
@@ -284,13 +275,13 @@ def listed_errata(root: Path) -> Errata:
 
 def promises(root: Path) -> str:
     """Return ``book/promises.csv`` as Markdown: promises, tests that would fail without them, their figures."""
-    lines = ["```{table} Each promise, its tests, and how often they try", "| promise | tests | figures |", "|-|-|-|"]
+    rows = []
     for row in listed_promises(root):
         tests = "<br>".join(f"`{name.removeprefix('tests/')}`" for name in row["tests"].split())
         figures = (each.partition(" ") for each in row["figures"].split("; ") if each)
         shown = "<br>".join(f"{figure(root, place)} {words}" for place, _, words in figures)
-        lines.append(f"| {row['promise']} | {tests} | {shown} |")
-    return "\n".join([*lines, "```", ""])
+        rows.append((row["promise"], tests, shown))
+    return page_table("Each promise, its tests, and how often they try", ["promise", "tests", "figures"], rows)
 
 
 def listed_promises(root: Path) -> list[dict[str, str]]:
@@ -326,12 +317,12 @@ def build_record(profile: str, seconds: Mapping[str, float]) -> str:
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in SHOWN)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores."
     python = f"Python {platform.python_version()}, {versions}."
-    rows = [f"| {name} | {value:.1f} |" for name, value in {**seconds, "**all**": sum(seconds.values())}.items()]
-    table = ["```{table} Seconds that each notebook took", "| notebook | seconds |", "| --- | ---: |", *rows, "```"]
+    rows = [(name, f"{value:.1f}") for name, value in {**seconds, "**all**": sum(seconds.values())}.items()]
+    table = page_table("Seconds that each notebook took", ["notebook", "seconds"], rows, ["---", "---:"])
     made = f"Version {metadata.version('fl_core')}, commit `{commit()}`, {datetime.now(UTC):%Y-%m-%d}."
     store = f"Published results: SHA-256 `{store_digest(default_store())}`."
     head = [f"Profile **{profile}**: {PROFILES[profile]}.", "", made, store, "", machine, python, ""]
-    return "\n".join([*head, *table, ""])
+    return "\n".join([*head, table])
 
 
 def citation(root: Path) -> str:
@@ -340,26 +331,11 @@ def citation(root: Path) -> str:
         return ""
     given = tool("yaml").safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     authors = " and ".join(f"{{{author['name']}}}" for author in given["authors"])
-    entry = {
-        "title": f"{{{given['title']}}}",
-        "author": authors,
-        "version": given["version"],
-        "license": given["license"],
-    }
-    lines = ["@software{fl_core,", *(f"  {key} = {{{value}}}," for key, value in entry.items()), "}"]
-    return "\n".join(
-        [
-            "",
-            "## How to cite",
-            "",
-            f"{given['message']} Of this build, add the commit.",
-            "",
-            "```bibtex",
-            *lines,
-            "```",
-            "",
-        ]
-    )
+    entry = {"title": f"{{{given['title']}}}", "author": authors}
+    entry |= {name: given[name] for name in ("version", "license")}
+    said = ["", "## How to cite", "", f"{given['message']} Of this build, add the commit.", ""]
+    fields = (f"  {key} = {{{value}}}," for key, value in entry.items())
+    return "\n".join([*said, *_fenced("bibtex", "@software{fl_core,", *fields, "}")])
 
 
 def store_digest(store: Store) -> str:

@@ -104,6 +104,14 @@ def caption(text: str) -> str:
     return f"<caption>{said}</caption>" if text else ""
 
 
+def page_table(caption: str, head: Iterable[str], rows: Iterable[Iterable[object]], align: Sequence[str] = ()) -> str:
+    """Return a table in the Markdown of a page, which numbers it; `align` is how Markdown says it, by column."""
+    names = list(head)
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    lines = map(_row, [names, list(align) or ["---"] * len(names), *cells])
+    return "\n".join([f"```{{table}} {caption}", *lines, "```\n"])
+
+
 def with_spread(frame: pd.DataFrame, columns: Iterable[str], digits: int = 3) -> pd.DataFrame:
     """Return `frame` with each of `columns` joined with its ``…_std`` into one text, ``0.712 ± 0.004``."""
     joined = frame.copy()
