@@ -396,7 +396,6 @@ def plot_shares(reports: Mapping[str, Report]) -> Figure:
         axis.set_xlabel("share of one thread's time (%)")
         axis.grid(axis="y", visible=False)
         figure.legend(loc="outside lower center", ncols=3)
-    plt.close(figure)
     return figure
 
 
@@ -414,7 +413,6 @@ def plot_memory(reports: Mapping[str, Report]) -> Figure:
         axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
         axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
         axis.legend(loc="lower right")
-    plt.close(figure)
     return figure
 
 

@@ -19,7 +19,18 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from fl_core.benchmarks.harness import Effort, K, Outcome, Row, Stopwatch, Target, alternate, intraop_threads, part
+from fl_core.benchmarks.harness import (
+    Effort,
+    K,
+    Outcome,
+    Row,
+    Stopwatch,
+    Target,
+    alternate,
+    intraop_threads,
+    part,
+    seconds_of,
+)
 from fl_core.datasets import Samples
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
@@ -466,7 +477,7 @@ def blocks(effort: Effort) -> Outcome:
         sides |= {(name, block): partial(together, way, block) for name, way in ways.items()}
         for (name, number), work in sides.items():
             work()  # libraries and kernels are loaded on first use, and a graph recorded on second
-            samples = [number * steps * 50 / seconds(work) for _ in range(effort.repetitions)]
+            samples = [number * steps * 50 / seconds_of(work) for _ in range(effort.repetitions)]
             reached = [100 * sum(flops_per_sample(model, task.train.shape, 10)) * each / rate for each in samples]
             rows += [
                 Row(model + name, "samples/s", samples, number),
@@ -476,13 +487,6 @@ def blocks(effort: Effort) -> Outcome:
         different = max(different, float((alone.model - among.model).abs().max()))
     where = torch.cuda.get_device_name() if cuda else "one thread"
     return Outcome(rows, f"{where}: {rate / 1e12:.1f} TFLOP/s; a task alone in its block differs by {different:.1e}")
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Return how long `work` takes; its results are in main memory."""
-    watch = Stopwatch()
-    work()
-    return watch.stop().wall
 
 
 def accelerator_rate(place: torch.device, side: int = 8192, times: int = 20) -> float:
