@@ -90,19 +90,17 @@ def _link_facts(name: str) -> dict[str, Any]:
 def _entry(source: Source, width: int) -> Iterator[str]:
     from fl_core.datasets import registry
 
-    kind = registry.state(source)
+    facts = _facts(source)
+    kind, size = facts["state"], facts["bytes"]
     shape = " x ".join(map(str, source.shape)) if len(source.shape) > 1 else f"{source.shape[0]} tokens"
     train, test = source.sizes
-    size = sum(archive.bytes for archive in source.archives)
     count = f"{train:,} + {test:,} samples" if train else "samples"
-    facts = [f"{count} of {shape}", f"{len(source.classes)} classes"]
-    facts.append(f"{size / MIB:,.0f} MiB" if size else "size not stated")
+    stated = f"{size / MIB:,.0f} MiB" if size else "size not stated"
     shown = kind.upper() if kind in ("surrogate", "missing") else kind
-    yield f"{source.name:<24}{shown:<12}{', '.join(facts)}"
+    yield f"{source.name:<24}{shown:<12}{count} of {shape}, {len(source.classes)} classes, {stated}"
     details = [source.title, *filter(None, [source.differs]), f"Licence: {source.licence}", source.homepage]
-    if kind == source.kind:
-        found = registry.place(source)
-        details.append(f"In {found[0] if found else registry.prepared_file(source)}")
+    if facts["place"]:
+        details.append(f"In {facts['place']}")
     elif source.embedded and CHECKOUT:
         details.append(f"'git checkout -- data/{source.name}' restores it")
     elif source.by_hand:
@@ -110,8 +108,8 @@ def _entry(source: Source, width: int) -> Iterator[str]:
     else:
         get = "get" if any(archive.url for archive in source.archives) else "import FILE, if you have it:"
         details.append(f"Get it: fl-core data {get} {source.name}")
-    if stand_in := registry.all_surrogates().get(f"{source.name}-surrogate"):
-        details.append(f"Surrogate {stand_in.name}: {stand_in.about}")
+    if name := facts["surrogate"]:
+        details.append(f"Surrogate {name}: {registry.all_surrogates()[name].about}")
     for text in details:
         yield from textwrap.wrap(text, width - 4, initial_indent="    ", subsequent_indent="      ")
 

@@ -25,6 +25,7 @@ from typer import Argument, Option
 from fl_core import CHECKOUT
 from fl_core.cli.app import Force, Json, app, as_text
 from fl_core.errors import DataError
+from fl_core.processes import usable_cores
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ((3, 11), (3, 15))
@@ -204,9 +205,8 @@ def results() -> Check:
 
 def cores() -> Check:
     """Say how many processor cores may be used, and how busy they are."""
-    number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    return Check("processor", f"{platform.machine()}, {number} cores{load}")
+    return Check("processor", f"{platform.machine()}, {usable_cores()} cores{load}")
 
 
 def memory() -> Check:
