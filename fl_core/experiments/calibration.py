@@ -28,17 +28,17 @@ NOISE = 0.2
 REFERENCE, LINEAR, LESS, NOISY = "reference network", "linear model", "less data", "20 % wrong labels"
 
 
-def entries(reference: Reference, seed: int = 0) -> list[Entry]:
+def entries(reference: Reference) -> list[Entry]:
     """Return the runs of one reference: at most four, all on the surrogate (for an embedded data set on the real)."""
-    found = [_entry(reference, REFERENCE, seed)]
+    found = [_entry(reference, REFERENCE)]
     if not reference.controls:
         return found
     if reference.linear_lr:
         linear = _training(reference, reference.linear_lr)
-        found.append(_entry(reference, LINEAR, seed, model="linear", training=linear))
+        found.append(_entry(reference, LINEAR, model="linear", training=linear))
     less = IID(samples_per_device=int(reference.part * sizes(reference.used)[0]))
-    found.append(_entry(reference, LESS, seed, 0.5, partition=less))
-    return [*found, _entry(reference, NOISY, seed, 0.5, label_noise=NOISE)]
+    found.append(_entry(reference, LESS, 0.5, partition=less))
+    return [*found, _entry(reference, NOISY, 0.5, label_noise=NOISE)]
 
 
 def _training(reference: Reference, lr: float) -> LocalTraining:
@@ -48,11 +48,11 @@ def _training(reference: Reference, lr: float) -> LocalTraining:
     return kept.model_copy(update={"lr_decay": decay, "lr_decay_versions": every})
 
 
-def _entry(reference: Reference, variant: str, seed: int, part: float = 1.0, **changed: Any) -> Entry:
+def _entry(reference: Reference, variant: str, part: float = 1.0, **changed: Any) -> Entry:
     """Return one run of `part` of the steps."""
     steps = reference.epochs * sizes(reference.used)[0] / reference.batch_size
     fields: dict[str, Any] = {
-        "dataset": reference.used, "model": reference.model, "initialisation": reference.initialisation, "seed": seed,
+        "dataset": reference.used, "model": reference.model, "initialisation": reference.initialisation,
         "algorithm": SGD(block=max(1, round(steps / reference.points))), "world": World(devices=1),
         "training": _training(reference, reference.lr), "evaluation": Evaluation(every_updates=1),
         "budget": Budget(updates=max(1, round(part * reference.points))),
@@ -60,7 +60,7 @@ def _entry(reference: Reference, variant: str, seed: int, part: float = 1.0, **c
     if reference.preprocessing:
         fields["preprocessing"] = reference.preprocessing
     named = {"dataset": reference.dataset, "network": reference.model, "training": reference.training}
-    return Entry(RunSpec(**(fields | changed)), named | {"variant": variant, "seed": seed})
+    return Entry(RunSpec(**(fields | changed)), named | {"variant": variant, "seed": 0})
 
 
 def calibration(store: Store, datasets: Iterable[str] = (), references: Sequence[Reference] = REFERENCES) -> Study:

@@ -447,15 +447,14 @@ def lucky(chance: float, seeds: int) -> bool:
     return bool(seeds) and chance**seeds <= LEVEL
 
 
-def judge(names: Iterable[str], study: Study, artifacts: Sequence[str] = ()) -> list[Judgement]:
+def judge(names: Iterable[str], study: Study) -> list[Judgement]:
     """Judge the claims called `names` on `study`, each once, in order of their ids, as one family."""
-    return settled(judge_one(find_claim(name), study, artifacts) for name in sorted(set(names)))
+    return settled(judge_one(find_claim(name), study) for name in sorted(set(names)))
 
 
-def judge_one(claim: Claim, study: Study, artifacts: Sequence[str] = ()) -> Judgement:
+def judge_one(claim: Claim, study: Study) -> Judgement:
     """Judge one claim on `study`, by itself."""
-    parts = parts_of(claim, study)
-    found = Judgement(claim, tuple(parts), study.dataset, study.data_kind, study.profile, tuple(artifacts))
+    found = Judgement(claim, tuple(parts_of(claim, study)), study.dataset, study.data_kind, study.profile)
     return replace(found, p=found.own_p)
 
 

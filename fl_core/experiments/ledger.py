@@ -110,11 +110,11 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
 
     def one(claim: Claim) -> Judgement:
         carriers = carried[claim.id]
-        full = judge_one(claim, study(carriers, FULL), carriers)
+        full = judge_one(claim, study(carriers, FULL))
         known_exactly = full.parts and all(check.holds is not None for check in full.checks)
         if claim.kind != "run" and known_exactly and not full.effects:
             return full
-        reduced = judge_one(claim, study(carriers, REDUCED), carriers)
+        reduced = judge_one(claim, study(carriers, REDUCED))
         decidable = known_exactly and (full.seeds or not full.effects)
         return full if decidable and len(full.effects) >= len(reduced.effects) else reduced
 

@@ -189,12 +189,12 @@ def exact_curve(method: str, x: Any, column: str, values: Any, **parameter: floa
     return pd.DataFrame({"method": method, **parameter, "x": x, column: values, f"{column}_std": np.nan, "n": 1})
 
 
-def t_interval(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> tuple[float, float, float]:
-    """Return mean and ends of the t interval of `values` ``[n]``; NaN as ends for one value."""
+def t_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
+    """Return mean and ends of the 95 % t interval of `values` ``[n]``; NaN as ends for one value."""
     found = np.asarray(values, dtype=float)
     if len(found) < 2:
         return float(found.mean()), float("nan"), float("nan")
-    low, high = scipy.stats.t.interval(confidence, len(found) - 1, found.mean(), scipy.stats.sem(found))
+    low, high = scipy.stats.t.interval(0.95, len(found) - 1, found.mean(), scipy.stats.sem(found))
     return float(found.mean()), float(low), float(high)
 
 
@@ -205,13 +205,13 @@ def mean_text(values: Sequence[float], digits: int = 3) -> str:
 
 
 class Printed:
-    """The numbers that a paper prints: a CSV file beside the module with this ``__file__``, with a column ``value``.
+    """The numbers that a paper prints: ``printed.csv`` beside the module with this ``__file__``.
 
-    Other columns say what a number is.
+    Its column ``value`` has them, the others say what a number is.
     """
 
-    def __init__(self, folder_of: str, name: str = "printed.csv") -> None:
-        self.file = Path(folder_of).with_name(name)
+    def __init__(self, module: str) -> None:
+        self.file = Path(module).with_name("printed.csv")
         self._numbers: dict[frozenset[tuple[str, Any]], float | None] = {}
 
     @cached_property
