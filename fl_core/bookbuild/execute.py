@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from fl_core.bookbuild.chapters import ROOT, BookError, tool
 from fl_core.experiments.grid import JOBS
@@ -38,17 +39,13 @@ def kernel_environment(processes: int | None = None) -> Iterator[None]:
     Any ``MPLBACKEND`` from outside would keep the pictures out of the notebook without a warning. With `processes`,
     a notebook that has runs to make makes so many at a time: several notebooks share the cores.
     """
-    before = dict(os.environ)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    if processes is not None:
-        os.environ.setdefault(JOBS, str(processes))
-    os.environ.pop("MPLBACKEND", None)
-    os.environ["MATPLOTLIBRC"] = str(ROOT / "book" / "matplotlibrc")
-    try:
+    with patch.dict(os.environ):  # which puts back what was there
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        if processes is not None:
+            os.environ.setdefault(JOBS, str(processes))
+        os.environ.pop("MPLBACKEND", None)
+        os.environ["MATPLOTLIBRC"] = str(ROOT / "book" / "matplotlibrc")
         yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def run_notebook(job: Job, cwd: Path, processes: int | None = None) -> float:

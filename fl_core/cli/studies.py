@@ -608,8 +608,9 @@ def pack(as_json: Json = False) -> None:
 
     published = store.default_store().published
     grids: dict[str, str] = {}
-    seeds = sorted({result.spec.seed for result in store.singles(published)})
-    for dataset in sorted({result.spec.dataset for result in store.singles(published)}):
+    alone = [result.spec for result in store.singles(published)]
+    seeds = sorted({spec.seed for spec in alone})
+    for dataset in sorted({spec.dataset for spec in alone}):
         for artifact in artifacts().values():
             for profile in PROFILES:
                 try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any, get_args
 
@@ -18,6 +19,7 @@ LONG, WIDE = 9, 9
 """Rows above which a table scrolls in a box of its own, and columns above which its letters are smaller."""
 
 
+@dataclass(repr=False, eq=False)
 class Table:
     """A table that a notebook shows as HTML and that prints as Markdown; NaN and None become a dash.
 
@@ -26,19 +28,13 @@ class Table:
     `fold`, and rows can be linked to by their `anchors`. A page numbers it and shows its `caption`.
     """
 
-    def __init__(
-        self,
-        frame: pd.DataFrame,
-        names: Mapping[str, str] | None = None,
-        digits: int = 3,
-        wrap: Mapping[str, float] | None = None,
-        fold: str = "",
-        anchors: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        self.frame, self.digits, self.fold, self.anchors = frame, digits, fold, list(anchors)
-        self.caption = caption
-        self.names, self.wrap = dict(names or {}), dict(wrap or {})
+    frame: pd.DataFrame
+    names: Mapping[str, str] = field(default_factory=dict)
+    digits: int = 3
+    wrap: Mapping[str, float] = field(default_factory=dict)
+    fold: str = ""
+    anchors: Sequence[str] = ()
+    caption: str = ""
 
     def to_markdown(self) -> str:
         """Return a Markdown table."""
@@ -112,13 +108,13 @@ def page_table(caption: str, head: Iterable[str], rows: Iterable[Iterable[object
     return "\n".join([f"```{{table}} {caption}", *lines, "```\n"])
 
 
-def with_spread(frame: pd.DataFrame, columns: Iterable[str], digits: int = 3) -> pd.DataFrame:
+def with_spread(frame: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
     """Return `frame` with each of `columns` joined with its ``…_std`` into one text, ``0.712 ± 0.004``."""
     joined = frame.copy()
     for column in columns:
         spread = joined.pop(f"{column}_std")
         joined[column] = [
-            f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if np.isfinite(std) else "")
+            f"{mean:.3f}" + (f" ± {std:.3f}" if np.isfinite(std) else "")
             for mean, std in zip(joined[column], spread, strict=True)
         ]
     return joined
