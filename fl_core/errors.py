@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class FlCoreError(Exception):
@@ -36,3 +36,10 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> SpecError:
     """Build the error for a name that is not registered: what was given, the nearest, all valid ones."""
     valid = sorted(choices)
     return SpecError(f"unknown {kind} {name!r}{nearest(name, valid)} (valid: {', '.join(valid)})")
+
+
+def known(kind: str, name: str, choices: Collection[str]) -> str:
+    """Return `name` if it is one of the choices; otherwise raise :func:`unknown`."""
+    if name not in choices:
+        raise unknown(kind, name, choices)
+    return name

@@ -9,7 +9,7 @@ from fl_core.benchmarks import harness
 from fl_core.benchmarks.harness import Effort, Part, Report, circumstances, part_text, published
 from fl_core.benchmarks.runtime import clusters, data, formulas, kasync, kernel, memory
 from fl_core.benchmarks.throughput import batched, blocks, limit, overhead, reference, scaling, small, synchronous
-from fl_core.errors import unknown
+from fl_core.errors import known
 
 __all__ = ["PARTS", "Effort", "Part", "circumstances", "find_parts", "measure", "part_text", "published"]
 
@@ -24,11 +24,8 @@ PARTS: dict[str, Part] = {
 
 def find_parts(names: Iterable[str]) -> list[Part]:
     """Return the parts called `names`, each once and in this order; all of them if there is no name."""
-    wanted = list(dict.fromkeys(names)) or list(PARTS)
-    for name in wanted:
-        if name not in PARTS:
-            raise unknown("part", name, PARTS)
-    return [PARTS[name] for name in wanted]
+    wanted = dict.fromkeys(names) or PARTS
+    return [PARTS[known("part", name, PARTS)] for name in wanted]
 
 
 def measure(

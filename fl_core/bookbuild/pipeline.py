@@ -22,7 +22,8 @@ from fl_core.bookbuild.chapters import ROOT, BookError, chapter_name, tool
 from fl_core.bookbuild.dossiers import print_all
 from fl_core.bookbuild.execute import Job, kernel_environment, run_all, run_notebook
 from fl_core.bookbuild.pages import dress, write_reference
-from fl_core.experiments.experiment import known_profile
+from fl_core.errors import known
+from fl_core.experiments.experiment import PROFILES
 from fl_core.experiments.store import check_writable
 from fl_core.processes import usable_cores
 from fl_core.runtime.executors import MOST_THREADS
@@ -70,7 +71,7 @@ def build_book(
     ``_build/<profile>`` at the end; after a failure the previous book is still there. With `html` false only the
     executed notebooks are kept.
     """
-    known_profile(profile)
+    known("profile", profile, PROFILES)
     if jobs is not None and not 1 <= jobs <= MOST_THREADS:
         raise BookError(f"jobs = {jobs} must be between 1 and {MOST_THREADS}")
     repository(root)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fl_core.cli.app import Json, app, as_text
-from fl_core.errors import unknown
+from fl_core.errors import known
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -99,7 +99,7 @@ def show(
 ) -> None:  # fmt: skip
     """Show what there is to choose from, with meanings."""
     if as_json:
-        chosen = [known(kind)] if kind else [name for name, what in KINDS.items() if not what.alone]
+        chosen = [known("list", kind, KINDS)] if kind else [name for name, what in KINDS.items() if not what.alone]
         typer.echo(as_text({name: [_plainly(item) for item in items_of(name)] for name in chosen}))
         return
     typer.echo(text_of(kind, min(110, shutil.get_terminal_size((100, 24)).columns)))
@@ -110,17 +110,10 @@ def text_of(kind: str | None, width: int = 100) -> str:
     if kind is None:
         listed = {name: what.alone or ", ".join(item.name for item in items_of(name)) for name, what in KINDS.items()}
         return "\n".join(_wrapped(name, 14, text, width) for name, text in listed.items())
-    items = items_of(known(kind))
+    items = items_of(known("list", kind, KINDS))
     name_width = max((len(item.name) for item in items), default=0) + 2
     lines = [line for item in items for line in _lines(item, name_width, width)]
     return "\n".join([*lines, "", f"Use: fl-core {KINDS[kind].use}"])
-
-
-def known(kind: str) -> str:
-    """Return `kind` if there is such a list."""
-    if kind not in KINDS:
-        raise unknown("list", kind, KINDS)
-    return kind
 
 
 def _plainly(item: Item) -> dict[str, Any]:

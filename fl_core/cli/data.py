@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from fl_core import CHECKOUT
 from fl_core.cli.app import Jobs, Json, app, as_text
-from fl_core.errors import DataError, unknown
+from fl_core.errors import DataError, known
 
 if TYPE_CHECKING:
     from fl_core.datasets.base import Source, Surrogate
@@ -128,10 +128,7 @@ def obtain(
     echo, got = partial(typer.echo, err=as_json), []
     if folder is not None:
         os.environ[registry.FOLDER] = str(folder.resolve())
-    for name in names:
-        if name not in registry.names():
-            raise unknown("data set", name, registry.names())
-    for name in names:
+    for name in [known("data set", name, registry.names()) for name in names]:
         chosen = registry.all_surrogates().get(name) or registry.all_sources()[name]
         if isinstance(chosen, base.Source) and chosen.embedded:
             if CHECKOUT and (again or not registry.place(chosen)):
@@ -194,8 +191,8 @@ def take_in(
         if not (found := registry.recognise(path)) and not has_links:
             sources = [source for source in registry.all_sources().values() if not source.embedded]
             forms = [*(source.archives for source in sources), *(f.archives for s in sources for f in s.copies)]
-            known = ", ".join(sorted({each.file.split("/")[0] for archives in forms for each in archives}))
-            raise DataError(f"{path} holds no data set by the names of its files; known are {known}, {traces.FILE}")
+            files = ", ".join(sorted({each.file.split("/")[0] for archives in forms for each in archives}))
+            raise DataError(f"{path} holds no data set by the names of its files; known are {files}, {traces.FILE}")
         for source, folder, form in found:
             data = registry.take_in(source, folder, form)
             checked = "in an archive verified" if any(archive.checksum for archive in form.archives) else "counted"
@@ -227,11 +224,11 @@ def calibrate(
     from fl_core.experiments.store import default_store
 
     store, references = default_store(), REAL if real else REFERENCES
-    known = {reference.dataset for reference in references}
+    measured = {reference.dataset for reference in references}
     if real:
-        for name in known.intersection(names or ()):
+        for name in measured.intersection(names or ()):
             actual(name, strict=True)
-        names = names or sorted(name for name in known if kind_of(name) != "surrogate")
+        names = names or sorted(name for name in measured if kind_of(name) != "surrogate")
     grid.execute(calibration(store, names or (), references).specs, jobs=jobs, store=store)
     found = table(calibration(store, names or (), references), references).drop(columns="reported")
     typer.echo(as_text(found) if as_json else found.to_string(index=False, float_format="%.3f"))

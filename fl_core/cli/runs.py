@@ -14,7 +14,7 @@ import typer
 from typer import Argument, Option
 
 from fl_core.cli.app import Device, Force, Json, Scheduler, app, choose_device
-from fl_core.errors import FlCoreError, SpecError, nearest, unknown
+from fl_core.errors import FlCoreError, SpecError, known, nearest
 
 if TYPE_CHECKING:
     from fl_core.experiments.run import Result
@@ -94,9 +94,7 @@ def run(
         raise SpecError(f"{odd[0]} is for a simulation, not for a testbed with a --scheduler")
     store = store and scheduler is None
     kind = None if device is None else choose_device(device)
-    executor, checkpoints = executor or default_executor(), None
-    if executor not in EXECUTORS:
-        raise unknown("executor", executor, EXECUTORS)
+    executor, checkpoints = known("executor", executor or default_executor(), EXECUTORS), None
     if kind == "cuda" and executor != "batched":
         raise SpecError(f"executor {executor!r} computes on the processor; --device {device} takes batched, or none")
     if checkpoint_every is not None or resume:
@@ -144,9 +142,7 @@ def build_spec(path: Path | None, algorithm: str | None, settings: Sequence[str]
             raise SpecError(f"nothing to run: name an --algorithm (valid: {valid}) or a specification file")
         spec = read_spec(path)
         return spec.changed(**_placed(values, type(spec.algorithm)))
-    if algorithm not in ALGORITHMS:
-        raise unknown("algorithm", algorithm, ALGORITHMS)
-    chosen = ALGORITHMS[algorithm]
+    chosen = ALGORITHMS[known("algorithm", algorithm, ALGORITHMS)]
     fits_every_world = {"algorithm": "sgd"}  # replaced together with the settings, so that they are judged together
     base = read_spec(path, **fits_every_world) if path else RunSpec(**fits_every_world)
     defaults = chosen.model_construct().model_dump(mode="json")

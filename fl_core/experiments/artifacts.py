@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from fl_core.datasets import names
-from fl_core.errors import SpecError, unknown
+from fl_core.errors import SpecError, known
 from fl_core.experiments.claims import claims
 from fl_core.experiments.evidence import LOOKS
-from fl_core.experiments.experiment import PROFILES, known_profile
+from fl_core.experiments.experiment import PROFILES
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, listed, load_study
 from fl_core.plugins import paper_modules
@@ -94,9 +94,8 @@ class Artifact:
 
         A profile, data set, seed or override that is not valid is a SpecError that says what would be.
         """
-        known_profile(profile_name)
-        if dataset not in names():
-            raise unknown("data set", dataset, names())
+        known("profile", profile_name, PROFILES)
+        known("data set", dataset, names())
         if seeds is not None and (not seeds or len(set(seeds)) != len(seeds)):
             raise SpecError(f"seeds = {list(seeds)} must be a non-empty list without repetitions")
         given = {name: value for name, value in overrides.items() if value is not None}
@@ -159,20 +158,16 @@ def artifacts() -> dict[str, Artifact]:
 
 def find_artifact(name: str) -> Artifact:
     """Return the artifact with id `name`."""
-    known = artifacts()
-    if name not in known:
-        raise unknown("artifact", name, known)
-    return known[name]
+    every = artifacts()
+    return every[known("artifact", name, every)]
 
 
 def find_artifacts(names: Iterable[str]) -> list[Artifact]:
     """Return the artifacts with these ids; an id that ends in ``-*`` stands for all that begin so."""
-    known, found = artifacts(), dict[str, Artifact]()
+    every, found = artifacts(), dict[str, Artifact]()
     for name in names:
-        matches = [key for key in known if key == name or (name.endswith("*") and key.startswith(name[:-1]))]
-        if not matches:
-            raise unknown("artifact", name, known)
-        found |= {key: known[key] for key in matches}
+        matches = [key for key in every if name.endswith("*") and key.startswith(name[:-1])]
+        found |= {key: every[key] for key in matches or [known("artifact", name, every)]}
     return list(found.values())
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from fl_core.algorithms import SGD
 from fl_core.datasets import IID, sizes
 from fl_core.datasets.surrogates.calibration import REAL, REFERENCES, Reference
-from fl_core.errors import unknown
+from fl_core.errors import known
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
@@ -65,10 +65,8 @@ def _entry(reference: Reference, variant: str, part: float = 1.0, **changed: Any
 
 def calibration(store: Store, datasets: Iterable[str] = (), references: Sequence[Reference] = REFERENCES) -> Study:
     """Return the runs of `datasets` (names of real ones; none: all), with what `store` has of their results."""
-    known = list(dict.fromkeys(reference.dataset for reference in references))
-    for name in (names := list(datasets) or known):
-        if name not in known:
-            raise unknown("data set with a reference", name, known)
+    every = list(dict.fromkeys(reference.dataset for reference in references))
+    names = [known("data set with a reference", name, every) for name in datasets] or every
     runs = [entry for name in names for found in references if found.dataset == name for entry in entries(found)]
     return load_study(Study("laptop", "real data" if references is REAL else "surrogates", tuple(runs), {}), store)
 

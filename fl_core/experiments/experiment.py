@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fl_core.datasets import names, stands_for
-from fl_core.errors import SpecError, nearest, unknown
+from fl_core.errors import SpecError, known, nearest, unknown
 from fl_core.experiments.explain import explain
 from fl_core.experiments.study import Entry
 
@@ -19,13 +19,6 @@ PROFILES = {
     "paper": "the paper's own budget and repetitions: days on two cores",
 }
 """The three sizes of every experiment, and what they are for. A profile scales budgets, never the method."""
-
-
-def known_profile(name: str) -> str:
-    """Return `name` if there is such a profile; otherwise a SpecError names those that there are."""
-    if name not in PROFILES:
-        raise unknown("profile", name, PROFILES)
-    return name
 
 
 def in_order(value: tuple[float, ...] | None) -> tuple[float, ...] | None:
@@ -73,8 +66,7 @@ class Experiment:
 
     def __init__(self, profile: str, dataset: str, seeds: Sequence[int] | None = None, **overrides: Any) -> None:
         self.options: Any = self.OPTIONS.of(**overrides)
-        known_profile(profile)
-        self.profile, self.dataset = profile, dataset
+        self.profile, self.dataset = known("profile", profile, PROFILES), dataset
         self.setup, self.scale = self.setup_of(dataset), self.PROFILES[profile]
         self.seeds = tuple(self.default_seeds() if seeds is None else seeds)
 
@@ -181,9 +173,9 @@ class Chosen:
 def chosen_parameters(namespace: Mapping[str, Any], experiment: type[Experiment]) -> Chosen:
     """Return a replication chapter's parameters; the options among them are checked by the experiment's rules."""
     options = {name.upper(): name for name in experiment.OPTIONS.model_fields if name.upper() in namespace}
-    known = tuple(name for name in names() if name in experiment.SETUPS or stands_for(name) in experiment.SETUPS)
+    datasets = tuple(name for name in names() if name in experiment.SETUPS or stands_for(name) in experiment.SETUPS)
     check_parameters(
-        namespace, PROFILE=PROFILES, SHOW=("published", "this run"), DATASET=known,
+        namespace, PROFILE=PROFILES, SHOW=("published", "this run"), DATASET=datasets,
         SEEDS=OrNone([Interval(0, 2**31, integer=True)]), RECOMPUTE=(True, False), **dict.fromkeys(options, object),
     )  # fmt: skip
     overrides = experiment.OPTIONS.changed(**{field: namespace[name] for name, field in options.items()})

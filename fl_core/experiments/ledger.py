@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_core.datasets import data_folder
-from fl_core.errors import unknown
+from fl_core.errors import known
 from fl_core.experiments.artifacts import artifacts, find_artifact, make_study, no_runs
 from fl_core.experiments.claims import (
     FULL,
@@ -60,9 +60,7 @@ def papers() -> list[str]:
 
 def known_paper(name: str) -> str:
     """Return the name of a paper as claims write it."""
-    if name.upper() not in papers():
-        raise unknown("paper", name.upper(), papers())
-    return name.upper()
+    return known("paper", name.upper(), papers())
 
 
 def judged(
@@ -83,11 +81,11 @@ def judged(
 
 @lru_cache(maxsize=16)
 def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) -> tuple[Judgement, ...]:
-    known = artifacts()
+    every = artifacts()
 
     @cache
     def grid(artifact: str, budget: str, seeds: range) -> tuple[Entry, ...]:
-        return tuple(known[artifact].grid(budget, dataset, seeds))
+        return tuple(every[artifact].grid(budget, dataset, seeds))
 
     stored: dict[str, Result | None] = {}
     rests_on: dict[str, str] = {}
@@ -124,8 +122,8 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
         return replace(judgement, unverified=tuple(sorted(doubtful)))
 
     own = [claim for claim in claims().values() if claim.paper == paper]
-    carried = {claim.id: tuple(each.id for each in known.values() if claim.id in each.claims) for claim in own}
-    by_runs = [claim for claim in own if any(known[name].make_grid is not no_runs for name in carried[claim.id])]
+    carried = {claim.id: tuple(each.id for each in every.values() if claim.id in each.claims) for claim in own}
+    by_runs = [claim for claim in own if any(every[name].make_grid is not no_runs for name in carried[claim.id])]
     found = {
         judgement.claim.id: replace(judgement, artifacts=carried[judgement.claim.id], stored=True)
         for group, named_by, records in (

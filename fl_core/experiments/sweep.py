@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from fl_core.algorithms import Algorithm
-from fl_core.errors import SpecError, unknown
+from fl_core.errors import SpecError, known, unknown
 from fl_core.experiments.evidence import LEVEL, POINTS, RATIO, Effect, holm, moderated
 from fl_core.experiments.grid import execute
 from fl_core.experiments.measures import BySeed, final_accuracy, guessing, passages
@@ -120,10 +120,8 @@ def compare(
     more than 20).
     """
     names = [name for name in runs.entries[0].labels if name != "seed"]
-    if by not in names:
-        raise unknown("name of the grid", by, names)
-    if axis not in AXES:
-        raise unknown("axis", axis, AXES)
+    known("name of the grid", by, names)
+    known("axis", axis, AXES)
     values = list(dict.fromkeys(entry.labels[by] for entry in runs.entries))
     reference = label(_plain(against))
     if reference not in values:
