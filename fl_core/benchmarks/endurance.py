@@ -32,7 +32,7 @@ from fl_core.benchmarks.harness import new_report, read_report
 from fl_core.errors import DataError, RunError
 from fl_core.experiments.run import commit, run
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import ENVIRONMENT, Store, read
+from fl_core.experiments.store import ENVIRONMENT, SUFFIX, Store, read
 from fl_core.runtime.checkpoint import CURRENT
 
 KILLS, COMMANDS = 50, 3
@@ -141,7 +141,7 @@ def _called(spec: RunSpec, place: Path) -> None:
 
 
 def _result(spec: RunSpec, place: Path) -> Path:
-    return Store(place, place).cache / f"{spec.hash}.json.gz"
+    return place / f"{spec.hash}{SUFFIX}"
 
 
 def _ending(spec: RunSpec, place: Path) -> tuple[dict[str, Any], str]:

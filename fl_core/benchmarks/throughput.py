@@ -132,14 +132,14 @@ class Workload:
         test = self.task.test
         self.task.test = replace(test, inputs=test.inputs[:test_samples], labels=test.labels[:test_samples])
         recorder = Recorder(self.task)
-        history = self._simulation(recorder).run("sequential")
+        history = simulation_of(self.spec, recorder).run("sequential")
         self.batches = recorder.batches
         self.evaluations = len(history.evaluations["version"])
         self.samples = sum(len(batch) for batch in self.batches)
 
     def simulate(self, executor: str, threads: int | None = None) -> tuple[Stopwatch, History]:
         """Return the time of the simulation, evaluations included, and its history."""
-        simulation = self._simulation(self.task)
+        simulation = simulation_of(self.spec, self.task)
         watch = Stopwatch()
         history = simulation.run(executor, threads)
         return watch.stop(), history
@@ -166,7 +166,7 @@ class Workload:
 
     def simulate_steadily(self) -> Stopwatch:
         """Return the time of the simulation on one thread; laps: ``set-up``, to the first event, and ``run``."""
-        simulation = self._simulation(self.task)
+        simulation = simulation_of(self.spec, self.task)
         watch = Stopwatch()
 
         def begin() -> None:
@@ -212,10 +212,11 @@ class Workload:
         short.simulate("threads", threads)
         short.loop()
 
-    def _simulation(self, task: Task) -> Simulation:
-        spec = self.spec
-        chosen = {name: getattr(spec, name) for name in ("training", "budget", "evaluation", "seed")}
-        return Simulation(task, spec.world, spec.algorithm, **chosen)
+
+def simulation_of(spec: RunSpec, task: Task) -> Simulation:
+    """Return the simulation of a specification on another task than its own."""
+    chosen = {name: getattr(spec, name) for name in ("training", "budget", "evaluation", "seed")}
+    return Simulation(task, spec.world, spec.algorithm, **chosen)
 
 
 def evaluate(loop: Plain, split: Samples) -> tuple[float, float]:
@@ -431,20 +432,18 @@ def batched(effort: Effort) -> Outcome:
 
 def at_a_time(work: Workload, runs: int) -> float:
     """Return the samples per second of so many runs that are trained together."""
-    spec, together = work.spec.changed(**{"algorithm.concurrency": 10}), executors.Together(runs)
+    together = executors.Together(runs)
+    specs = [work.spec.changed(**{"algorithm.concurrency": 10, "seed": seed}) for seed in range(runs)]
 
-    def run(seed: int) -> None:
+    def run(spec: RunSpec) -> None:
         try:
-            Simulation(
-                work.task, spec.world, spec.algorithm, training=spec.training, budget=spec.budget, seed=seed,
-                evaluation=spec.evaluation,
-            ).run("batched", together=together)  # fmt: skip
+            simulation_of(spec, work.task).run("batched", together=together)
         finally:
             together.leave()
 
     with ThreadPoolExecutor(runs) as pool:
         watch = Stopwatch()
-        list(pool.map(run, range(runs)))
+        list(pool.map(run, specs))
         return runs * work.samples / watch.stop().wall
 
 

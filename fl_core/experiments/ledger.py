@@ -224,9 +224,10 @@ def _digest(*contents: object) -> str:
     return whole.hexdigest()[:16]
 
 
-def at_full_budget(judgement: Judgement, store: Store | None = None) -> Plan:
-    """Return what a first look at a claim at the paper's budget needs: the runs of its figures, and their cost."""
-    study = make_study([find_artifact(name) for name in judgement.artifacts], FULL, judgement.dataset, SEEDS[0])
+def at_full_budget(*judgements: Judgement, store: Store | None = None) -> Plan:
+    """Return what a first look at claims at the paper's budget needs: the runs of their figures, and the cost."""
+    figures = dict.fromkeys(name for judgement in judgements for name in judgement.artifacts)
+    study = make_study([find_artifact(name) for name in figures], FULL, judgements[0].dataset, SEEDS[0])
     return plan(study.specs, store)
 
 

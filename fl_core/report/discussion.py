@@ -13,7 +13,7 @@ from fl_core.experiments.artifacts import Artifact, artifacts, find_artifact, ma
 from fl_core.experiments.claims import FULL, Judgement
 from fl_core.experiments.evidence import LOOKS, Effect
 from fl_core.experiments.grid import in_words, plan
-from fl_core.experiments.ledger import DATASET, REDUCED, SEEDS, judged
+from fl_core.experiments.ledger import DATASET, REDUCED, SEEDS, at_full_budget, judged
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store, default_store
 from fl_core.experiments.study import Study, load_study
@@ -178,8 +178,7 @@ def _outlook(paper: str, found: Sequence[Judgement], store: Store) -> str:
         lines.append(f"- What counted as equal, halved or doubled, decides the label of {which}.")
     reduced = [each for each in found if each.budget != FULL]
     if reduced:
-        carriers = [find_artifact(name) for name in dict.fromkeys(n for each in reduced for n in each.artifacts)]
-        full = plan(make_study(carriers, FULL, DATASET, SEEDS[0]).specs, store)
+        full = at_full_budget(*reduced, store=store)
         lines.append(
             f"- {len(reduced)} of {len(found)} are judged at a reduced budget. Profile `{FULL}`, which goes before, "
             f"needs {full.missing} more runs for a first look at all, {in_words(full.core_seconds)} of one core."

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fl_core.experiments.claims import REDUCED, Judgement, Label
+from fl_core.experiments.claims import OPEN, REDUCED, Judgement, Label
 from fl_core.experiments.evidence import Effect
 from fl_core.experiments.ledger import judged
 from fl_core.report import HTML, Markdown, display
@@ -127,7 +127,7 @@ def _panel(axis: Axes, unit: str, rows: Sequence[Judgement], names: Mapping[str,
 
 
 def _filling(label: Label) -> str:
-    return "white" if label in ("undecided", "smaller than printed, sign open") else LOOKS[label][0]
+    return "white" if label in OPEN else LOOKS[label][0]
 
 
 def _turn(effect: Effect, unit: str, value: float) -> float:
