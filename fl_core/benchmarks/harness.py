@@ -16,7 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import psutil
 import torch
@@ -27,7 +26,7 @@ from fl_core.datasets import data_folder
 from fl_core.errors import DataError, SpecError
 from fl_core.experiments.run import commit
 from fl_core.processes import usable_cores
-from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, style
+from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, drawing
 from fl_core.report.tables import Table
 
 
@@ -384,8 +383,7 @@ def plot_shares(reports: Mapping[str, Report]) -> Figure:
     """Draw where the time of one thread goes: a bar for each report that measured part ``limit``."""
     measured = {label: _rows(report, "limit") for label, report in reports.items()}
     shown = {label: {row["quantity"]: row["median"] for row in rows} for label, rows in measured.items() if rows}
-    with style():
-        figure, axis = plt.subplots(figsize=(5.6, 1.5 + 0.45 * len(shown)))
+    with drawing((5.6, 1.5 + 0.45 * len(shown))) as (figure, axis):
         left = dict.fromkeys(shown, 0.0)
         for what, colour in SHARES.items():
             # A difference of two measurements can come out below zero: then there is nothing to see.
@@ -401,8 +399,7 @@ def plot_shares(reports: Mapping[str, Report]) -> Figure:
 
 def plot_memory(reports: Mapping[str, Report]) -> Figure:
     """Draw the peak memory of a process against the number of idle devices, one line for each report."""
-    with style():
-        figure, axis = plt.subplots(figsize=(5.6, 3.2))
+    with drawing((5.6, 3.2)) as (figure, axis):
         looks = zip((BLUE, VERMILION, GREEN, PURPLE), "osD^", strict=True)
         measured = {label: rows for label, report in reports.items() if (rows := _rows(report, "memory"))}
         for (label, rows), (colour, marker) in zip(measured.items(), looks, strict=False):

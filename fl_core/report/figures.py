@@ -18,7 +18,7 @@ from fl_core.errors import RunError
 from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel
 from fl_core.experiments.evidence import Effect
 from fl_core.experiments.study import Study
-from fl_core.report.style import BLACK, BLUE, SKY, VERMILION, line_of, style
+from fl_core.report.style import BLACK, BLUE, SKY, VERMILION, drawing, line_of
 from fl_core.report.tables import Table
 from fl_core.runtime import History
 
@@ -53,13 +53,9 @@ def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
     `frame` has a row per curve and point: ``method``, the view's parameter (NaN where a method has none), ``x``, and
     for every panel its column and ``<column>_std`` (NaN with one seed: no band).
     """
-    panels, parameter = view.panels, view.parameter
-    values = sorted(frame[parameter].dropna().unique())
-    with style():
-        rows = 1 + -(-len(frame[["method", parameter]].drop_duplicates()) // 2)
-        figure, axes = plt.subplots(
-            len(panels), 1, figsize=(5.6, 2.7 * len(panels) + 0.24 * rows), sharex=True, squeeze=False
-        )
+    panels, values = view.panels, sorted(frame[view.parameter].dropna().unique())
+    rows = 1 + -(-len(frame[["method", view.parameter]].drop_duplicates()) // 2)
+    with drawing((5.6, 2.7 * len(panels) + 0.24 * rows), len(panels), sharex=True, squeeze=False) as (figure, axes):
         for axis, panel in zip(axes[:, 0], panels, strict=True):
             _draw(axis, frame, panel, view, values)
         axes[-1, 0].set_xlabel(view.x_label)
@@ -72,11 +68,7 @@ def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, view: Curves, values: l
     methods = list(frame["method"].unique())
     for (method, value), curve in frame.groupby(["method", view.parameter], dropna=False, sort=False):
         look = _look(str(method), cast(float, value), view, values, methods)
-        x, mean, std = (curve[c].to_numpy(float) for c in ("x", panel.column, f"{panel.column}_std"))
-        axis.plot(x, mean, markevery=1 if view.points else (len(x) // 12, max(1, len(x) // 6)), **look)
-        if np.isfinite(std).any():
-            low = np.maximum(mean - std, mean / 10) if panel.log else mean - std
-            axis.fill_between(x, low, mean + std, color=look["color"], alpha=0.15, lw=0)
+        draw_curve(axis, curve, panel.column, look, 1 if view.points else None, log=panel.log)
     if panel.log:
         axis.set_yscale("log")
         low, high = axis.get_ylim()
@@ -87,6 +79,18 @@ def _draw(axis: Axes, frame: pd.DataFrame, panel: Panel, view: Curves, values: l
             axis.yaxis.set_minor_formatter("{x:g}")
     axis.set_title(panel.label)
     axis.margins(x=0.02)
+
+
+def draw_curve(
+    axis: Axes, curve: pd.DataFrame, column: str, look: dict[str, Any], marked: Any = None, *, log: bool = False,
+    alpha: float = 0.15,
+) -> None:  # fmt: skip
+    """Draw a mean over ``x`` and its deviation as a band; `marked` are the points with a marker, some by default."""
+    x, mean, std = (curve[c].to_numpy(float) for c in ("x", column, f"{column}_std"))
+    axis.plot(x, mean, markevery=marked or (len(x) // 12, max(1, len(x) // 6)), **look)
+    if np.isfinite(std).any():
+        low = np.maximum(mean - std, mean / 10) if log else mean - std
+        axis.fill_between(x, low, mean + std, color=look["color"], alpha=alpha, lw=0)
 
 
 def _handles(frame: pd.DataFrame, view: Curves, values: list[float]) -> list[Line2D]:
@@ -107,8 +111,7 @@ def draw_learned(history: History, panels: Mapping[str, str], x: str = "version"
     table = pd.DataFrame(history.learned)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    with style():
-        figure, axes = plt.subplots(rows, columns, figsize=(7.2, 1.9 * rows + 0.4), sharex=True, squeeze=False)
+    with drawing((7.2, 1.9 * rows + 0.4), rows, columns, sharex=True, squeeze=False) as (figure, axes):
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
         for axis, (column, symbol) in zip(axes.flat, panels.items(), strict=False):
@@ -121,8 +124,7 @@ def draw_learned(history: History, panels: Mapping[str, str], x: str = "version"
 
 def draw_effects(effects: Mapping[str, Effect]) -> Figure:
     """Draw effects of one scale: interval, null (line), practically equal (band), printed (diamond)."""
-    with style():
-        figure, axis = plt.subplots(figsize=(6.6, 0.6 + 0.38 * len(effects)), layout="constrained")
+    with drawing((6.6, 0.6 + 0.38 * len(effects)), layout="constrained") as (figure, axis):
         for row, effect in enumerate(effects.values()):
             low, high = effect.interval
             shown = [effect.scale.shown(effect.null + side) for side in (-effect.margin, effect.margin)]

@@ -9,7 +9,6 @@ import csv
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -24,7 +23,7 @@ from fl_core.experiments.calibration import LESS, LINEAR, NOISY, REFERENCE
 from fl_core.experiments.study import Study, listed
 from fl_core.models import network_size
 from fl_core.report.interactive import asset
-from fl_core.report.style import BLACK, BLUE, GREEN, ORANGE, VERMILION, style
+from fl_core.report.style import BLACK, BLUE, GREEN, ORANGE, VERMILION, drawing
 from fl_core.report.tables import Table
 
 
@@ -130,8 +129,8 @@ def plot_calibration(study: Study) -> Figure:
     names = {entry.labels["dataset"] for entry in study.entries}
     shown = [reference for reference in calibration.REFERENCES if reference.dataset in names]
     down = max(1, -(-len(shown) // 2))
-    with style(), plt.rc_context({"axes.titlesize": 10, "lines.linewidth": 1.5}):
-        figure, axes = plt.subplots(down, 2, figsize=(5.6, 1.2 + 1.75 * down), squeeze=False)
+    look = {"axes.titlesize": 10, "lines.linewidth": 1.5}
+    with drawing((5.6, 1.2 + 1.75 * down), down, 2, rc=look, squeeze=False) as (figure, axes):
         for axis, reference in zip(axes.flat, shown, strict=False):
             _panel(axis, reference, study)
         for axis in axes.flat[len(shown) :]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from fl_core.datasets import PartitionStatistics, Split
 from fl_core.datasets.speech_commands import RATE, mfcc
 from fl_core.errors import DataError
-from fl_core.report.style import BLUE, style
+from fl_core.report.style import BLUE, drawing, style
 
 GAP = 1
 """Pixels between two images."""
@@ -85,10 +85,8 @@ def plot_words(clips: Mapping[str, Tensor]) -> Figure:
 
     A clip is named and has the amplitudes ``[16000]`` of one second at 16 kHz.
     """
-    with style():
-        figure, axes = plt.subplots(
-            3, len(clips), figsize=(WIDTH, 5.2), squeeze=False, gridspec_kw={"height_ratios": [1, 1.3, 1.6]}
-        )
+    plain = {"axes.grid": False}
+    with drawing((WIDTH, 5.2), 3, len(clips), plain, squeeze=False, height_ratios=[1, 1.3, 1.6]) as (figure, axes):
         for (name, clip), (sound, frames, image) in zip(clips.items(), axes.T, strict=True):
             features = mfcc(clip[None])[0]
             sound.plot(np.arange(0, 1, 8 / RATE), (clip[::8] / clip.abs().max()).numpy(), color=BLUE, linewidth=0.6)
@@ -101,8 +99,6 @@ def plot_words(clips: Mapping[str, Tensor]) -> Figure:
             frames.set(xticks=[], yticks=[])
             image.imshow(features.flatten()[:1024].view(32, 32).numpy(), cmap="cividis", interpolation="nearest")
             image.set(xticks=[], yticks=[])
-            for axis in (sound, frames, image):
-                axis.grid(visible=False)
         for axis, what in zip(axes[:, 0], ("sound", "13 MFCC", "32 × 32"), strict=True):
             axis.set_ylabel(what)
     return figure
@@ -114,8 +110,8 @@ def plot_stages(images: Mapping[str, Tensor], columns: int = 4) -> Figure:
     Size and range are written below.
     """
     down = -(-len(images) // columns)
-    with style(), plt.rc_context({"axes.titlesize": 10}):
-        figure, axes = plt.subplots(down, columns, figsize=(WIDTH, down * (WIDTH / columns + 0.55)), squeeze=False)
+    size = WIDTH, down * (WIDTH / columns + 0.55)
+    with drawing(size, down, columns, rc={"axes.titlesize": 10}, squeeze=False) as (figure, axes):
         for axis, (title, image) in zip(axes.flat, images.items(), strict=False):
             low, high = float(image.min()), float(image.max())
             axis.imshow(_colour((image.float() - low) / max(high - low, 1e-9)), interpolation="nearest")
@@ -143,9 +139,8 @@ def contact_sheet(rows: Sequence[Tensor], columns: int) -> np.ndarray:
 def _sheet(rows: Sequence[Tensor], names: Sequence[str], columns: int) -> Figure:
     sheet = contact_sheet([_pixels(images) for images in rows], columns)
     height, width = sheet.shape[:2]
-    with style():
-        # The names take about a fifth of the figure's width.
-        figure, axis = plt.subplots(figsize=(WIDTH, 0.3 + 0.8 * WIDTH * height / width))
+    # The names take about a fifth of the figure's width.
+    with drawing((WIDTH, 0.3 + 0.8 * WIDTH * height / width)) as (figure, axis):
         axis.imshow(sheet, interpolation="nearest")
         step = (height - GAP) / len(rows)
         axis.set_yticks([step * (row + 0.5) for row in range(len(rows))], names)
@@ -189,9 +184,7 @@ def plot_partition(statistics: PartitionStatistics, classes: Sequence[str] = (),
             _bubbles(figure, axis, statistics.counts)
         else:
             height = min(4.5, max(2.6, 1.2 + 0.22 * number))
-            figure, (axis, below) = plt.subplots(
-                2, 1, figsize=(WIDTH, height + 1.9), gridspec_kw={"height_ratios": [height, 1.5]}
-            )
+            figure, (axis, below) = plt.subplots(2, figsize=(WIDTH, height + 1.9), height_ratios=[height, 1.5])
             _heat_map(figure, axis, statistics)
             _histogram(below, statistics.sizes)
         _name_classes(axis, list(classes) or [str(c) for c in range(number)], number)

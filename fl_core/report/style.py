@@ -97,6 +97,13 @@ def style() -> Iterator[None]:
         plt.close(number)
 
 
+@contextmanager
+def drawing(size: tuple[float, float], rows: int = 1, columns: int = 1, rc: Any = None, **more: Any) -> Iterator[Any]:
+    """Give a figure in the style of the book, and its axes; `rc` changes the style, `more` is for the axes."""
+    with style(), plt.rc_context(rc):
+        yield plt.subplots(rows, columns, figsize=size, **more)
+
+
 def line_of(method: str, position: int = 0, shown: Sequence[str] = ()) -> dict[str, Any]:
     """Return the line properties of a method; one that is not in :data:`METHODS` has a colour that others shown lack.
 

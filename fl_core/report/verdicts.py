@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,7 +18,7 @@ from fl_core.experiments.evidence import Effect
 from fl_core.experiments.ledger import judged
 from fl_core.report import HTML, Markdown, display
 from fl_core.report.interactive import asset
-from fl_core.report.style import BLUE, GREEN, GREY, PURPLE, SKY, VERMILION, style
+from fl_core.report.style import BLUE, GREEN, GREY, PURPLE, SKY, VERMILION, drawing
 from fl_core.report.tables import anchor
 
 LOOKS: dict[Label, tuple[str, str, str]] = {
@@ -68,8 +67,8 @@ def forest(judgements: Sequence[Judgement], names: Mapping[str, str] | None = No
     panels = {unit: rows for unit, rows in panels.items() if rows} or {"ratio": []}
     heights = [len(rows) + 0.8 for rows in panels.values()]
     size = 5.2, 0.29 * sum(heights) + 1.3  # letters that can be read at half the width of a page, and on a phone
-    with style(), plt.rc_context({"font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}):
-        figure, axes = plt.subplots(len(panels), 1, figsize=size, height_ratios=heights, squeeze=False)
+    letters = {"font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
+    with drawing(size, len(panels), rc=letters, height_ratios=heights, squeeze=False) as (figure, axes):
         for axis, (unit, rows) in zip(axes[:, 0], panels.items(), strict=True):
             _panel(axis, unit, rows, names or {})
         shown = [label for label in LOOKS if any(j.label == label for j in judgements)]

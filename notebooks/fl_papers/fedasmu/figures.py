@@ -7,7 +7,6 @@ from math import ceil, inf
 from textwrap import fill
 from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -25,7 +24,8 @@ from fl_core.formulas.fedasmu import Controls, matched_lambda, mixing_weight, we
 from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial
 from fl_core.report.explorable import Explorable, Slider
-from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, log_ordinate, style
+from fl_core.report.figures import draw_curve
+from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing, line_of, log_ordinate
 from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import Network, World
@@ -243,8 +243,7 @@ def timeline(spans: pd.DataFrame) -> Figure:
     """Draw what five devices do, with the staleness of every upload and the version that it makes."""
     made = spans[spans["made"].notna()]
     until = float(made["end"].max()) + 20
-    with style():
-        figure, axis = plt.subplots(figsize=(5.8, 4.4))
+    with drawing((5.8, 4.4)) as (figure, axis):
         for activity, colour in ACTIVITIES.items():
             own = spans[(spans["activity"] == activity) & (spans["start"] < until)]
             axis.barh(own["device"], own["end"].clip(upper=until) - own["start"], left=own["start"], height=0.52,
@@ -280,9 +279,8 @@ def accuracy(curves: pd.DataFrame) -> Figure:
     for _, own in curves.groupby("column", sort=False):
         panels += [(own, share) for share in shares if own["method"].notna().all() or share == next(iter(shares))]
     longest = float(curves["x"].max()) / 1000
-    with style():
-        height = 2.7 * len(panels) + 0.24 * -(-len(methods) // 3)
-        figure, axes = plt.subplots(len(panels), 1, figsize=(5.6, height), squeeze=False)
+    height = 2.7 * len(panels) + 0.24 * -(-len(methods) // 3)
+    with drawing((5.6, height), len(panels), squeeze=False) as (figure, axes):
         for axis, (own, share) in zip(axes[:, 0], panels, strict=True):
             hatched = own["method"].isna().any()
             axis.set_title(own["title"].iloc[0] + (f": {share} methods" if share and not hatched else ""))
@@ -298,10 +296,8 @@ def accuracy(curves: pd.DataFrame) -> Figure:
 
 def conditions(points: pd.DataFrame) -> Figure:
     """Draw accuracy and time to the target over what is varied; hatched: no runs; no mark: not reached."""
-    methods = list(points["method"].unique())
-    with style():
-        rows = list(points["varied"].unique())
-        figure, axes = plt.subplots(len(rows), 2, figsize=(6.4, 2.6 * len(rows) + 0.9), squeeze=False)
+    methods, rows = list(points["method"].unique()), list(points["varied"].unique())
+    with drawing((6.4, 2.6 * len(rows) + 0.9), len(rows), 2, squeeze=False) as (figure, axes):
         for (left, right), varied in zip(axes, rows, strict=True):
             own = points[points["varied"] == varied]
             values = sorted(own["value"].unique())
@@ -331,8 +327,7 @@ def staleness(uploads: pd.DataFrame) -> Figure:
     """Draw how stale uploads are, and the weights that FedASMU and FedAsync give them."""
     methods = list(uploads["method"].unique())
     bound = int(uploads["bound"].iloc[0])
-    with style():
-        figure, (above, below) = plt.subplots(2, 1, figsize=(5.6, 5.6))
+    with drawing((5.6, 5.6), 2) as (figure, (above, below)):
         first = uploads[uploads["method"] == methods[0]]["staleness"]
         above.hist(first, bins=np.arange(0.5, max(first.max(), bound) + 1.5), color=SKY)
         above.axvline(bound, color=VERMILION, lw=1.6)
@@ -353,11 +348,8 @@ def _curves(axis: Axes, own: pd.DataFrame, methods: list[str]) -> None:
     axis.axhline(own["target"].iloc[0], color=GREY, lw=0.9, ls=(0, (2, 2)))
     for place, method in enumerate(methods):
         curve = own[own["method"] == method]
-        look = line_of(method, 0, methods)
-        x, mean, std = (curve[c].to_numpy(float) for c in ("x", "test_accuracy", "test_accuracy_std"))
-        axis.plot(x / 1000, mean, markevery=(2 * place, 12), **look)
-        if np.isfinite(std).any():
-            axis.fill_between(x / 1000, mean - std, mean + std, color=look["color"], alpha=0.12, lw=0)
+        look, curve = line_of(method, 0, methods), curve.assign(x=curve["x"] / 1000)
+        draw_curve(axis, curve, "test_accuracy", look, (2 * place, 12), alpha=0.12)
     if missing := own["missing"].iloc[0]:
         words = fill(f"no runs: {missing}", 60)
         axis.text(0.99, 0.03, words, transform=axis.transAxes, ha="right", fontsize=8, color=GREY)

@@ -11,7 +11,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
@@ -29,7 +28,7 @@ from fl_core.formulas.staleness import Exponential, Hinge, Linear, Polynomial, S
 from fl_core.models import Dropout, build_network
 from fl_core.report.comparison import Comparison
 from fl_core.report.explorable import Explorable, Slider
-from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, style
+from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing
 from fl_core.report.tables import Table, with_spread
 from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
@@ -376,8 +375,7 @@ Point = tuple[float, float]
 
 def system(timeline: pd.DataFrame) -> Figure:
     """Draw FedAsync's Figure 1: who sends what to whom, and below it what that looks like in time."""
-    with style():
-        figure, (above, below) = plt.subplots(2, 1, figsize=(5.8, 6.4), height_ratios=(1.75, 1))
+    with drawing((5.8, 6.4), 2, height_ratios=(1.75, 1)) as (figure, (above, below)):
         _roles(above)
         _workers(below, timeline)
     return figure

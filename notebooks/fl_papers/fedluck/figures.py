@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import scipy
@@ -27,7 +26,7 @@ from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.compression import TopK
 from fl_core.formulas.fedluck import job_seconds, key_convergence_factor, rounds_per_job
 from fl_core.models import num_parameters
-from fl_core.report.style import BLACK, GREY, ORANGE, SKY, VERMILION, line_of, log_ordinate, style
+from fl_core.report.style import BLACK, GREY, ORANGE, SKY, VERMILION, drawing, line_of, log_ordinate
 from fl_core.world import TraceCompute, World
 from fl_papers.fedluck.experiment import CLASSES, METHODS, PERIODS_PER_EVALUATION, TASKS
 from fl_papers.fedluck.experiment import FedLuckExperiment as Runs
@@ -256,8 +255,7 @@ def factor_correlation(study: Study) -> dict[int, float]:
 def timeline(jobs: pd.DataFrame) -> Figure:
     """Draw what five devices do between the ticks, with the staleness of every upload."""
     ticks = np.arange(0, jobs["used"].max() + 1e-9, np.diff(np.unique(jobs["used"])).min())
-    with style():
-        figure, axis = plt.subplots(figsize=(5.8, 4.2))
+    with drawing((5.8, 4.2)) as (figure, axis):
         for start, end, colour in (("start", "trained", SKY), ("trained", "arrived", ORANGE)):
             axis.barh(jobs["device"], jobs[end] - jobs[start], left=jobs[start], height=0.5, color=colour)
         axis.barh(jobs["device"], jobs["used"] - jobs["arrived"], left=jobs["arrived"], height=0.5, fc="white",
@@ -278,8 +276,7 @@ def timeline(jobs: pd.DataFrame) -> Figure:
 
 def heat(cells: pd.DataFrame) -> Figure:
     """Draw the rounds to a target over k and delta, and below them what phi predicts."""
-    with style():
-        figure, axes = plt.subplots(2, 1, figsize=(5.6, 7.0))
+    with drawing((5.6, 7.0), 2) as (figure, axes):
         _cells(axes[0], cells, "rounds")
         _cells(axes[1], cells, "factor")
         axes[0].set_title(f"(a) rounds to {100 * cells['target'].iloc[0]:g} % accuracy")
@@ -291,8 +288,7 @@ def traffic(bars: pd.DataFrame) -> Figure:
     """Draw the gigabytes to each target as groups of bars, on a logarithmic ordinate."""
     methods, targets = list(bars["method"].unique()), list(bars["target"].unique())
     width = 0.8 / len(methods)
-    with style():
-        figure, axis = plt.subplots(figsize=(5.6, 3.9))
+    with drawing((5.6, 3.9)) as (figure, axis):
         for place, method in enumerate(methods):
             own = bars[bars["method"] == method].set_index("target").reindex(targets)
             x = np.arange(len(targets)) + (place - (len(methods) - 1) / 2) * width
@@ -316,8 +312,7 @@ def traffic(bars: pd.DataFrame) -> Figure:
 def surface(frame: pd.DataFrame) -> Figure:
     """Draw the level lines of phi over k and delta for each device, with its minimum."""
     devices = list(frame["device"].unique())
-    with style():
-        figure, axes = plt.subplots(len(devices), 1, figsize=(5.6, 3.4 * len(devices)), squeeze=False, sharex=True)
+    with drawing((5.6, 3.4 * len(devices)), len(devices), squeeze=False, sharex=True) as (figure, axes):
         for axis, device in zip(axes[:, 0], devices, strict=True):
             own = frame[frame["device"] == device]
             grid = own.pivot(index="delta", columns="steps", values="factor")

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise, product
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -21,7 +20,7 @@ from fl_core.formulas import sdfeel
 from fl_core.formulas.sdfeel import ConstantMixing, Mixing, synchronous_mixing_matrix
 from fl_core.report.comparison import Comparison, in_units
 from fl_core.report.explorable import Explorable, Slider
-from fl_core.report.style import BLACK, BLUE, DASHES, GREEN, GREY, ORANGE, OTHERS, PURPLE, SKY, VERMILION, style
+from fl_core.report.style import BLACK, BLUE, DASHES, GREEN, GREY, ORANGE, OTHERS, PURPLE, SKY, VERMILION, drawing
 from fl_papers.sdfeel import experiment, theory
 from fl_papers.sdfeel.experiment import ASYNC, CLOUD, FRESH, LONG_GAP, SYNC, WEIGHTED, gaps, runs
 from fl_papers.sdfeel.theory import Clock, paper_clock, zeta
@@ -311,8 +310,7 @@ SYMBOLS = {"gap": "H", "delta_max": "$\\delta_{\\max}$", "dissimilarity": "$\\ka
 
 def draw_timeline(bars: pd.DataFrame) -> Figure:
     """Draw what the devices of three clusters do, asynchronously and synchronously."""
-    with style():
-        figure, axes = plt.subplots(2, 1, figsize=(5.8, 6.8), sharex=True, height_ratios=(11, 8))
+    with drawing((5.8, 6.8), 2, sharex=True, height_ratios=(11, 8)) as (figure, axes):
         for axis, (method, own) in zip(axes, bars.groupby("method", sort=True), strict=True):
             _lanes(axis, own)
             axis.set_title("asynchronous; k (staleness) at each event" if axis is axes[0] else str(method))
@@ -325,8 +323,7 @@ def draw_timeline(bars: pd.DataFrame) -> Figure:
 
 def draw_staleness(found: pd.DataFrame) -> Figure:
     """Draw how often a trigger has at most which staleness, and below it the largest one beside its bounds."""
-    with style():
-        figure, (above, below) = plt.subplots(2, 1, figsize=(5.6, 5.8))
+    with drawing((5.6, 5.8), 2) as (figure, (above, below)):
         for place, (gap, own) in enumerate(found.groupby("gap")):
             look = {"color": OTHERS[place], "ls": DASHES[place % 4], "label": f"H = {gap:g}"}
             above.step(own["staleness"], own["share"].cumsum(), where="post", **look)
@@ -347,8 +344,7 @@ def draw_staleness(found: pd.DataFrame) -> Figure:
 
 def draw_bound(terms: pd.DataFrame) -> Figure:
     """Draw the four terms of the bound (16) on logarithmic ordinates, a panel for each thing that is varied."""
-    with style():
-        figure, axes = plt.subplots(2, 2, figsize=(5.8, 5.4))
+    with drawing((5.8, 5.4), 2, 2) as (figure, axes):
         for axis, (name, own) in zip(axes.flat, terms.groupby("varied", sort=False), strict=True):
             x = np.arange(len(own))
             for term, (colour, marker, label) in TERMS.items():
@@ -365,8 +361,7 @@ def draw_idle_time(shares: pd.DataFrame) -> Figure:
     """Draw how devices spend their time, two bars for each gap."""
     looks = (("computing", SKY, ""), ("sending", ORANGE, ""), ("waiting", "white", "////"))
     names = [f"{method}, H = {gap:g}" for gap, method in shares[["gap", "method"]].itertuples(index=False, name=None)]
-    with style():
-        figure, axis = plt.subplots(figsize=(5.6, 4.4))
+    with drawing((5.6, 4.4)) as (figure, axis):
         left = np.zeros(len(shares))
         for column, colour, hatch in looks:
             axis.barh(names, shares[column], 0.7, left=left, fc=colour, ec=GREY, lw=0.5, hatch=hatch, label=column)

@@ -6,17 +6,14 @@ drawings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import product
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
@@ -31,7 +28,8 @@ from fl_core.experiments.study import Study
 from fl_core.formulas.wkafl import Aggregation, clip, similarities
 from fl_core.report.comparison import Comparison, Mark, in_units
 from fl_core.report.explorable import Explorable, Slider
-from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, line_of, style
+from fl_core.report.figures import draw_curve
+from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing, line_of
 from fl_core.runtime import Budget, Evaluation, LocalTraining, ServerHandle
 from fl_core.world import World
 from fl_papers.wkafl import experiment
@@ -322,23 +320,15 @@ def by_age() -> pd.DataFrame:
 # Drawings
 
 
-@contextmanager
-def _drawing(rows: int = 1, size: tuple[float, float] = (5.6, 3.2), **more: Any) -> Iterator[tuple[Figure, Any]]:
-    """Give a figure in the book's style and its axes, one below the other; it is shown by whoever draws it."""
-    with style():
-        figure, axes = plt.subplots(rows, 1, figsize=size, **more)
-        yield figure, axes
-
-
 def draw_panels(frame: pd.DataFrame) -> Figure:
     """Draw accuracy over updates (:func:`panels`), the panels below one another; dashes tell modes apart."""
     names, methods, modes = (list(frame[column].unique()) for column in ("panel", "method", "mode"))
     height = 2.5 * len(names) + 0.24 * (1 + -(-len(methods) * len(modes) // 2))
-    with _drawing(len(names), (5.6, height), sharex=True, sharey=True, squeeze=False) as (figure, axes):
+    with drawing((5.6, height), len(names), sharex=True, sharey=True, squeeze=False) as (figure, axes):
         for axis, name in zip(axes[:, 0], names, strict=True):
             own = frame[frame["panel"] == name]
             for (method, mode), curve in own.groupby(["method", "mode"], sort=False):
-                _curve(axis, curve, str(method), modes.index(mode))
+                draw_curve(axis, curve, "test_accuracy", line_of(str(method), modes.index(mode)))
             axis.set_title(name)
             axis.margins(x=0.02)
         axes[len(names) // 2, 0].set_ylabel("test accuracy")
@@ -351,17 +341,9 @@ def draw_panels(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def _curve(axis: Axes, curve: pd.DataFrame, method: str, mode: int) -> None:
-    look = line_of(method, mode)
-    x, mean, std = (curve[c].to_numpy(float) for c in ("x", "test_accuracy", "test_accuracy_std"))
-    axis.plot(x, mean, markevery=(len(x) // 12, max(1, len(x) // 6)), **look)
-    if np.isfinite(std).any():
-        axis.fill_between(x, mean - std, mean + std, color=look["color"], alpha=0.15, lw=0)
-
-
 def draw_timeline(jobs: pd.DataFrame) -> Figure:
     """Draw what each client computes, and which gradients make an update (:func:`four_clients`)."""
-    with _drawing(size=(5.8, 3.7)) as (figure, axis):
+    with drawing((5.8, 3.7)) as (figure, axis):
         waits: dict[str, Any] = {"fc": "white", "ec": GREY, "hatch": "////"}
         for job in jobs.to_dict("records"):
             used = np.isfinite(job["used"])
@@ -388,7 +370,7 @@ def draw_timeline(jobs: pd.DataFrame) -> Figure:
 
 def draw_histogram(frame: pd.DataFrame) -> Figure:
     """Draw how often so many gradients predominate (:func:`predominating`)."""
-    with _drawing() as (figure, axis):
+    with drawing((5.6, 3.2)) as (figure, axis):
         axis.bar(frame["count"], frame["share"], color=BLUE, width=0.7)
         if frame["share_std"].notna().any():
             axis.errorbar(frame["count"], frame["share"], frame["share_std"], fmt="none", ecolor=BLACK, capsize=3)
@@ -401,7 +383,7 @@ def draw_conflict(sweep: pd.DataFrame) -> Figure:
     """Draw average staleness over the average number of gradients, with a line through the points (Figure 2 b)."""
     x, y = sweep["gradients"].to_numpy(), sweep["staleness"].to_numpy()
     slope, start = np.polyfit(x, y, 1)
-    with _drawing(size=(5.6, 3.6)) as (figure, axis):
+    with drawing((5.6, 3.6)) as (figure, axis):
         axis.plot(x, start + slope * x, "--", color=GREY, label=f"line through the points, slope {slope:.2f}")
         axis.plot(x, y, "o", color=BLUE, mfc=BLUE, label="weights $e^{-\\lambda\\tau}$")
         for decay, left, high in zip(sweep["decay"], x, y, strict=True):
@@ -417,7 +399,7 @@ def draw_vectors(frame: pd.DataFrame) -> Figure:
     """Draw five gradients and the estimate before and after clipping (:func:`clipped_vectors`)."""
     looks = {"true gradient": (BLACK, 2.0), "gradient": (SKY, 1.3), "estimate": (VERMILION, 2.6)}
     truth = frame[frame["what"] == "true gradient"]
-    with _drawing(2, (5.6, 6.2)) as (figure, axes):
+    with drawing((5.6, 6.2), 2) as (figure, axes):
         for axis, clipped in zip(axes, (False, True), strict=True):
             own = pd.concat([frame[(frame["clipped"] == clipped) & (frame["what"] != "true gradient")], truth])
             for row in own.to_dict("records"):
@@ -441,7 +423,7 @@ def draw_vectors(frame: pd.DataFrame) -> Figure:
 def draw_steps(frame: pd.DataFrame) -> Figure:
     """Draw the five steps of the method (:func:`steps`)."""
     count, edges = len(frame), {"clients": GREEN, "server": BLUE}
-    with _drawing(size=(5.6, 5.4)) as (figure, axis):
+    with drawing((5.6, 5.4)) as (figure, axis):
         axis.set(xlim=(1, 11), ylim=(-0.3, count))
         axis.axis("off")
         for place, row in enumerate(frame.to_dict("records")):
