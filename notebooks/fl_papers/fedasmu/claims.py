@@ -18,12 +18,12 @@ import numpy as np
 
 from fl_core.experiments.claims import FULL, Check, Claim, Judge, Kind, Part, make_claim
 from fl_core.experiments.evidence import POINTS, RATIO, Censored, Effect, Relation, untrained
-from fl_core.experiments.measures import BySeed, passages
+from fl_core.experiments.measures import BySeed
 from fl_core.experiments.study import Study
 from fl_core.report.discussion import Diagnosis
 from fl_papers.fedasmu import decisive, errata, experiment
 from fl_papers.fedasmu.experiment import BASELINES, CONDITION_TARGET, EXTRA, SYNCHRONOUS, TUNED
-from fl_papers.fedasmu.figures import WIDTH, Setting, final, final_accuracy, gaps, readings, settings, traffic
+from fl_papers.fedasmu.figures import Setting, at_equal_time, final, gaps, passed, settings, traffic
 from fl_papers.fedasmu.tables import IMPLIED, PRINTED, What, band, gain, number, sensitivity_settings
 
 DA, FA, ZERO = experiment.ABLATIONS
@@ -56,12 +56,6 @@ def effects(study: Study, what: What, pair: Pair, at: Setting, counted: bool = F
         left, right = (passed(study, one, at, target) for one in pair)  # type: ignore[assignment]
         name, more = f"{at}: time, {ours} over {theirs}", more | {"scale": RATIO, "claimed": "less"}
     return [Effect(name, left, right, excluded=why[0] or why[1], **more)]
-
-
-def passed(study: Study, method: str, at: Setting, target: float | None = None) -> Censored:
-    """Return the times to a target, "at least" the end of the run where it is not reached."""
-    wanted = experiment.target_of(study.profile, at.column) if target is None else target
-    return passages(study.select(method=method, **at._asdict()), readings, wanted, width=WIDTH)
 
 
 def unjudged(study: Study, at: Setting, method: str, counted: bool = False) -> str:
@@ -339,15 +333,10 @@ CLAIMS.sort(key=lambda one: one.id)
 
 def ahead_at_equal_time(study: Study) -> list[Effect]:
     """Return how far FedASMU is ahead of synchronous methods when it has finished."""
-    found = []
-    for at in settings(study):
-        own = study.by_seed(method="FedASMU", **at._asdict())
-        ends = {seed: readings(result)[0][-1] for seed, (_, result) in own.items()}
-        for method in SYNCHRONOUS:
-            theirs = study.by_seed(method=method, **at._asdict())
-            early = BySeed({s: final_accuracy(r, ends[s]) for s, (_, r) in theirs.items() if s in ends})
-            found.append(_points(study, f"FedASMU less {method}", final(study, "FedASMU", at), early))
-    return found
+    return [
+        _points(study, f"FedASMU less {method}", final(study, "FedASMU", at), at_equal_time(study, method, at))
+        for at in settings(study) for method in SYNCHRONOUS
+    ]  # fmt: skip
 
 
 def changed(study: Study, method: str, what: str, claimed: Relation = "more", only: Any = None) -> list[Effect]:

@@ -16,7 +16,8 @@ from matplotlib.patches import Patch, Rectangle
 from numpy.typing import NDArray
 
 from fl_core.algorithms import FedASMU
-from fl_core.experiments.measures import BySeed, Passage, passage, remembered
+from fl_core.experiments.evidence import Censored
+from fl_core.experiments.measures import BySeed, passages, remembered
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.formulas import fedasmu as formulas
@@ -85,11 +86,17 @@ def final(study: Study, method: str, at: Setting) -> BySeed:
 WIDTH = 5  # Of the running mean whose passage is timed, in evaluations: fifty uploads (A19).
 
 
-def reached(study: Study, method: str, at: Setting, target: float | None = None) -> dict[int, Passage]:
-    """Return by seed when `method` first has a target accuracy (A19); without one given, the column's."""
+def passed(study: Study, method: str, at: Setting, target: float | None = None) -> Censored:
+    """Return the times to a target (A19; the column's, if none is given), "at least" the end where it is missed."""
     wanted = target_of(study.profile, at.column) if target is None else target
-    runs = study.select(method=method, **at._asdict())
-    return {entry.labels["seed"]: passage(*readings(result), wanted, width=WIDTH) for entry, result in runs}
+    return passages(study.select(method=method, **at._asdict()), readings, wanted, width=WIDTH)
+
+
+def at_equal_time(study: Study, method: str, at: Setting) -> BySeed:
+    """Return the accuracies at the virtual time when FedASMU has finished."""
+    own, theirs = (study.by_seed(method=one, **at._asdict()) for one in ("FedASMU", method))
+    ends = {seed: readings(result)[0][-1] for seed, (_, result) in own.items()}
+    return BySeed({seed: final_accuracy(run, ends[seed]) for seed, (_, run) in theirs.items() if seed in ends})
 
 
 def gaps(study: Study, method: str, other: str, at: Setting) -> BySeed:
@@ -103,14 +110,13 @@ def times(study: Study, method: str, other: str, at: Setting, target: float | No
     A method that does not get to a target counts with the end of its run, which can only favour it; a pair of which
     too little is known is left out.
     """
-    ours, theirs = (reached(study, one, at, target) for one in (method, other))
-    found = BySeed(), BySeed()
-    for seed in ours.keys() & theirs.keys():
-        a, b = ours[seed], theirs[seed]
-        known = (a.reached and b.reached) or (a.reached and a.at <= b.at) or (b.reached and b.at <= a.at)
-        if known:
-            found[0][seed], found[1][seed] = a.at, b.at
-    return found
+    ours, theirs = (passed(study, one, at, target) for one in (method, other))
+    known = [
+        seed for seed in ours.keys() & theirs.keys()
+        if (seed not in ours.at_least and (seed not in theirs.at_least or ours[seed] <= theirs[seed]))
+        or (seed not in theirs.at_least and theirs[seed] <= ours[seed])
+    ]  # fmt: skip
+    return BySeed({seed: ours[seed] for seed in known}), BySeed({seed: theirs[seed] for seed in known})
 
 
 def savings(study: Study, method: str, other: str, at: Setting, target: float | None = None) -> BySeed:
@@ -121,7 +127,8 @@ def savings(study: Study, method: str, other: str, at: Setting, target: float | 
 
 def mean_seconds(study: Study, method: str, at: Setting, target: float | None = None) -> float:
     """Return the mean time to a target, infinite if a seed does not get there."""
-    return float(np.mean([one.at if one.reached else inf for one in reached(study, method, at, target).values()]))
+    found = passed(study, method, at, target)
+    return inf if found.at_least else float(np.mean(list(found.values())))
 
 
 def traffic(study: Study, method: str, at: Setting) -> tuple[BySeed, BySeed]:

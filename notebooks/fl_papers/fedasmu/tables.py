@@ -23,7 +23,7 @@ from fl_core.models import build_network
 from fl_core.report.comparison import Comparison, Mark, in_units
 from fl_papers.fedasmu import experiment, figures
 from fl_papers.fedasmu.experiment import BASELINES, COLUMNS, EXTRA, METHODS, FedASMUExperiment, target_of
-from fl_papers.fedasmu.figures import Setting, final, gaps, mean_seconds, reached, savings, settings
+from fl_papers.fedasmu.figures import Setting, final, gaps, mean_seconds, passed, savings, settings
 
 # What the paper prints
 
@@ -315,24 +315,18 @@ def communication_table(study: Study) -> pd.DataFrame:
 
 def equal_time_table(study: Study) -> pd.DataFrame:
     """Return each method's accuracy after all of its uploads, and at the virtual time when FedASMU has finished."""
-    rows: list[dict[str, Any]] = []
-    for at in settings(study):
-        own = study.by_seed(method="FedASMU", **at._asdict()).items()
-        ours, accuracy = {seed: figures.readings(r)[0][-1] for seed, (_, r) in own}, figures.final_accuracy
-        for method in METHODS if ours else ():
-            found = study.by_seed(method=method, **at._asdict()).items()
-            if early := BySeed({seed: accuracy(r, ours[seed]) for seed, (_, r) in found if seed in ours}):
-                rows.append(
-                    {"column": str(at), "method": method, "after all uploads": interval(final(study, method, at)),
-                     "when FedASMU has finished": interval(early), "seeds": len(early)}
-                )  # fmt: skip
+    rows = [
+        {"column": str(at), "method": method, "after all uploads": interval(final(study, method, at)),
+         "when FedASMU has finished": interval(early), "seeds": len(early)}
+        for at, method in product(settings(study), METHODS) if (early := figures.at_equal_time(study, method, at))
+    ]  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def _seconds(study: Study, method: str, at: Setting) -> tuple[BySeed, int]:
     """Return the times of the seeds that get to the column's target, and how many seeds there are."""
-    found = reached(study, method, at)
-    return BySeed({seed: one.at for seed, one in found.items() if one.reached}), len(found)
+    found = passed(study, method, at)
+    return BySeed({seed: seconds for seed, seconds in found.items() if seed not in found.at_least}), len(found)
 
 
 def _ratio(study: Study, method: str, at: Setting) -> str | None:
@@ -341,15 +335,14 @@ def _ratio(study: Study, method: str, at: Setting) -> str | None:
     If there are none, "< x" where only `method` gets there, x with the end of FedASMU's run, which its time exceeds;
     else the words "not reached".
     """
-    sides = [reached(study, one, at) for one in (method, "FedASMU")]
-    if not all(sides):
+    theirs, ours = (passed(study, one, at) for one in (method, "FedASMU"))
+    if not (theirs and ours):
         return None
-    pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0].keys() & sides[1].keys()]
-    there = [(theirs, ours) for theirs, ours in pairs if theirs.reached]
-    both = [(theirs, ours) for theirs, ours in there if ours.reached]
+    there = sorted(theirs.keys() & ours.keys() - theirs.at_least)
+    both = [seed for seed in there if seed not in ours.at_least]
     if not there:
         return "not reached"
-    theirs_mean, ours_mean = np.mean([(theirs.at, ours.at) for theirs, ours in both or there], axis=0)
+    theirs_mean, ours_mean = (np.mean([side[seed] for seed in both or there]) for side in (theirs, ours))
     return f"{'' if both else '< '}{theirs_mean / ours_mean:.2f}" if ours_mean else None
 
 
