@@ -1,4 +1,7 @@
-"""What holds of the artifacts of every paper: they carry all its claims, and refuse in one line what is not valid."""
+"""What holds of the artifacts of every paper: they carry all its claims, and without runs say nothing.
+
+Which artifacts there are, and what their grids hold, is in tests/frozen.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from fl_core.errors import SpecError
+from fl_core.errors import RunError, SpecError
 from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study
-from fl_core.experiments.claims import claims
+from fl_core.experiments.claims import claims, judge
 from fl_core.plugins import papers
+from fl_core.report.figures import draw
 
 WITHOUT_FIGURE = {"fedasync": {f"FEDASYNC-C{n}" for n in (19, 20, 24, 25)}}
 """Claims of a paper's text that its formulas decide."""
@@ -21,6 +25,21 @@ def test_every_claim_of_a_paper_is_carried_by_its_artifacts(paper: str):
     known = {name for name in claims() if name.startswith(f"{paper.upper()}-")}
     assert known - carried == WITHOUT_FIGURE.get(paper, set())
     assert carried <= known
+
+
+OWN_RUNS = "WKAFL-C32"
+"""The one claim about runs that makes them itself."""
+
+
+@pytest.mark.parametrize("paper", sorted(papers().values()))
+def test_without_runs_nothing_is_drawn_and_no_claim_about_them_is_decided(paper: str):
+    for artifact in find_artifacts([f"{paper}-*"]):
+        study = make_study(artifact, "smoke")
+        names = [name for name in artifact.claims if claims()[name].kind == "run" and name != OWN_RUNS]
+        assert {judgement.label for judgement in judge(names, study)} <= {"undecided"}
+        if study.entries:
+            with pytest.raises(RunError, match="none of its runs"):
+                draw(artifact, study)
 
 
 WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
@@ -38,6 +57,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "fedasync-fig8": [({"dataset": "imdb"}, "unknown data set of this experiment 'imdb'")],
     "fedasync-tab2": [({"alpha": 0.5}, "no parameters, so not 'alpha'")],
+    "fedasync-x2": [({"alhpas": (0.5,)}, "'alhpas'; did you mean 'alphas'")],
     "fedasmu-tab2": [
         ({"upload": 10}, "unknown override 'upload'; did you mean 'uploads'"),
         ({"uploads": 15}, "uploads.*15"),

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fl_core.algorithms import FedASMU
-from fl_core.errors import RunError
-from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, make_study
+from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study
 from fl_core.experiments.grid import execute
 from fl_core.experiments.measures import passage
 from fl_core.experiments.run import Result
@@ -41,9 +40,7 @@ DECISIVE = ("fedasmu-x5", "fedasmu-x6", "fedasmu-x7")
 OTHERS = [artifact for artifact in find_artifacts(["fedasmu-*"]) if artifact.id not in DECISIVE]
 
 
-def test_every_figure_and_table_of_the_paper_is_registered() -> None:
-    names = {name for name in artifacts() if name.startswith("fedasmu")}
-    assert names >= {*(f"fedasmu-fig{n}" for n in range(1, 8)), *(f"fedasmu-tab{n}" for n in (1, 2, 3, 5, 6))}
+def test_every_column_is_a_panel_of_one_figure() -> None:
     assert sorted(name for names in PANELS.values() for name in names) == sorted(COLUMNS)
 
 
@@ -156,13 +153,10 @@ def test_every_figure_and_table_is_drawn_from_runs_with_a_true_caption(tiny: Stu
         assert "papermill notebooks/fl_papers/fedasmu/replication.ipynb" in caption
 
 
-def test_what_is_missing_is_hatched_and_nothing_at_all_is_an_error(tiny: Study) -> None:
+def test_what_is_missing_is_hatched(tiny: Study) -> None:
     kept = {e.key: tiny.results[e.key] for e in tiny.entries if e.labels["varied"] is None}
     figure, _ = draw(find_artifact("fedasmu-fig7"), tiny.with_results(kept))
     assert any(patch.get_hatch() for axis in figure.axes for patch in axis.patches)
-    for name in ("fedasmu-fig2", "fedasmu-fig6", "fedasmu-fig7", "fedasmu-tab2", "fedasmu-x1", "fedasmu-x3"):
-        with pytest.raises(RunError, match="none of its runs"):
-            draw(find_artifact(name), tiny.with_results({}))
 
 
 def test_fedasmu_without_its_parts_is_fedasync(tiny: Study) -> None:

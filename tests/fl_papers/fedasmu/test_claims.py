@@ -244,11 +244,6 @@ def test_a_median_and_a_product_of_times_know_what_is_a_bound() -> None:
     assert product([]) == {}
 
 
-def test_a_study_without_runs_decides_nothing() -> None:
-    empty = Study("laptop", "fashion-mnist", tuple(GRIDS["conditions"]("laptop", "fashion-mnist", (0,))), {})
-    assert {found.label for found in judge(RUNS, empty)} == {"undecided"}
-
-
 class Made(Store):
     """A store that has the runs of two studies."""
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fl_core.errors import SpecError
 from fl_core.experiments.artifacts import Curves, Panel
 from fl_core.experiments.claims import find_claim, judge
 from fl_core.experiments.study import Study
 from fl_core.report.figures import plot_curves
-from fl_papers.fedasync import artifacts as fedasync_artifacts
 from fl_papers.fedasync import figures, theory
 
 
@@ -131,9 +129,3 @@ def test_every_frame_can_be_drawn(reduce, column: str) -> None:
     assert np.isfinite(frame[column]).all()
     figure = plot_curves(frame, Curves("x", (Panel(column, column),)))
     assert len(figure.axes[0].lines) == len(frame[["method", "alpha"]].drop_duplicates())
-
-
-def test_the_figures_refuse_what_is_no_parameter() -> None:
-    assert fedasync_artifacts.no_runs("smoke", "fashion-mnist", None, alphas=(0.5,)) == []
-    with pytest.raises(SpecError, match="'alhpas'; did you mean 'alphas'"):
-        fedasync_artifacts.no_runs("smoke", "fashion-mnist", None, alhpas=(0.5,))

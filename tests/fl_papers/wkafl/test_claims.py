@@ -177,13 +177,6 @@ def test_sizes_are_printed_for_the_papers_own_data_alone(both):
     assert found["WKAFL-C10"] == pytest.approx([0.1175, 0.1175 - 0.0415, 0.1175 - 0.1003])
 
 
-def test_a_study_without_runs_decides_nothing():
-    empty = Study("laptop", "fashion-mnist", tuple(comparison("laptop", "fashion-mnist", [0])), {})
-    names = [claim.id for claim in CLAIMS if claim.kind == "run" and claim.id != "WKAFL-C32"]  # which makes its own
-    assert len(names) > 30
-    assert {found.label for found in judge(names, empty)} == {"undecided"}
-
-
 def test_theory_has_the_labels_that_its_audit_gives():
     """C21, C22 and C24, which the derivation refutes, were "reproduced"."""
     study = Study("smoke", "fashion-mnist", (), {})
