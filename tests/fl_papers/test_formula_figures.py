@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fl_core.experiments.artifacts import artifacts, make_study, no_runs
+from fl_core.experiments.artifacts import artifacts, make_study
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 
-NAMES = [name for name, artifact in artifacts().items() if artifact.make_grid is no_runs]
+NAMES = [name for name, artifact in artifacts().items() if artifact.paper_setting is None]
 
 
 def test_every_paper_has_some() -> None:

@@ -38,24 +38,11 @@ def test_fedlucks_random_variant_draws_from_the_printed_ranges():
     assert not np.array_equal(world.realise(1).seconds, devices.seconds)
 
 
-@pytest.mark.parametrize(
-    ("gap", "printed", "round_seconds"),
-    [
-        (5, [16659.987, 5608.885, 17578.053, 10411.394, 15948.131, 7006.644], 17578.052826),
-        (10, [28868.594, 5595.02, 32457.781, 12720.019, 26376.24, 7381.116], 32457.781315),
-        (30, [65629.63, 5584.52, 91976.695, 15311.212, 52725.011, 7694.362], 91976.695269),
-    ],
-)
-def test_sdfeels_iterations_last_as_long_as_the_specification_says(gap, printed, round_seconds):
-    """Hundred steps of the slowest member, one upload, one exchange, for the specification's draw of speeds."""
-    world = World.named("sdfeel", heterogeneity_gap=gap)
-    devices = world.realise(0)
-    seconds = world.compute.draw(30, np.random.default_rng(0))
+def test_sdfeels_upload_and_exchange_last_as_long_as_the_specification_says():
+    """Iterations, for the specification's draw of speeds, are in sdfeel/test_theory.py."""
+    devices = World.named("sdfeel", heterogeneity_gap=5).realise(0)
     link = devices.profile(0, 0).up_seconds(RESNET18) + devices.backhaul_seconds
     assert link == pytest.approx(107.2700352, rel=1e-12)
-    iterations = [100 * seconds[list(devices.members(server))].max() + link for server in range(6)]
-    assert iterations == pytest.approx(printed, abs=6e-4)
-    assert max(iterations) == pytest.approx(round_seconds, abs=6e-7)
 
 
 def test_sdfeel_is_a_ring_of_six_with_the_gap_asked_for():

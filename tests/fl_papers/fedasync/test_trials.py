@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fl_core.experiments.artifacts import Curves, Panel
 from fl_core.experiments.claims import find_claim, judge
 from fl_core.experiments.study import Study
-from fl_core.report.figures import plot_curves
 from fl_papers.fedasync import figures, theory
 
 
@@ -112,20 +110,3 @@ def test_x4_shows_the_stationary_errors_of_oracle_12() -> None:
     floor = frame[frame["method"] == "floor of the bounds"]["error"]
     assert set(floor) == {0.5}
     assert set(frame["method"]) == {"fresh uploads", "ages 1 to 16", "floor of the bounds"}
-
-
-@pytest.mark.parametrize(
-    ("reduce", "column"),
-    [
-        (figures.reduce_staleness_functions, "weight"),
-        (figures.reduce_bounds, "error"),
-        (figures.reduce_stability, "root"),
-        (figures.reduce_remaining_error, "error"),
-    ],
-)
-def test_every_frame_can_be_drawn(reduce, column: str) -> None:
-    frame = reduce(study(seeds=[0]))  # a figure without runs has no use for seeds
-    assert list(frame) == ["method", "alpha", "x", column, f"{column}_std", "n"]
-    assert np.isfinite(frame[column]).all()
-    figure = plot_curves(frame, Curves("x", (Panel(column, column),)))
-    assert len(figure.axes[0].lines) == len(frame[["method", "alpha"]].drop_duplicates())
