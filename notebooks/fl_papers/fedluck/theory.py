@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -97,13 +97,12 @@ V = TypeVar("V", NDArray[Any], torch.Tensor)
 
 
 def ceil_factor(
-    local_steps: Any, compression_rate: Any, seconds_per_step: Any, full_upload_seconds: Any, period_seconds: Any, *,
-    latency_seconds: Any = 0.0, variant: Variant = PRINTED,
-) -> Any:  # fmt: skip
+    local_steps: Any, compression_rate: Any, seconds_per_step: Any, full_upload_seconds: Any, period_seconds: Any
+) -> Any:
     """Return phi_ceil: `staleness_factor` with tau = ceil(d / T~), the staleness that occurs. An extension (3.8)."""
     plan = local_steps, compression_rate
-    d = job_seconds(*plan, seconds_per_step, full_upload_seconds, latency_seconds=latency_seconds)
-    return staleness_factor(*plan, fedluck.rounds_per_job(d, period_seconds), variant)
+    d = job_seconds(*plan, seconds_per_step, full_upload_seconds)
+    return staleness_factor(*plan, fedluck.rounds_per_job(d, period_seconds))
 
 
 class FactorGradient(NamedTuple):
@@ -330,17 +329,16 @@ class BoundTerms(NamedTuple):
 
 def theorem1_bound(
     initial_gap: Any, moments: Moments, *, local_lr: Any, global_lr: Any, local_steps: Any, num_rounds: Any,
-    compression_rate: Any, max_staleness: Any, contraction: Literal["printed", "tight"] = "printed",
+    compression_rate: Any, max_staleness: Any,
 ) -> BoundTerms:  # fmt: skip
     """Return the three terms of Theorem 1, Eq. 12, for eta_l and eta_g up to 1 / L."""
     require_range(">= 0", initial_gap=initial_gap)
     _require_plan(local_steps, num_rounds, compression_rate)
     require_range("> 0", global_lr=global_lr)
     require_range(">= 0", max_staleness=max_staleness)
-    require(contraction in ("printed", "tight"), "contraction", contraction, "'printed' or 'tight'")
     q, k, delta, b1 = q_local(local_lr, local_steps), local_steps, compression_rate, moments.bias_1
     require(q > 0, "q_local", q, f"> 0: local_lr * local_steps between {Q_WINDOW[0]:.4f} and {Q_WINDOW[1]:.4f}")
-    stale = max_staleness**2 * (2 * (2 - delta) if contraction == "printed" else 1)
+    stale = max_staleness**2 * 2 * (2 - delta)
     return BoundTerms(
         2 * initial_gap / (global_lr * q * num_rounds),
         local_lr**2 * k**2 * ((1 - delta) * b1 + moments.bias_2) / q,
@@ -512,18 +510,13 @@ def timeline(job_seconds: Sequence[float], period_seconds: float, num_rounds: in
 
 
 def periodic_models(
-    start: Array,
-    rounds: Sequence[Sequence[Upload]],
-    upload: Callable[[int, Array], Array],
-    global_lr: float,
-    sample_counts: Sequence[float] | None = None,
+    start: Array, rounds: Sequence[Sequence[Upload]], upload: Callable[[int, Array], Array], global_lr: float
 ) -> list[Array]:
     """Return the global models w^0 .. w^T, each w^(t+1) by `fedluck.server_step` from round t's uploads."""
     models = [start]
     for participants in rounds:
         deltas = [upload(one.device, models[one.start_round]) for one in participants]
-        counts = None if sample_counts is None else [sample_counts[one.device] for one in participants]
-        models.append(mean_step(models[-1], np.array(deltas), global_lr, counts))
+        models.append(mean_step(models[-1], np.array(deltas), global_lr))
     return models
 
 

@@ -187,9 +187,9 @@ def curves_coincide(study: Study, snapshot: str) -> list[Effect]:
     return found
 
 
-def _farthest(one: Result, other: Result, window: int = 5) -> float:
+def _farthest(one: Result, other: Result) -> float:
     values = [np.array(experiment.accuracies(result)) for result in (one, other)]
-    kernel = np.ones(min(window, *map(len, values)))
+    kernel = np.ones(min(5, *map(len, values)))
     smooth = [np.convolve(each, kernel / len(kernel), "valid") for each in values]
     shared = min(map(len, smooth))
     return float(np.abs(smooth[0][:shared] - smooth[1][:shared]).max())

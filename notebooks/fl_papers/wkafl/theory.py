@@ -156,17 +156,12 @@ def predominated(weights: Floats, threshold: float = 0.1) -> Ints:
     return (np.asarray(weights) > threshold).sum(axis=1)
 
 
-def stability(accuracies: Sequence[float], last: int = 10, log: bool = True, ddof: int = 0) -> float:
-    """Return the standard deviation of the natural logarithm of the `last` accuracies: small is stable (2.8, A9).
-
-    Without `log`, of the accuracies themselves; `ddof` 0 is the population's, 1 the sample's.
-    """
+def stability(accuracies: Sequence[float], last: int = 10) -> float:
+    """Return the standard deviation of the natural logarithm of the `last` accuracies: small is stable (2.8, A9)."""
     require(len(accuracies) >= last >= 2, "len(accuracies)", len(accuracies), f">= last = {last}, which is >= 2")
     values = np.asarray(accuracies[-last:], float)
-    if log:
-        require_range("> 0", accuracies=values)
-        values = np.log(values)
-    return float(values.std(ddof=ddof))
+    require_range("> 0", accuracies=values)
+    return float(np.log(values).std())
 
 
 class Schedule(NamedTuple):
