@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from fedluck_runs import times
 
 from fl_core.errors import DataError
 from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study, stored_seeds
@@ -633,19 +634,12 @@ def test_every_recorded_staleness_is_the_ceiling(tiny: tuple[Study, Store]) -> N
 def test_what_is_uploaded_is_the_kept_fraction_of_what_arrived(tiny: tuple[Study, Store]) -> None:
     study, _ = tiny
     [(_, result), *_] = study.select(method="FedLuck", partition="iid")
-    kept = plan_devices(*fedluck_speeds(), 1.5).compression_rate
+    kept = plan_devices(*times("cnn"), 1.5).compression_rate
     updates, table = result.history.updates, result.history.evaluations
     at = max(row for row, seconds in enumerate(table["seconds"]) if seconds <= 12.0)
     used = [d for d, seconds in zip(updates["device"], updates["seconds"], strict=True) if seconds <= 12.0]
     assert len(used) > 10
     assert table["bytes_up"][at] == pytest.approx(4 * 7850 * sum(kept[d] for d in used))
-
-
-def fedluck_speeds() -> tuple[np.ndarray, np.ndarray]:
-    """alpha and beta of section 6.2."""
-    speeds = np.linspace(0.1, 0.25, 10)
-    speeds[1] = 0.03
-    return 0.1 * np.linspace(1, 4, 10)[::-1], 234_090 * 4 / 2**20 / speeds
 
 
 def test_the_seeds_that_are_stored_are_shown(tiny: tuple[Study, Store], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
+from sdfeel_runs import CENTRES, SIZES, SPEEDS
 
 from fl_core.formulas.sdfeel import (
     effective_steps,
@@ -223,14 +224,13 @@ def test_shrinking_work_and_transfers_alike_changes_no_event() -> None:
 
 
 def test_o13_the_micro_run() -> None:
-    centres, sizes = (1, -1, 2, 0, -2, 3, 0.5, 1.5), (10, 30, 20, 20, 40, 10, 5, 15)
-    speeds, clusters = (1, 2, 1.5, 4, 0.5, 1, 2, 3), [(0, 1), (2, 3), (4, 5), (6, 7)]
-    plans = [plan_cluster([1 / speeds[i] for i in c], 0.5, 0.25, min_batches=2) for c in clusters]
+    clusters = [(0, 1), (2, 3), (4, 5), (6, 7)]
+    plans = [plan_cluster([1 / SPEEDS[i] for i in c], 0.5, 0.25, min_batches=2) for c in clusters]
     steps = [step for plan in plans for step in plan.local_steps]
     assert steps == [2, 4, 2, 5, 2, 4, 2, 3]
     periods = [plan.iteration_seconds for plan in plans]
     ring = [(3, 1), (0, 2), (1, 3), (2, 0)]
-    run = partial(quadratic_run, centres, clusters, ring, steps, sizes, periods, 0.1, 8)
+    run = partial(quadratic_run, CENTRES, clusters, ring, steps, SIZES, periods, 0.1, 8)
     found = run()
     assert found.triggers == [3, 1, 0, 3, 1, 2, 3, 0]
     times = [1.75, 2.08333333333, 2.75, 3.5, 4.16666666667, 4.75, 5.25, 5.5]

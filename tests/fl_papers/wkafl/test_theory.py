@@ -14,6 +14,7 @@ from fl_core.algorithms.kasync import sasgd_weights, twafl_weights
 from fl_core.algorithms.zenopp import judge_gradient
 from fl_core.formulas.wkafl import temporal_weight
 from fl_papers.wkafl.theory import (
+    STAGE1,
     conflict,
     decay_weights,
     error_parts,
@@ -37,9 +38,6 @@ printed = partial(np.testing.assert_allclose, rtol=0, atol=6e-13)  # oracles are
 STAGE2 = {
     "momentum_alpha": 0.1, "smoothness": 1.0, "stage2_clip_factor": 2.0, "est_error_sq": 0.04, "spread_var": 0.01,
     "spread_slope": 0.05, "gap": 1.0,
-}  # fmt: skip
-STAGE1 = {
-    "momentum_alpha": 0.1, "smoothness": 1.0, "noise": 0.25, "dissimilarity_sq": 0.3, "max_staleness": 3, "gap": 1.0,
 }  # fmt: skip
 
 
