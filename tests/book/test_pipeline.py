@@ -89,12 +89,8 @@ def test_an_ambiguous_notebook_is_answered_with_full_names(checkout: Path):
 def test_parameters_have_values_and_meanings(checkout: Path):
     found = parameters_of(find_notebook("good", checkout))
     assert found["PROFILE"] == Parameter("PROFILE", "smoke", True, "smoke, laptop or paper")
-    assert {name: p.default for name, p in found.items()} == {
-        "PROFILE": "smoke",
-        "SEEDS": [0, 1],
-        "ALPHA": 0.6,
-        "RECOMPUTE": False,
-    }
+    defaults = {name: parameter.default for name, parameter in found.items()}
+    assert defaults == {"PROFILE": "smoke", "SEEDS": [0, 1], "ALPHA": 0.6, "RECOMPUTE": False}
     assert parameters_of(find_notebook("other", checkout)) == {}
 
 
@@ -276,14 +272,8 @@ def test_what_was_found_comes_before_box_and_contents():
     nb = new_notebook(cells=[*cells, new_code_cell("PROFILE"), new_markdown_cell("## Next")])
     dress(nb, "notebooks/x.ipynb", {}, {})
     starts = [cell.source.split("\n")[0] for cell in nb.cells]
-    assert starts == [
-        "# Title",
-        'front("A", "a")',
-        "````{admonition} Run this page",
-        "You will see",
-        "PROFILE",
-        "## Next",
-    ]
+    box = "````{admonition} Run this page"
+    assert starts == ["# Title", 'front("A", "a")', box, "You will see", "PROFILE", "## Next"]
 
 
 def dressed(outputs: list[dict[str, str]], mystnb: dict[str, object] | None = None) -> list[nbformat.NotebookNode]:

@@ -145,24 +145,12 @@ def test_json_is_all_that_a_run_prints():
 
 
 def test_settings_reach_every_field():
-    text = call(
-        *("run", "--algorithm", "fedasync", "--set", "alpha=0.8", "--set", "weight=hinge(a=10, b=4)"),
-        *(
-            "--set",
-            "partition=dirichlet(alpha=0.3)",
-            "--set",
-            "world.compute.slowest=9",
-            "--set",
-            "budget.updates=none",
-        ),
-        *("--set", "budget.seconds=1e3", "--set", "schedule=step", "--set", "seed=7", "--seed", "8", "--print-spec"),
-    )
-    spec = RunSpec.from_json(text)
-    assert (spec.algorithm.alpha, str(spec.algorithm.weight), spec.algorithm.schedule) == (
-        0.8,
-        "hinge(a=10, b=4)",
-        "step",
-    )
+    fields = ["alpha=0.8", "weight=hinge(a=10, b=4)", "partition=dirichlet(alpha=0.3)", "world.compute.slowest=9"]
+    fields += ["budget.updates=none", "budget.seconds=1e3", "schedule=step", "seed=7"]
+    settings = [word for field in fields for word in ("--set", field)]
+    spec = RunSpec.from_json(call("run", "--algorithm", "fedasync", *settings, "--seed", "8", "--print-spec"))
+    rule = spec.algorithm
+    assert (rule.alpha, str(rule.weight), rule.schedule) == (0.8, "hinge(a=10, b=4)", "step")
     assert (spec.partition.alpha, spec.world.compute.slowest, spec.seed) == (0.3, 9, 8)
     assert (spec.budget.updates, spec.budget.seconds) == (None, 1000)
 
@@ -318,18 +306,7 @@ def test_a_damaged_result_is_a_warning_in_one_line(results: Path):
 def test_notebooks_go_to_papermill(monkeypatch: pytest.MonkeyPatch):
     seen: list[object] = []
     monkeypatch.setattr("fl_core.bookbuild.regenerate", lambda *given, echo: seen.extend(given) or Path("x.ipynb"))
-    call(
-        "regenerate",
-        "start_here",
-        "--profile",
-        "laptop",
-        "-p",
-        "ALPHA=0.5",
-        "-p",
-        "WEIGHT=linear(a=1)",
-        "-o",
-        "x.ipynb",
-    )
+    call(*shlex.split("regenerate start_here --profile laptop -p ALPHA=0.5 -p WEIGHT=linear'(a=1)' -o x.ipynb"))
     assert seen == ["start_here", {"PROFILE": "laptop", "ALPHA": 0.5, "WEIGHT": "linear(a=1)"}, Path("x.ipynb")]
 
 

@@ -29,13 +29,8 @@ def splits():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """One data set that can be downloaded from a server that does not answer, and one by hand."""
-    about = {
-        "licence": "CC0",
-        "homepage": "https://example.org",
-        "shape": SHAPE,
-        "classes": ("a", "b"),
-        "sizes": (8, 4),
-    }
+    about = {"licence": "CC0", "homepage": "https://example.org", "shape": SHAPE, "sizes": (8, 4)}
+    about["classes"] = ("a", "b")
     archive = Archive("toy.bin", 3, "md5:900150983cd24fb0d6963f7d28e17f72", "http://127.0.0.1:9/toy.bin")
     toy = Source(name="toy", title="Toy (Me, 2026)", archives=(archive,), read=lambda _: splits(), **about)
     hand = Source(name="hand", title="Hand", archives=(), read=lambda _: splits(), by_hand="Ask its owner", **about)

@@ -179,13 +179,8 @@ def test_every_figure_is_drawn_with_a_true_caption(tiny: tuple[Study, Store]) ->
         figure, caption = draw(find_artifact(name), study)
         assert len(figure.axes) == 2
         assert all(len(axis.lines) == 6 + (name[-1] in "23") + 1 for axis in figure.axes)
-        for part in (
-            f"Figure {name[-1]} of",
-            "fashion-mnist (real data)",
-            "profile smoke",
-            "seeds 0 and 1",
-            "papermill",
-        ):
+        assert f"Figure {name[-1]} of" in caption
+        for part in ("fashion-mnist (real data)", "profile smoke", "seeds 0 and 1", "papermill"):
             assert part in caption
 
 

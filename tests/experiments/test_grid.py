@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fl_core.datasets import IID
-from fl_core.errors import RunError, SpecError
+from fl_core.errors import RunError
 from fl_core.experiments import grid
 from fl_core.experiments.grid import brief, execute, in_words, plan, work
 from fl_core.experiments.run import Result, run
@@ -59,16 +59,6 @@ def test_each_missing_run_is_computed_once_and_then_read(store: Store, counted: 
     assert all(first[key].history == again[key].history for key in first)
     execute(specs, jobs=1, store=store, progress=False, recompute=True)
     assert sorted(counted) == [0, 0, 1, 1]
-
-
-@pytest.mark.thorough
-def test_processes_give_the_same_bits_as_this_process(store: Store, tmp_path: Path) -> None:
-    specs = [tiny(seed) for seed in range(3)]
-    here = execute(specs, jobs=1, store=store, progress=False)
-    there = execute(specs, jobs=2, store=Store(tmp_path / "a", tmp_path / "b"), progress=False)
-    for key, result in here.items():
-        assert there[key].history == result.history
-        assert there[key].provenance["model_sha256"] == result.provenance["model_sha256"]
 
 
 def test_a_dask_cluster_gives_the_same_bits_and_names_a_failing_run(store: Store, tmp_path: Path) -> None:
@@ -194,8 +184,3 @@ def test_runs_and_durations_in_words() -> None:
         f"run {tiny(3, **{'algorithm.alpha': 0.9}).hash} (fedasync(alpha=0.9), lr 0.03, seed 3)"
     )
     assert [in_words(s) for s in (0.2, 40, 600, 9000)] == ["1 s", "40 s", "10 min", "2.5 h"]
-
-
-def test_no_processes_is_an_error(store: Store) -> None:
-    with pytest.raises(SpecError, match="jobs = 0"):
-        execute([tiny()], jobs=0, store=store)
