@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from commands import invoke
 
 from fl_core.benchmarks import (
     PARTS,
@@ -37,7 +37,7 @@ from fl_core.benchmarks.harness import (
     tried_table,
 )  # fmt: skip
 from fl_core.benchmarks.throughput import Floor, Plain, Workload
-from fl_core.cli import app, doctor
+from fl_core.cli import doctor
 from fl_core.datasets import PARTITIONS, all_surrogates
 from fl_core.errors import DataError, RunError
 from fl_core.runtime import Budget, Simulation
@@ -364,7 +364,7 @@ def test_the_circumstances_are_one_line(quick):
 
 
 def bench(*words: str) -> SimpleNamespace:
-    done = CliRunner().invoke(app, ["bench", *words])
+    done = invoke("bench", *words)
     return SimpleNamespace(code=done.exit_code, out=done.stdout, err=done.stderr, error=done.exception)
 
 

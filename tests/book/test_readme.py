@@ -8,10 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
+from commands import call
 
 from fl_core.bookbuild.chapters import ROOT
-from fl_core.cli import app
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 RUNS = re.findall(r"^    fl-core (run .*)$", TEXT, re.MULTILINE)
@@ -28,8 +27,7 @@ def test_the_example_algorithm_runs():
 
 @pytest.mark.parametrize("words", RUNS)
 def test_every_run_is_accepted(words):
-    done = CliRunner().invoke(app, [*shlex.split(words, comments=True), "--print-spec"])
-    assert done.exit_code == 0, done.output
+    call(*shlex.split(words, comments=True), "--print-spec")
 
 
 def test_links_lead_to_files():

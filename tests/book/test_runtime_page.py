@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from commands import invoke
 
 from fl_core.bookbuild.chapters import ROOT
-from fl_core.cli import app
 from fl_core.runtime import EXECUTORS
 from fl_core.runtime.history import EVALUATION_COLUMNS, FAULT_COLUMNS, OUTCOMES, SPAN_COLUMNS, UPDATE_COLUMNS
 from fl_core.world import World, named_worlds
@@ -71,7 +70,7 @@ def test_every_named_world_has_a_row_and_a_command():
 def test_commands_are_accepted(command):
     program, *words = shlex.split(command)
     assert program == "fl-core"
-    done = CliRunner().invoke(app, [*words, "--print-spec"] if words[0] == "run" else words)
+    done = invoke(*words, *["--print-spec"] * (words[0] == "run"))
     assert done.exit_code == 0, done.output
 
 

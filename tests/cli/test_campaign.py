@@ -7,17 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import call
-from typer.testing import CliRunner, Result
+from commands import call, invoke
+from typer.testing import Result
 
-from fl_core.cli import app
 from fl_core.experiments.store import Store
 
 pytestmark = pytest.mark.usefixtures("few_images")
 
 
 def failed(*words: str) -> Result:
-    done = CliRunner().invoke(app, list(words))
+    done = invoke(*words)
     assert done.exit_code != 0
     return done
 

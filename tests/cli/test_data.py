@@ -6,14 +6,12 @@ import json
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from commands import invoke
 
-from fl_core.cli import app
 from fl_core.datasets import Archive, Source, Split, Surrogate, registry
 from fl_core.world.traces import SETS
 
 pytestmark = pytest.mark.filterwarnings("ignore::fl_core.datasets.registry.PreparationNotice")
-RUNNER = CliRunner()
 SHAPE = (1, 4, 4)
 
 
@@ -46,7 +44,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def call(*words):
-    return RUNNER.invoke(app, ["data", *words])
+    return invoke("data", *words)
 
 
 def test_the_list_says_what_is_real_what_is_not_and_what_to_do(folder):

@@ -7,11 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from commands import TINY, refused
+from commands import TINY, invoke, refused
 from filelock import FileLock
-from typer.testing import CliRunner
 
-from fl_core.cli import app
 from fl_core.experiments import grid, store
 from fl_core.experiments.run import run
 from fl_core.experiments.spec import RunSpec
@@ -104,7 +102,7 @@ def test_what_is_no_file_in_place_of_a_checkpoint_is_refused(kind: str):
     place.mkdir(parents=True)
     for name in (CURRENT, PREVIOUS):
         os.mkfifo(place / name) if kind == "pipe" else (place / name).mkdir()
-    done = CliRunner().invoke(app, ["run", *TINY, "--resume"])
+    done = invoke("run", *TINY, "--resume")
     [line] = done.stderr.splitlines()
     assert done.exit_code == 2
     assert "is no regular file" in line

@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import TINY
-from typer.testing import CliRunner
+from commands import TINY, invoke
 
-from fl_core.cli import app
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Checkpoints, Simulation
 from fl_core.runtime.checkpoint import CURRENT
@@ -20,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("few_images", "results")
 
 
 def call(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["run", *TINY[:-1], "budget.updates=6", "--executor", "sequential", *words])
+    done = invoke("run", *TINY[:-1], "budget.updates=6", "--executor", "sequential", *words)
     assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
     return done.output
 
