@@ -20,7 +20,7 @@ from typing import Any
 
 from fl_core.datasets import data_folder
 from fl_core.errors import known
-from fl_core.experiments.artifacts import artifacts, find_artifact, make_study, no_runs
+from fl_core.experiments.artifacts import artifacts, find_artifact, make_study
 from fl_core.experiments.claims import (
     FULL,
     Check,
@@ -123,7 +123,7 @@ def _of_paper(paper: str, store: Store, dataset: str, stamp: tuple[Any, ...]) ->
 
     own = [claim for claim in claims().values() if claim.paper == paper]
     carried = {claim.id: tuple(each.id for each in every.values() if claim.id in each.claims) for claim in own}
-    by_runs = [claim for claim in own if any(every[name].make_grid is not no_runs for name in carried[claim.id])]
+    by_runs = [c for c in own if any(every[name].grid("smoke", dataset, SEEDS[0][:1]) for name in carried[c.id])]
     found = {
         judgement.claim.id: replace(judgement, artifacts=carried[judgement.claim.id], stored=True)
         for group, named_by, records in (

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from commands import call, invoke
 
-from fl_core.cli import app
 from fl_core.datasets import data_folder
 from fl_core.errors import SpecError
 from fl_core.experiments import ledger
@@ -36,9 +35,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def command(*words: str) -> str:
-    done = CliRunner().invoke(app, ["claims", *words])
-    assert done.exit_code == 0, done.output
-    return done.stdout
+    return call("claims", *words)
 
 
 def page(**changed: object) -> Replication:
@@ -83,11 +80,10 @@ def test_a_page_with_other_parameters_judges_its_own_study_and_says_so():
 def test_regenerating_a_figure_prints_the_labels_of_the_ledger():
     """It judged the runs of the one figure, and said "inconclusive" where the page said "reproduced"."""
     carried = sorted(artifacts()["fedasync-fig3"].claims)
-    done = CliRunner().invoke(app, ["regenerate", "fedasync-fig3", "--profile", "laptop"])
-    assert done.exit_code == 0, done.output
-    assert "Judged on all stored runs, as by 'fl-core claims':" in done.stdout
+    said = call("regenerate", "fedasync-fig3", "--profile", "laptop")
+    assert "Judged on all stored runs, as by 'fl-core claims':" in said
     for judgement in ledger.judged(carried):
-        assert judgement.sentence() in done.stdout
+        assert judgement.sentence() in said
 
 
 def holds_printed(effect: Effect) -> bool:
@@ -130,7 +126,7 @@ def test_one_claim_is_shown_with_all_parts():
     assert all(part.name in text for part in found.parts)
     with pytest.raises(SpecError, match="did you mean 'SDFEEL-C02'"):
         ledger.judged(["SDFEEL-C002"])
-    refusal = CliRunner().invoke(app, ["claims", "--paper", "sdfel"])
+    refusal = invoke("claims", "--paper", "sdfel")
     assert (refusal.exit_code, "did you mean 'SDFEEL'" in refusal.stderr) == (2, True)
 
 
@@ -221,6 +217,17 @@ def test_what_a_judgement_looked_up_is_remembered_with_it_and_other_code_is_anot
     known = {entry.key for each in carriers for entry in each.grid("paper", seeds=range(3))}
     assert known <= asked[0][1].keys()
     assert [looked_up for _, looked_up in asked[1::2]] == [{}] * 3  # what no run says
+
+
+def test_what_figures_without_runs_carry_is_not_judged_again_for_another_record(monkeypatch):
+    """FedAsync's theorems were, whose figures take options: ten seconds for each new record."""
+    monkeypatch.setattr(ledger, "_kept", lambda wanted, *_: groups.append({claim.id for claim in wanted}) or [])
+    groups: list[set[str]] = []
+    with pytest.raises(KeyError):
+        ledger.judged(paper="FEDASYNC")
+    by_runs, without = groups
+    assert {"FEDASYNC-C26", "FEDASYNC-C28", "FEDASYNC-C29"} < without
+    assert "FEDASYNC-C21" in by_runs
 
 
 def test_a_claim_has_a_row_for_the_authors_programs_as_released(tmp_path: Path):
