@@ -194,13 +194,13 @@ def results() -> Check:
     store = default_store()
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
-        published = sum(1 for _ in Store(store.published, store.published))
-        cached = sum(1 for _ in store) - published
+        readable = [result.spec.hash for result in store]
+        published = sum(map(bool, Store(store.published, store.published).state(readable).values()))
     if complaints:
         how = f"restore it with 'git checkout -- {store.published.name}' in {store.published.parent}, or "
         remedy = f"{how if CHECKOUT else ''}delete it"
         return Check("results", f"{len(complaints)} damaged: {complaints[0].message}", remedy)
-    return Check("results", f"{published} published in {store.published}, {cached} in the cache")
+    return Check("results", f"{published} published in {store.published}, {len(readable) - published} in the cache")
 
 
 def cores() -> Check:

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from commands import invoke
 
-from fl_core.cli import app, doctor
+from fl_core.cli import doctor
 from fl_core.cli.doctor import Check, healthy
+from fl_core.experiments.run import run as run_of
+from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.store import Store
 
 
 def run() -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["doctor"])
+    done = invoke("doctor")
     assert done.exit_code in (0, 1), repr(done.exception)
     return done.exit_code, done.stdout
 
 
-def test_a_complete_installation_is_healthy():
+def test_a_complete_installation_is_healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """That every published record is readable, tests/experiments/test_store.py finds out."""
+    monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path))
     code, text = run()
     assert code == 0
     assert "MISSING" not in text
     for line in ("ok       Python ", "ok       packages ", "ok       processor "):
         assert line in text
     assert "REAL data, 60,000 + 10,000 samples, checksums right" in text
-    assert "published in" in text
+    assert f"0 published in {tmp_path}, 0 in the cache" in text
 
 
 def test_missing_data_is_serious_and_comes_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -73,6 +79,17 @@ def test_damaged_results_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "0123456789abcdef.json.gz").write_bytes(b"x")
     assert "damaged" in doctor.results().found
     assert doctor.results().remedy
+
+
+@pytest.mark.usefixtures("few_images")
+def test_results_are_published_or_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    store = Store(tmp_path / "a", tmp_path / "b")
+    result = run_of(RunSpec(algorithm="fedasync", model="linear", budget={"updates": 1}))
+    store.save(result, published=True)
+    for seed in (0, 1):
+        store.save(replace(result, spec=result.spec.changed(seed=seed)))
+    monkeypatch.setattr("fl_core.experiments.store.default_store", lambda: store)
+    assert doctor.results().found == f"1 published in {tmp_path / 'a'}, 1 in the cache"
 
 
 def test_without_git_or_browser_it_says_what_that_costs(monkeypatch: pytest.MonkeyPatch):
