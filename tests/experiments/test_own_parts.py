@@ -40,6 +40,7 @@ from fl_core.experiments import store as storage
 from fl_core.experiments.evidence import POINTS, Effect, holm, moderated
 from fl_core.experiments.grid import dask_pool, execute, plan
 from fl_core.experiments.measures import final_accuracy
+from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
 from fl_core.models import MODELS, Dropout
 from fl_core.tasks import Classification
@@ -138,18 +139,6 @@ def defined(source: str = MINE) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(source, "<cell>", "exec", dont_inherit=True), names)
     return names
-
-
-def test_parts_of_a_notebook_work_by_name_here_and_in_other_processes(tmp_path):
-    defined()
-    specs = [RunSpec(**SPEC, seed=seed) for seed in (0, 1)]
-    there = execute(specs, jobs=2, store=Store(tmp_path / "a", tmp_path / "b"), progress=False)
-    here = execute(specs, jobs=1, store=Store(tmp_path / "c", tmp_path / "d"), progress=False)
-    for one, other in zip(there.values(), here.values(), strict=True):
-        assert one.provenance["data"] == "own"
-        assert one.history == other.history
-        for name in ("code", "model_sha256", "data_sha256"):
-            assert one.provenance[name] == other.provenance[name], name
 
 
 @pytest.mark.parametrize(
@@ -507,7 +496,7 @@ def test_a_grid_that_is_none_is_refused(grid, seeds, said):
         sweep(RunSpec(**SPEC), grid, seeds)
 
 
-def callbacks_are_told_every_row(tmp_path: Path, **where: Any) -> None:
+def callbacks_are_told_every_row(tmp_path: Path, **where: Any) -> list[Result]:
     defined()
     rows: dict[str, dict[str, list[Any]]] = {"evaluations": {}, "updates": {}}
 
@@ -534,6 +523,7 @@ def callbacks_are_told_every_row(tmp_path: Path, **where: Any) -> None:
     assert [len(found) for found in rows.values()] == [4, 4]
     assert list((tmp_path / "b").glob(".told*")) == []
     swept(on_evaluation=lambda row: 1 / 0)  # all is stored
+    return [runs.results[entry.key] for entry in runs.entries]
 
 
 def a_callback_that_fails_ends_it(tmp_path: Path, seeds: int = 3, **where: Any) -> None:
@@ -546,12 +536,16 @@ def a_callback_that_fails_ends_it(tmp_path: Path, seeds: int = 3, **where: Any) 
         sweep(RunSpec(**SPEC), {}, range(seeds), store=store, progress=False, on_evaluation=broken, **where)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_callbacks_of_a_sweep_are_told_every_row_of_every_run_in_this_process(jobs, tmp_path):
-    callbacks_are_told_every_row(tmp_path, jobs=jobs)
+def test_parts_of_a_notebook_work_by_name_in_other_processes_and_callbacks_are_told_every_row_here(tmp_path):
+    here, there = (callbacks_are_told_every_row(tmp_path / f"{jobs}", jobs=jobs) for jobs in (1, 2))
+    for one, other in zip(there, here, strict=True):
+        assert one.provenance["data"] == "own"
+        assert one.history == other.history
+        for name in ("code", "model_sha256", "data_sha256"):
+            assert one.provenance[name] == other.provenance[name], name
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_a_callback_that_fails_ends_a_sweep_and_is_named(jobs, tmp_path):
     a_callback_that_fails_ends_it(tmp_path, jobs=jobs)
 

@@ -12,9 +12,9 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from commands import call
 from few_images import cut, first
 from filelock import FileLock
-from typer.testing import CliRunner
 
 from fl_core import RunSpec
 from fl_core.errors import SpecError
@@ -72,17 +72,19 @@ def test_runs_that_are_computed_together_stop_in_time_and_none_falls_back_for_it
 
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path):
-    store = Store(tmp_path / "published", tmp_path / "cache")
-    hopeless = specs(1)[0].changed(**{"world.faults": [{"kind": "lost", "probability": 1.0}], "seed": 9})
-    deaf = hopeless.changed(**{"world.faults": [], "algorithm": {"name": "fedbuff", "buffer": 50, "concurrency": 5}})
-    tally = take([deaf, *specs(1)], store, minutes=0.5, **QUIET)
-    assert tally.done >= 1
-    assert store.has(specs(1)[0])
+    store, [good], lines = Store(tmp_path / "published", tmp_path / "cache"), specs(1), []
+    greedy = good.changed(**{"partition.samples_per_device": 50_000})
+    tally = take([greedy, good], store, echo=lines.append)
+    [failed] = tally.failed
+    assert failed.startswith(f"run {greedy.hash} ")
+    assert "need 1000000 samples" in failed
+    assert lines[0] == f"failed: {failed}"
+    assert (tally.done, tally.left, store.has(good)) == (1, 0, True)
 
 
 def test_a_worker_that_runs_out_of_time_leaves_a_checkpoint_and_the_next_one_goes_on(tmp_path, monkeypatch):
     cut(monkeypatch)
-    store, [spec] = Store(tmp_path / "published", tmp_path / "cache"), specs(1, updates=1500)
+    store, [spec] = Store(tmp_path / "published", tmp_path / "cache"), specs(1, updates=400)
     tally = take([spec], store, **time_is_up_when_written(monkeypatch, store, [spec]))
     assert (tally.stopped, tally.left, store.has(spec)) == (True, 1, False)
     assert take([spec], store, **QUIET).done == 1
@@ -179,7 +181,6 @@ def test_runs_go_first_that_decide_most_per_work_and_only_up_to_the_look_that_wo
 
 
 def test_the_plan_of_open_claims_says_what_each_lacks_at_the_budget_that_it_is_judged_at(tmp_path, monkeypatch):
-    from fl_core.cli import app
     from fl_core.experiments import worker
     from fl_core.experiments.artifacts import find_artifacts, make_study
 
@@ -189,9 +190,7 @@ def test_the_plan_of_open_claims_says_what_each_lacks_at_the_budget_that_it_is_j
     monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path))
     need = {look: {entry.key for entry in make_study(find_artifacts(names), "smoke", seeds=range(look)).entries}
             for look in (5, 10)}  # fmt: skip
-    head, one, two, _, others, *_, runs, _, missing, cost = (
-        CliRunner().invoke(app, ["plan", *names, "--undecided"]).stdout.splitlines()
-    )
+    head, one, two, _, others, *_, runs, _, missing, cost = call("plan", *names, "--undecided").splitlines()
     assert head.split()[:6] == ["claim", "label", "budget", "seeds", "needed", "missing"]
     assert one.split()[:6] == ["A", "undecided", "smoke", "3", "5", str(len(need[5]))]
     assert two.split()[:6] == ["B", "undecided", "smoke", "3", "10", str(len(need[10]))]
