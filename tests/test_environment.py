@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def exact(pin: Requirement) -> Version:
     return Version(specifier.version)
 
 
-def imported(*folders: str) -> set[str]:
+@cache
+def imported(*folders: str) -> frozenset[str]:
     """Return the modules, by first name, that the code and the notebooks of some folders import."""
     found: set[str] = set()
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*")):
@@ -79,7 +81,7 @@ def imported(*folders: str) -> set[str]:
                     found.add(module.partition(".")[0])
                 case ast.Call(func=ast.Name(id="tool"), args=[ast.Constant(value=str(module))]):  # of the extra book
                     found.add(module)
-    return found
+    return frozenset(found)
 
 
 def of(extra: str) -> dict[str, str]:
@@ -90,7 +92,7 @@ def of(extra: str) -> dict[str, str]:
 
 def test_every_listed_package_is_used_where_its_list_says():
     core = imported("fl_core")
-    rest = core | imported("notebooks", "book", "tests")
+    rest = core | imported("notebooks", "book") | imported("tests")
     assert {name for name, module in of("").items() if module not in core} == set()
     for extra in ("book", "dev", "cluster"):
         assert {name for name, module in of(extra).items() if module not in rest} <= USED_OTHERWISE.keys()

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from fl_core.bookbuild import equations
 from fl_core.bookbuild.chapters import ROOT
 from fl_core.bookbuild.equations import PREFIXED, Equation, citations, index, markdown
 from fl_core.bookbuild.pages import errata, listed_errata
@@ -62,7 +63,8 @@ def test_citations_are_read_as_the_code_writes_them(text, numbers):
     assert set(citations(text, "fedluck", {"fedluck", "sdfeel"})) == numbers
 
 
-def test_the_page_has_a_row_for_each_equation(found):
+def test_the_page_has_a_row_for_each_equation(found, monkeypatch):
+    monkeypatch.setattr(equations, "index", lambda root: found)  # which reads all tests
     rows = [line.split(" | ")[0] for line in markdown(ROOT).splitlines() if line.startswith("| ")]
     for number in (row.number for listed in found.values() for row in listed):
         assert f"| {number}" in rows
