@@ -228,7 +228,7 @@ def test_a_failing_notebook_leaves_the_previous_book(checkout: Path):
     before = left_behind(checkout)
     message = r"good.ipynb, code cell 2: ValueError: alpha must lie in \(0, 1\), got 2$"
     with pytest.raises(BookError, match=message):
-        build_book("smoke", html=False, root=checkout, echo=lambda line: None)
+        build_book("smoke", jobs=1, html=False, root=checkout, echo=lambda line: None)
     assert left_behind(checkout) == before
 
 
