@@ -61,7 +61,7 @@ def test_the_command_the_page_and_the_export_say_the_same():
     text = command("--paper", "sdfeel")
     assert all(name in text for name in found)
     assert ledger.in_short(found.values()) in text
-    records = {result.spec.hash: result for result in default_store()}
+    records = {outline.spec.hash: outline for outline in default_store().outlines()}
     for each in found.values():
         assert set(each.unverified) == {key for key in each.runs if not is_verified(records[key])}
     one = next(each for each in found.values() if each.runs)
