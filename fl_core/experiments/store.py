@@ -19,9 +19,9 @@ import stat
 import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -169,8 +169,8 @@ class Store:
                     break
 
     def outlines(self) -> tuple[Result, ...]:
-        """Return every readable result once, without its history; they are read again when a record changes."""
-        return _outlines(self, self.stamp())
+        """Return every readable result once, without its history; a record is read again when its file changes."""
+        return tuple(self._each(_outline))
 
     def grids(self) -> dict[str, str]:
         """Return the grid that each packed published record belongs to, by hash."""
@@ -222,11 +222,6 @@ class Store:
         for folder in dict.fromkeys((self.published, self.cache)):
             yield folder / f"{key}{SUFFIX}"
             yield from (path for path in _visible(folder, PACKED) if key in _runs(path))
-
-
-@lru_cache(4)
-def _outlines(store: Store, stamp: Hashable) -> tuple[Result, ...]:
-    return tuple(store._each(_outline))
 
 
 def default_store() -> Store:
@@ -302,9 +297,14 @@ def _read(path: Path, key: str, stamp: Stamp) -> Result:
 
 def _outline(path: Path, key: str) -> Result:
     """Read one record without its history, which was looked at when the record was packed."""
+    return _read_outline(path, key, _stamp(path))
+
+
+@cache
+def _read_outline(path: Path, key: str, stamp: Stamp) -> Result:
     with contextlib.suppress(*DAMAGES, FlCoreError):  # then the whole record says what is wrong
         if path.name.endswith(PACKED):
-            line = _line(path, key, _stamp(path)).partition(b',"history":{')[0]
+            line = _line(path, key, stamp).partition(b',"history":{')[0]
             content = parsed(line + b"}}")["content"]
             result = Result(RunSpec(**content["spec"]), History(), content["provenance"])
             if result.spec.hash == key and not foreign(result.spec, result.provenance):
