@@ -158,7 +158,7 @@ def artifacts() -> dict[str, Artifact]:
 
 def find_artifact(name: str) -> Artifact:
     """Return the artifact with id `name`."""
-    every = artifacts()
+    every = ARTIFACTS if name in ARTIFACTS else artifacts()
     return every[known("artifact", name, every)]
 
 
