@@ -31,12 +31,12 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3795, 22, 3600, 22),
-    "experiments": (6150, 24, 2400, 12),
-    "report bookbuild cli": (5723, 30, 4000, 26),
-    "benchmarks": (1619, 5, 1200, 6),
-    "fl_core": (30794, 152, 21500, 135),
-    "fl_papers": (13577, 43, 11000, 35),
-    "tests": (31284, 1000, 20000, 1000),
+    "experiments": (6131, 24, 2400, 12),
+    "report bookbuild cli": (5618, 30, 4000, 26),
+    "benchmarks": (1614, 5, 1200, 6),
+    "fl_core": (30672, 152, 21500, 135),
+    "fl_papers": (13498, 43, 11000, 35),
+    "tests": (31107, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
