@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -329,16 +329,17 @@ class BoundTerms(NamedTuple):
 
 def theorem1_bound(
     initial_gap: Any, moments: Moments, *, local_lr: Any, global_lr: Any, local_steps: Any, num_rounds: Any,
-    compression_rate: Any, max_staleness: Any,
+    compression_rate: Any, max_staleness: Any, contraction: Literal["printed", "tight"] = "printed",
 ) -> BoundTerms:  # fmt: skip
     """Return the three terms of Theorem 1, Eq. 12, for eta_l and eta_g up to 1 / L."""
     require_range(">= 0", initial_gap=initial_gap)
     _require_plan(local_steps, num_rounds, compression_rate)
     require_range("> 0", global_lr=global_lr)
     require_range(">= 0", max_staleness=max_staleness)
+    require(contraction in ("printed", "tight"), "contraction", contraction, "'printed' or 'tight'")
     q, k, delta, b1 = q_local(local_lr, local_steps), local_steps, compression_rate, moments.bias_1
     require(q > 0, "q_local", q, f"> 0: local_lr * local_steps between {Q_WINDOW[0]:.4f} and {Q_WINDOW[1]:.4f}")
-    stale = max_staleness**2 * 2 * (2 - delta)
+    stale = max_staleness**2 * (2 * (2 - delta) if contraction == "printed" else 1)
     return BoundTerms(
         2 * initial_gap / (global_lr * q * num_rounds),
         local_lr**2 * k**2 * ((1 - delta) * b1 + moments.bias_2) / q,

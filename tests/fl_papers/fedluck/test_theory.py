@@ -9,11 +9,13 @@ import pytest
 from refusals import refuses
 
 from fl_papers.fedluck.theory import (
+    INSIDE,
     LogCosh,
     Moments,
     corollary1_rates,
     lemma1_bound,
     q_local,
+    random_trial,
     rescaled_bound,
     theorem1_bound,
 )
@@ -26,7 +28,27 @@ RUN = {
 }  # fmt: skip
 
 
+# Theorem 1 and its repair: oracles
+
+
+def test_the_tight_contraction_leaves_tau_squared() -> None:
+    tight = theorem1_bound(2, MOMENTS, **RUN, contraction="tight")
+    assert tight == close((0.04, 19.2, 0.01 * 1e4 * (4 + 1) * 18))
+
+
 # The bounds against problems whose constants are known, E15
+
+
+def test_the_tight_theorem_holds_too() -> None:
+    rng, names = (
+        np.random.default_rng(1),
+        ("local_lr", "global_lr", "local_steps", "compression_rate", "max_staleness"),
+    )
+    for _ in range(15):
+        trial = random_trial(rng, INSIDE, 120)
+        gap = trial.problem.loss(trial.start) - trial.problem.minimum
+        settings = {name: getattr(trial, name) for name in names} | {"num_rounds": 120, "contraction": "tight"}
+        assert trial.measured <= theorem1_bound(gap, trial.moments, **settings).total
 
 
 def test_constants_of_the_log_cosh_problem() -> None:
@@ -57,6 +79,7 @@ test_each_formula_names_what_is_wrong = refuses(
     (lambda: theorem1_bound(1, MOMENTS, **{**RUN, "global_lr": 0}), "global_lr = 0"),
     (lambda: theorem1_bound(1, MOMENTS, **{**RUN, "max_staleness": -1}), "max_staleness = -1"),
     (lambda: theorem1_bound(1, MOMENTS, **{**RUN, "compression_rate": 0}), "compression_rate = 0"),
+    (lambda: theorem1_bound(1, MOMENTS, **RUN, contraction="none"), "contraction = 'none'"),  # type: ignore[arg-type]
     (lambda: rescaled_bound(1, MOMENTS, **RUN, smoothness=0), "smoothness = 0"),
     (lambda: rescaled_bound(1, MOMENTS, **RUN, smoothness=3), "global_lr = 0.5; .*smoothness"),
     (lambda: rescaled_bound(1, MOMENTS, **{**RUN, "compression_rate": 2}, smoothness=1), "compression_rate = 2"),
