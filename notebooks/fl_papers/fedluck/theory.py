@@ -511,13 +511,18 @@ def timeline(job_seconds: Sequence[float], period_seconds: float, num_rounds: in
 
 
 def periodic_models(
-    start: Array, rounds: Sequence[Sequence[Upload]], upload: Callable[[int, Array], Array], global_lr: float
+    start: Array,
+    rounds: Sequence[Sequence[Upload]],
+    upload: Callable[[int, Array], Array],
+    global_lr: float,
+    sample_counts: Sequence[float] | None = None,
 ) -> list[Array]:
     """Return the global models w^0 .. w^T, each w^(t+1) by `fedluck.server_step` from round t's uploads."""
     models = [start]
     for participants in rounds:
         deltas = [upload(one.device, models[one.start_round]) for one in participants]
-        models.append(mean_step(models[-1], np.array(deltas), global_lr))
+        counts = None if sample_counts is None else [sample_counts[one.device] for one in participants]
+        models.append(mean_step(models[-1], np.array(deltas), global_lr, counts))
     return models
 
 
