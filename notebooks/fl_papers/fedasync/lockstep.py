@@ -61,15 +61,14 @@ def tasks(dataset: Dataset) -> list[float]:
     initial = torch.from_numpy(kept["initial"])
     entries = kept["entries"][kept["entries"] < len(initial) - 96].astype(np.int64)
     locals_ = [local[: len(entries)] for local, base in zip(kept["locals"], kept["base"], strict=True) if base == 0]
-    with _float64():
-        for positions, theirs in zip(kept["samples"], locals_, strict=True):
-            arrival = Arrival(0, 0, np.arange(positions.size).reshape(positions.shape))
-            made = replay(
-                _Float64(dataset, positions.ravel()), METHOD, [[arrival]], initial, training=TRAINING
-            ).models[0]
-            start = initial[entries].numpy()
-            ours = start + (made[entries].numpy() - start) / METHOD.mixing_weight(1, 0)
-            distances.append(float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs - start)))
+    for positions, theirs in zip(kept["samples"], locals_, strict=True):
+        arrival = Arrival(0, 0, np.arange(positions.size).reshape(positions.shape))
+        task = _Float64(dataset, positions.ravel())
+        with _float64():  # networks that are made now
+            made = replay(task, METHOD, [[arrival]], initial, training=TRAINING).models[0]
+        start = initial[entries].numpy()
+        ours = start + (made[entries].numpy() - start) / METHOD.mixing_weight(1, 0)
+        distances.append(float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs - start)))
     return distances
 
 
