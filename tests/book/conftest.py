@@ -29,7 +29,7 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def start_chrome() -> Callable[..., Any]:
-    """Return a function that starts headless Chromium without any host names, in a width."""
+    """Return a function that starts headless Chromium without any host names, in a width and with light or dark."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     driver = shutil.which("chromedriver")
     if not (chromium and driver):
@@ -39,7 +39,7 @@ def start_chrome() -> Callable[..., Any]:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
-    def started(width: int) -> Any:
+    def started(width: int, dark: bool = False) -> Any:
         options = webdriver.ChromeOptions()
         options.binary_location = chromium
         flags = ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", f"window-size={width},900")
@@ -50,7 +50,11 @@ def start_chrome() -> Callable[..., Any]:
             metrics = {"width": width, "height": 800, "pixelRatio": 2.0}
             options.add_experimental_option("mobileEmulation", {"deviceMetrics": metrics})
         options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-        return webdriver.Chrome(options=options, service=Service(driver))
+        chrome = webdriver.Chrome(options=options, service=Service(driver))
+        if dark:
+            scheme = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+            chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme)
+        return chrome
 
     return started
 

@@ -47,13 +47,10 @@ return {
 };
 """
 AXE = """
-const [chosen, done] = arguments;
-axe.run({ resultTypes: ['violations'], runOnly: chosen }).then(found => done(found.violations.map(
+const done = arguments[0], tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'];
+axe.run({ resultTypes: ['violations'], runOnly: tags }).then(found => done(found.violations.map(
   fault => [fault.id, fault.nodes.length, fault.nodes[0].html.slice(0, 150)])));
 """
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
-COLOURS = ["color-contrast", "link-in-text-block"]
-"""The rules that read colours; all others read what is there, what is shown and where."""
 BARE = """
 const all = (selector) => [...document.querySelectorAll(`mjx-container > ${selector}`)];
 const plain = (one) => !one.querySelector('a, [href], [tabindex], [role], [aria-label]');
@@ -67,10 +64,6 @@ return ids.length - new Set(ids).size;
 """Leaves of equations what axe can have something to say on: of the outlines, which have neither words nor links and
 are hidden from screen readers, the space that they take; of what is read aloud the words. Half of the elements of a
 derivation go, and with them half of the time. Returns how many ids of outlines are there twice."""
-SHOWN = """
-const shown = (part) => +part.checkVisibility({ checkVisibilityCSS: true });
-return [...document.querySelectorAll('body *')].map(shown).join('');
-"""
 SETTLE = """
 const still = () => Promise.allSettled(document.getAnimations().map(one => one.finished));
 const done = () => setTimeout(() => still().then(() => arguments[0]()), 100);
@@ -225,18 +218,10 @@ def test_two_clicks_lead_from_a_claim_to_figure_runs_and_judge(html: Path):
 @pytest.fixture
 def browser(request: pytest.FixtureRequest, start_chrome: Callable[..., Any]) -> Iterator[Any]:
     """Chromium in the size and colours of ``request.param``."""
-    width, dark = getattr(request, "param", (1280, False))
-    chrome = start_chrome(width)
-    like(chrome, "dark" if dark else "light")
+    chrome = start_chrome(*getattr(request, "param", (1280, False)))
     chrome.set_script_timeout(240)  # a long derivation has six hundred equations, and the machine may be busy
     yield chrome
     chrome.quit()
-
-
-def like(chrome: Any, scheme: str) -> None:
-    """Have pages know that their reader likes them ``"light"`` or ``"dark"``."""
-    wish = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", wish)
 
 
 def requested(chrome: Any) -> list[str]:
@@ -244,23 +229,11 @@ def requested(chrome: Any) -> list[str]:
     return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
 
-def complaints(chrome: Any, dark: bool) -> list[str]:
-    """Return what axe says by WCAG 2.1, A and AA, and by best practices; in the dark, on colours.
-
-    All else is the same there as in the light, if the same parts are shown; else that is a complaint, too.
-    """
-    found = []
-    if dark:
-        shown = chrome.execute_script(SHOWN)
-        like(chrome, "light")
-        chrome.execute_async_script(SETTLE)
-        if chrome.execute_script(SHOWN) != shown:
-            found.append("the dark shows other parts than the light")
-        like(chrome, "dark")
-        chrome.execute_async_script(SETTLE)
-    found += ["ids in equations are there twice"] * chrome.execute_script(BARE)
+def complaints(chrome: Any) -> list[str]:
+    """Return what axe says by WCAG 2.1, A and AA, and by best practices."""
+    found = ["ids in equations are there twice"] * chrome.execute_script(BARE)
     chrome.execute_script(Path(axe_core_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
-    found += map(str, chrome.execute_async_script(AXE, COLOURS if dark else RULES))
+    found += map(str, chrome.execute_async_script(AXE))
     requested(chrome), chrome.get_log("browser")  # what axe itself asks for and says is nobody's fault
     return found
 
@@ -271,7 +244,7 @@ def test_pages_in_a_browser_without_network(html: Path, browser: Any, request: p
 
     With FL_BOOK_SHOTS=FOLDER a picture of each page is kept there.
     """
-    faults, equations, view = [], 0, request.node.callspec.id
+    faults, equations = [], 0
     shots = os.environ.get("FL_BOOK_SHOTS")
     for name, page in pages(html).items():
         browser.get(page.as_uri())
@@ -288,8 +261,9 @@ def test_pages_in_a_browser_without_network(html: Path, browser: Any, request: p
         if seen["overflow"] > 0:
             faults.append(f"{name} scrolls sideways by {seen['overflow']} px")
         if shots:
+            view = request.node.callspec.id
             browser.save_screenshot(str(Path(shots, f"{name.replace('/', '_')}-{view}.png")))
-        faults += [f"{name}: {found}" for found in complaints(browser, dark=view == "dark")]
+        faults += [f"{name}: {found}" for found in complaints(browser)]
     assert faults == []
     assert equations > 0
 
