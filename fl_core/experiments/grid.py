@@ -378,12 +378,13 @@ def _work(
 
 
 @contextmanager
-def freed() -> Iterator[None]:
+def freed(alone: bool = True) -> Iterator[None]:
     """Give a run's memory back at its end: a simulation and its data refer to each other, and would wait for chance.
 
-    What was there before is not looked through: that takes a quarter of a second.
+    What was there before is not looked through, which takes a quarter of a second; unless other runs go on beside.
     """
-    gc.freeze()
+    if alone:
+        gc.freeze()
     try:
         yield
     finally:

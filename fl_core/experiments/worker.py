@@ -157,6 +157,18 @@ def take(
         if time.monotonic() >= end:
             raise TimeIsUp
 
+    def compute(spec: RunSpec, shared: Together | None) -> bool:  # a call of its own: nothing is left to hold the run
+        checkpoints = store.checkpoints(spec, every_seconds=every_seconds, executor=executor)
+        try:
+            result = run(spec, executor=executor, progress=stop, checkpoints=checkpoints, together=shared)
+            store.save(result, published=published)
+        except FlCoreError as error:
+            failed.append(f"{brief(spec)}: {error}")
+            echo(f"failed: {failed[-1]}")
+            return False
+        checkpoints.clear()
+        return True
+
     def work(shared: Together | None = None) -> None:
         nonlocal done, spent, reckoned
         while left:
@@ -171,21 +183,13 @@ def take(
                     lock.acquire(blocking=False)
                 except Timeout:
                     continue
-                with lock, freed():
+                with lock, freed(alone=shared is None):
                     if store.has(spec) or key not in left:  # finished by somebody else since
                         left.pop(key, None)
                         continue
                     taken, started = True, time.monotonic()
-                    checkpoints = store.checkpoints(spec, every_seconds=every_seconds, executor=executor)
-                    try:
-                        result = run(spec, executor=executor, progress=stop, checkpoints=checkpoints, together=shared)
-                        store.save(result, published=published)
-                    except FlCoreError as error:
-                        failed.append(f"{brief(spec)}: {error}")
-                        echo(f"failed: {failed[-1]}")
-                    else:
-                        checkpoints.clear()
-                        done += 1
+                    stored = compute(spec, shared)
+                    done += stored
                     left.pop(key, None)
                     spent, reckoned = spent + time.monotonic() - started, reckoned + size[key]
                     rest = sum(size[each] for each in list(left)) * spent / reckoned / together

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import signal
@@ -21,6 +22,7 @@ from fl_core.errors import SpecError
 from fl_core.experiments.run import run
 from fl_core.experiments.store import Store
 from fl_core.experiments.worker import queue, take
+from fl_core.runtime import Simulation
 
 QUIET = {"echo": lambda line: None}
 
@@ -28,6 +30,10 @@ QUIET = {"echo": lambda line: None}
 def specs(count: int, updates: int = 6) -> list[RunSpec]:
     common = {"model": "linear", "world": {"devices": 20}, "evaluation": {"every_updates": 2, "test_samples": 200}}
     return [RunSpec(algorithm="fedasync", seed=seed, budget={"updates": updates}, **common) for seed in range(count)]
+
+
+def simulations() -> int:
+    return sum(type(each) is Simulation for each in gc.get_objects())
 
 
 def time_is_up_when_written(monkeypatch, store, wanted, executor="sequential"):
@@ -46,6 +52,15 @@ def test_what_is_missing_is_computed_and_stored_once(tmp_path):
     assert [wanted[1].hash in line for line in lines] == [True]
     assert all(store.has(spec) for spec in wanted)
     assert take(wanted, store, **QUIET).done == 0
+
+
+@pytest.mark.parametrize("how", [{}, {"executor": "batched", "together": 2}], ids=["alone", "together"])
+def test_what_a_run_needed_is_given_back_before_the_next(tmp_path, how):
+    """Each kept its simulation once, some 40 MB: a worker grew without end."""
+    gc.collect()
+    before = simulations()  # of other tests
+    take(specs(5), Store(tmp_path, tmp_path), **QUIET, **how)
+    assert simulations() <= before  # five more, when each was kept
 
 
 @pytest.mark.filterwarnings("error:the batched executor computes jobs one by one")
