@@ -21,7 +21,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,8 @@ DAMAGES = (
 """What reading a damaged or forged file may raise."""
 LONGEST = 300
 """Characters of an error that are shown."""
-MOST_PARSED = 600
-"""Records that a process keeps in memory, so that the figures of a page read a run once."""
+MOST_PARSED, MOST_OUTLINES = 600, 8192
+"""Records that a process keeps in memory, whole and without history: the figures of a page read a run once."""
 
 Stamp = tuple[int, int, int]
 """Time, size and number of a file: another version of it has another stamp."""
@@ -300,7 +300,7 @@ def _outline(path: Path, key: str) -> Result:
     return _read_outline(path, key, _stamp(path))
 
 
-@cache
+@lru_cache(MOST_OUTLINES)
 def _read_outline(path: Path, key: str, stamp: Stamp) -> Result:
     with contextlib.suppress(*DAMAGES, FlCoreError):  # then the whole record says what is wrong
         if path.name.endswith(PACKED):

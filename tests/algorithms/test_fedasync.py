@@ -285,14 +285,14 @@ def test_the_anchor_is_the_received_model_even_if_the_server_has_moved_on():
 
 
 def test_counters_of_o15():
-    """A FedAsync epoch applies H = 10 gradients and moves 2 models, a round of FedAvg 100 and 20; a tenth of O15."""
+    """A FedAsync epoch applies H = 10 gradients and moves 2 models, a round of FedAvg 100 and 20."""
     task = Quadratic([[1.0]] * 100, [[0.0]] * 100, [1.0])
     last = Evaluation(every_updates=None)
-    _, mixed = simulate(FedAsync(), World(devices=100, max_staleness=4), task, 200, steps=10, evaluation=last)
+    _, mixed = simulate(FedAsync(), World(devices=100, max_staleness=4), task, 2000, steps=10, evaluation=last)
     world = World(devices=100, compute=ConstantCompute())
-    _, averaged = simulate(FedAvg(), world, task, 20, steps=10, evaluation=last)
+    _, averaged = simulate(FedAvg(), world, task, 200, steps=10, evaluation=last)
     found = [h.evaluation_frame().iloc[-1] for h in (mixed, averaged)]
-    assert [(row["gradients"], row["communications"]) for row in found] == [(2_000, 400), (2_000, 400)]
+    assert [(row["gradients"], row["communications"]) for row in found] == [(20_000, 4_000), (20_000, 4_000)]
 
 
 def test_sgd_is_algorithm_3():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -665,18 +667,9 @@ def test_a_new_fault_and_a_new_trigger_are_one_class_each(kinds):
         def send(self, messages, rng):
             return [Message({n: 0 * v for n, v in m.payload.items()}, m.delay) for m in messages[self.but_first :]]
 
-    class Cyclic(Trigger):
-        """One device after the other, in the order of their numbers."""
-
-        kind: Literal["cyclic"] = "cyclic"
-
-        async def turn(self, server):
-            await server.idle_changed()
-            if not server.in_flight and server.idle:
-                last = server.state.get("last", -1)
-                device = next((d for d in server.idle if d > last), min(server.idle))
-                server.state["last"] = device
-                server.dispatch([device])
+    example = inspect.cleandoc(str(Trigger.__doc__)).partition("in the order of their numbers::")[2]
+    code = compile(textwrap.dedent(example), "the documented example", "exec", dont_inherit=True)
+    exec(code, {"Trigger": Trigger, "Literal": Literal})  # class Cyclic
 
     spec = RunSpec(
         algorithm={"name": "fedasync", "concurrency": 3},
