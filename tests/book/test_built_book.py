@@ -47,10 +47,20 @@ return {
 };
 """
 AXE = """
-const done = arguments[0], tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'];
-axe.run({ resultTypes: ['violations'], runOnly: tags }).then(found => done(found.violations.map(
-  fault => [fault.id, fault.nodes.length, fault.nodes[0].html.slice(0, 150)])));
+const [view, done] = arguments, tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'];
+const colours = { runOnly: { type: 'rule', values: ['color-contrast', 'link-in-text-block'] } };
+const form = { runOnly: tags, rules: { 'color-contrast': { enabled: view !== 'phone' } } };
+const asked = { desktop: [[document, form]], dark: [[document, colours]],
+  phone: [[document, form], [{ exclude: ['article'] }, colours]] }[view];
+(async () => {
+  const faults = [];
+  for (const [where, what] of asked)
+    faults.push(...(await axe.run(where, { resultTypes: ['violations'], ...what })).violations);
+  done(faults.map(fault => [fault.id, fault.nodes.length, fault.nodes[0].html.slice(0, 150)]));
+})();
 """
+"""What a view can have of its own: by night colours, on a phone all but the article's, which no width changes.
+Contrasts are most of the work."""
 BARE = """
 const all = (selector) => [...document.querySelectorAll(`mjx-container > ${selector}`)];
 const plain = (one) => !one.querySelector('a, [href], [tabindex], [role], [aria-label]');
@@ -212,6 +222,14 @@ def test_two_clicks_lead_from_a_claim_to_figure_runs_and_judge(html: Path):
     assert min(led["fig"], led["the"]) > 20, led
 
 
+def test_no_width_changes_a_colour():
+    """So that contrasts are looked at once."""
+    css = (ROOT / "book/_static/book.css").read_text(encoding="utf-8")
+    blocks = re.findall(r"@media[^{]*width[^{]*\{(?:[^{}]*\{[^{}]*\})*", css)
+    assert blocks
+    assert not [block for block in blocks if re.search(r"(color|background|opacity)\s*:", block)]
+
+
 # With a browser
 
 
@@ -229,11 +247,11 @@ def requested(chrome: Any) -> list[str]:
     return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
 
-def complaints(chrome: Any) -> list[str]:
-    """Return what axe says by WCAG 2.1, A and AA, and by best practices."""
+def complaints(chrome: Any, view: str) -> list[str]:
+    """Return what axe says by WCAG 2.1, A and AA, and by best practices, of what differs from view to view."""
     found = ["ids in equations are there twice"] * chrome.execute_script(BARE)
     chrome.execute_script(Path(axe_core_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
-    found += map(str, chrome.execute_async_script(AXE))
+    found += map(str, chrome.execute_async_script(AXE, view))
     requested(chrome), chrome.get_log("browser")  # what axe itself asks for and says is nobody's fault
     return found
 
@@ -244,7 +262,7 @@ def test_pages_in_a_browser_without_network(html: Path, browser: Any, request: p
 
     With FL_BOOK_SHOTS=FOLDER a picture of each page is kept there.
     """
-    faults, equations = [], 0
+    faults, equations, view = [], 0, request.node.callspec.id
     shots = os.environ.get("FL_BOOK_SHOTS")
     for name, page in pages(html).items():
         browser.get(page.as_uri())
@@ -261,9 +279,8 @@ def test_pages_in_a_browser_without_network(html: Path, browser: Any, request: p
         if seen["overflow"] > 0:
             faults.append(f"{name} scrolls sideways by {seen['overflow']} px")
         if shots:
-            view = request.node.callspec.id
             browser.save_screenshot(str(Path(shots, f"{name.replace('/', '_')}-{view}.png")))
-        faults += [f"{name}: {found}" for found in complaints(browser)]
+        faults += [f"{name}: {found}" for found in complaints(browser, view)]
     assert faults == []
     assert equations > 0
 

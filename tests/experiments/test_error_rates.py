@@ -29,7 +29,7 @@ from fl_core.experiments.study import Study, load_study
 
 COVERAGE = 0.93
 PERMUTATIONS = 1000
-"""Of the labels of every claim with runs."""
+"""Of the labels of every claim with runs, at most."""
 
 
 def some_error(rate: float, repetitions: int) -> float:

@@ -7,14 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import binom
 
 from fl_core.experiments.claims import Claim, Judgement, Part, lucky, parts_of, settled
-from fl_core.experiments.evidence import TIE, Censored, Effect, luck
+from fl_core.experiments.evidence import LEVEL, TIE, Censored, Effect, luck
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 
 CHECKED = 5
 """Permutations on which it is checked that a claim compares seed by seed."""
+CERTAIN = 1e-4
+"""How improbable so few hits have to be for a claim that holds as often as the judge may err."""
 
 
 def permuted(study: Study, rng: np.random.Generator) -> Study:
@@ -31,7 +34,7 @@ def permuted(study: Study, rng: np.random.Generator) -> Study:
 
 
 def reproduced_by_luck(claim: Claim, study: Study, permutations: int, seed: int = 0, measured: int = 100) -> float:
-    """Return how often a claim holds on permuted labels.
+    """Return how often a claim holds on permuted labels, of so many or as soon as it is certainly seldom enough.
 
     Seeds are permuted independently, so any choice of one of the `measured` permutations for each seed is one of the
     study. A claim that compares seed by seed is read off them; one of which that is not true is measured each time.
@@ -51,12 +54,14 @@ def reproduced_by_luck(claim: Claim, study: Study, permutations: int, seed: int 
 
     apart = _alike(parts) and all(measure(choice) == _chosen(parts, choice) for choice in choices[:CHECKED])
     held = 0
-    for choice in choices:
+    for tried, choice in enumerate(choices):
+        if binom.cdf(held, tried, LEVEL) < CERTAIN:
+            return held / tried
         found = _chosen(parts, choice) if apart else measure(choice)
         if any(_against(part) for part in found if isinstance(part, Effect) and not part.excluded):
             continue
-        tried = tuple(on_null(part) if isinstance(part, Effect) else part for part in found)
-        judgement = Judgement(claim, tried, study.dataset, study.data_kind, study.profile)
+        nulls = tuple(on_null(part) if isinstance(part, Effect) else part for part in found)
+        judgement = Judgement(claim, nulls, study.dataset, study.data_kind, study.profile)
         [judgement] = settled([replace(judgement, p=judgement.own_p)])
         held += judgement.direction == "holds"
     return held / permutations
