@@ -1,8 +1,9 @@
 """What is found by itself, or named by a user: papers, packages with parts of their own, scripts.
 
 A part (algorithm, network, data set, world, or a kind of anything that has kinds) is known by name once the code that
-defines it has run: in a notebook, in an installed package with an entry point of the group ``fl_core.plugins``, or in
-a script or module that ``fl-core COMMAND --import`` or the environment variable ``FL_CORE_IMPORT`` names.
+defines it has run: in a notebook, in the module ``algorithm`` of a paper, in an installed package with an entry point
+of the group ``fl_core.plugins``, or in a script or module that ``fl-core COMMAND --import`` or the environment
+variable ``FL_CORE_IMPORT`` names.
 """
 
 from __future__ import annotations
@@ -40,14 +41,18 @@ def papers() -> dict[str, str]:
 
 def paper_modules(name: str) -> Iterator[ModuleType]:
     """Import and yield the module called `name` of each paper that has one."""
-    for package in papers():
-        if find_spec(f"{package}.{name}") is not None:
-            yield importlib.import_module(f"{package}.{name}")
+    for module in (f"{package}.{name}" for package in papers()):
+        if find_spec(module) is not None:
+            try:
+                yield importlib.import_module(module)
+            except Exception as error:
+                raise SpecError(f"the module {module!r} fails: {told(error)}") from error
 
 
 @cache
 def load_plugins() -> None:
-    """Import what installed packages and the environment name, once."""
+    """Import the algorithms that papers bring, and what installed packages and the environment name, once."""
+    list(paper_modules("algorithm"))
     for point in sorted(entry_points(group=PLUGINS), key=lambda point: point.value):
         try:
             point.load()

@@ -18,6 +18,7 @@ import typer
 
 from fl_core.cli.app import Json, app, as_text
 from fl_core.errors import known
+from fl_core.plugins import load_plugins
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -141,6 +142,7 @@ def _wrapped(head: str, indent: int, text: str, width: int) -> str:
 
 def items_of(kind: str) -> list[Item]:
     """Return all choices of a kind."""
+    load_plugins()
     what = KINDS[kind]
     if callable(what.table):
         return what.table(import_module(what.module))

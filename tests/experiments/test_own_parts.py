@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -241,6 +242,44 @@ def test_an_installed_package_is_found_by_its_entry_point(tmp_path, monkeypatch)
     with pytest.raises(SpecError, match="the plugin 'mine_installed' of mine fails: ZeroDivisionError"):
         plugins.load_plugins()
 
+
+def test_the_algorithm_of_a_paper_is_known_by_name_wherever_a_specification_is_read(tmp_path):
+    """It was known to the commands about figures only: no run by its name, no ``list``, no replay of a record."""
+    folder, info = tmp_path / "more_papers" / "sixth", tmp_path / "more-1.dist-info"
+    for each in (folder, info):
+        each.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: more\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[fl_core.papers]\nmore_papers = more_papers\n")
+    for package in (folder, folder.parent):
+        (package / "__init__.py").write_text("")
+    (folder / "algorithm.py").write_text(SIXTH)
+
+    def fl_core(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fl_core.cli", *words]
+        path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+        return subprocess.run(command, capture_output=True, text=True, env=os.environ | path, check=False)
+
+    assert "Known by its folder." in fl_core("list", "algorithms").stdout
+    printed = fl_core("run", "-a", "sixth", "-s", "alpha=0.5", "--print-spec")
+    assert json.loads(printed.stdout)["algorithm"] == {"name": "sixth", "alpha": 0.5}
+    (folder / "algorithm.py").write_text("1 / 0")
+    failed = fl_core("run", "-a", "fedasync", "--print-spec")
+    assert failed.returncode == 2
+    assert failed.stderr.splitlines() == [
+        "fl-core: error: the module 'more_papers.sixth.algorithm' fails: ZeroDivisionError: division by zero"
+    ]
+
+
+SIXTH = '''
+from fl_core.algorithms import Algorithm, register
+
+
+@register
+class Sixth(Algorithm):
+    """Known by its folder."""
+
+    alpha: float = 0.1
+'''
 
 IMAGES, LABELS = np.zeros((4, 5, 5), np.uint8), np.array([0, 1, 2, 1])
 PAIRS = [(torch.zeros(2), 0), (torch.ones(2), 1)]
