@@ -29,6 +29,8 @@ from fl_core.runtime import Checkpoints, History, Simulation
 from fl_core.runtime.executors import Together
 from fl_core.runtime.history import Measurements
 
+MODULES = ":(top)fl_core/*.py", ":(top)notebooks/*.py"
+"""What git calls the modules of both packages."""
 Callback = Callable[[dict[str, Any]], object]
 """Called with a copy of one row of a table of the history."""
 
@@ -201,7 +203,7 @@ def _row(table: dict[str, list[Any]], row: int) -> dict[str, Any]:
 def commit() -> str:
     """Return the short commit of the source, with ``-dirty`` for uncommitted changes, or ``"unknown"``.
 
-    Results that wait to be committed are no change of the source.
+    A module that was never committed is a change, e.g. of a new paper; results that wait to be committed are none.
     """
     if not CHECKOUT:  # that may lie in a repository of somebody else
         return "unknown"
@@ -209,6 +211,7 @@ def commit() -> str:
     try:
         named = git(["git", "describe", "--always", "--abbrev=12"], check=True).stdout.strip()
         changed = git(["git", "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)data/results"]).returncode
+        added = git(["git", "ls-files", "--others", "--exclude-standard", "--", *MODULES]).stdout
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    return f"{named}-dirty" if changed else named
+    return f"{named}-dirty" if changed or added else named

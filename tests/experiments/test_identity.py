@@ -477,6 +477,13 @@ def test_results_that_wait_to_be_committed_do_not_make_the_code_uncommitted(tmp_
     named = module.commit.__wrapped__()
     assert len(named) == 12
     kept.write_text("2\n")
+    (tmp_path / "scratch.py").write_text("1\n")
+    assert module.commit.__wrapped__() == named
+    paper = tmp_path / "notebooks" / "fl_papers" / "sixth" / "experiment.py"
+    paper.parent.mkdir(parents=True)
+    paper.write_text("1\n")
+    assert module.commit.__wrapped__() == f"{named}-dirty"
+    paper.unlink()
     assert module.commit.__wrapped__() == named
     source.write_text("2\n")
     assert module.commit.__wrapped__() == f"{named}-dirty"
