@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fl_core.algorithms.base import Algorithm
+from fl_core.algorithms.base import Algorithm, make_algorithm
 from fl_core.errors import FlCoreError
 from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
@@ -41,19 +41,21 @@ class Interrupted(BaseException):
 
 
 def check_algorithm(
-    algorithm: Algorithm | type[Algorithm],
+    algorithm: Algorithm | type[Algorithm] | str,
     *,
     updates: int = 40,
     seed: int = 0,
     worlds: Mapping[str, Mapping[str, Any]] = WORLDS,
 ) -> list[str]:
-    """Return what `algorithm` was found to keep, on twelve quadratic losses in each of some worlds.
+    """Return what `algorithm` was found to keep, on twelve quadratic losses in each of some worlds; a name will do.
 
     It keeps the rules for programs (the executor ``debug``), uses its budget up where nothing goes wrong, gives the
     same bits again, with threads and from a checkpoint, accounts for every task, and ends with a model of finite
     numbers. An AssertionError names everything that it does not keep.
     """
-    if isinstance(algorithm, type):
+    if isinstance(algorithm, str):
+        algorithm = make_algorithm(algorithm)
+    elif isinstance(algorithm, type):
         algorithm = algorithm()
     found: list[str] = []
     broken: list[str] = []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
 
 from fl_core.config import is_family
-from fl_core.errors import FlCoreError, nearest
+from fl_core.errors import FlCoreError, RunError, nearest
 
+FROZEN = "what has parameters never changes; declare them as fields, keep the rest in server.state or device.state"
+"""What is said to who sets an attribute."""
 LONGEST = 60
 """Characters of a wrong value that are shown."""
 
@@ -26,6 +29,18 @@ def explain(
     """
     dotted = [*more_names, *(dotted_names(model) if model else ())]
     return "; ".join(dict.fromkeys(_explain_one(dict(fault), model, owner, dotted) for fault in error.errors()))
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Say in one line, too, what pydantic reported while a program of a run went on."""
+    try:
+        yield
+    except RunError as error:
+        if not isinstance(cause := error.__cause__, ValidationError):
+            raise
+        where = str(error).partition(f": {type(cause).__name__}: ")[0]
+        raise RunError(f"{where}: {explain(cause)}") from cause
 
 
 def dotted_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -57,6 +72,8 @@ def _explain_one(fault: dict[str, Any], model: type[BaseModel] | None, owner: st
             return _unknown_field(names, place, owner, dotted)
         case "unknown_kind":
             return f"{name}.{fault['msg']}"
+        case "frozen_instance":
+            return f"{name} = {_shown(value)} cannot be set: {FROZEN}"
         case "missing":
             words = expected(annotation, metadata)
             return f"{name} is missing" + (f": it should be {words}" if words else "")

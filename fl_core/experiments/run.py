@@ -22,6 +22,7 @@ from torch import nn
 from fl_core import CHECKOUT
 from fl_core.datasets import all_surrogates, differs, load_dataset
 from fl_core.errors import CallbackError, SpecError
+from fl_core.experiments.explain import in_one_line
 from fl_core.experiments.identity import INEXACT, circumstances, own_parts
 from fl_core.experiments.spec import RunSpec
 from fl_core.processes import usable_cores
@@ -57,6 +58,8 @@ def run(
     soon as it is measured, `on_commit` with each row of ``history.updates``: one for every upload in a new version.
     Neither can change a number of the run; a run that goes on from a checkpoint does not repeat what was told before.
     """
+    if not isinstance(spec, RunSpec):
+        raise SpecError(f"run takes a RunSpec, not a {type(spec).__name__}: run(RunSpec(algorithm='fedasync'))")
     spec = spec.resolved()
     code = {"commit": commit(), **circumstances(spec, executor)}  # that runs, not that is there when it has finished
     simulation = spec.simulation(trace)
@@ -67,7 +70,8 @@ def run(
     if on_commit is not None:
         progress = _telling(simulation, on_commit, progress)
     started, busy = time.perf_counter(), time.process_time()
-    history = simulation.run(executor, threads, progress, checkpoints, together)
+    with in_one_line():
+        history = simulation.run(executor, threads, progress, checkpoints, together)
     seconds = simulation.wall_before + time.perf_counter() - started
     own = not (simulation.wall_before or together)  # the processor has worked for this run alone, and for all of it
     data = load_dataset(spec.dataset)

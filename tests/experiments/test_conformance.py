@@ -67,6 +67,7 @@ def test_a_sound_algorithm_keeps_everything_in_every_world():
     kept = check_algorithm(Sound())
     assert len(kept) == 7 * len(WORLDS) + 2  # that it comes to its end is asked where nothing goes wrong
     assert all(": " in each for each in kept)
+    assert check_algorithm("fedasync", worlds={"plain": {}})[0] == kept[0]
 
 
 test_what_breaks_a_promise_is_named = refuses(

@@ -18,12 +18,13 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from fl_core import RunSpec, load_model, read_spec, run, save_model
+from fl_core.algorithms import ALGORITHMS, FedAsync
 from fl_core.datasets import OWN
 from fl_core.datasets.own import OwnData
-from fl_core.errors import DataError, RunError
+from fl_core.errors import DataError, FlCoreError, RunError
 from fl_core.experiments.store import Store
 from fl_core.models import MODELS
-from fl_core.runtime import Checkpoints
+from fl_core.runtime import Checkpoints, ServerHandle
 
 SPEC = RunSpec(
     algorithm={"name": "fedbuff", "buffer": 2, "concurrency": 3}, model="linear", world={"devices": 5},
@@ -192,3 +193,53 @@ def test_a_bad_file_is_one_line(text: str, said: str, tmp_path: Path, monkeypatc
     Path("a.yaml").write_bytes(b"\xff\xfe")
     assert refused("run", "a.yaml").startswith("a.yaml: 'utf-8' codec can't decode")
     assert refused("run", "b.yaml").startswith("cannot read the specification b.yaml: No such file")
+
+
+class Remembers(FedAsync):
+    """Keeps something where nothing can be kept."""
+
+    async def updater(self, server: ServerHandle) -> None:
+        [upload] = await server.receive()
+        self.seen = upload.device
+        server.commit(upload.model)
+
+
+class Idle(FedAsync):
+    """Lets nobody work."""
+
+    async def scheduler(self, server: ServerHandle) -> None:
+        await server.keep_busy(0)
+
+
+class Constructed(FedAsync):
+    """Takes its parameters as a network does."""
+
+    def __init__(self, alpha: float = 0.5) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (
+            lambda: run(SPEC.changed(algorithm=Remembers(concurrency=3))),
+            r"^the updater of .* s: seen = \d cannot be set: .*server.state",
+        ),
+        (
+            lambda: run(SPEC.changed(algorithm=Idle(concurrency=3))),
+            "^the scheduler of .* s: concurrency = 0 is not valid: it should be",
+        ),
+        (
+            lambda: SPEC.changed(algorithm={"name": "constructed"}),
+            "^alpha = 0.5 cannot be set: .* declare them as fields",
+        ),
+        (lambda: run("fedasync"), r"^run takes a RunSpec, not a str: run\(RunSpec\("),
+    ],
+)
+def test_first_mistakes_are_answered_in_one_line(made, said, monkeypatch):
+    """They were answered by three lines of pydantic, by "it should be Instance is frozen", by an AttributeError."""
+    monkeypatch.setitem(ALGORITHMS, "constructed", Constructed)
+    with pytest.raises(FlCoreError, match=said) as caught:
+        made()
+    assert "\n" not in str(caught.value)
