@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -117,11 +118,13 @@ def compare(
     a moderated t-test at the planned looks of 3, 5, 10 and 20 seeds, bounds where the target is not reached, Holm's
     correction over the rows, and no verdict on a method that only guesses. ``verdict`` is ``"more"``, ``"less"``,
     ``"equal"`` (within half a point, or 5 %) or ``"open"``; ``seeds_needed`` would decide it at the spread seen (NA:
-    more than 20).
+    more than 20, or no spread is seen, as neither reaches the target).
     """
     names = [name for name in runs.entries[0].labels if name != "seed"]
     known("name of the grid", by, names)
     known("axis", axis, AXES)
+    if target is not None and not 0 < target <= 1:
+        raise SpecError(f"target = {target} is not valid: it should be an accuracy in (0, 1]")
     values = list(dict.fromkeys(entry.labels[by] for entry in runs.entries))
     reference = label(_plain(against))
     if reference not in values:
@@ -143,7 +146,8 @@ def compare(
         direction = {"holds": "more", "opposite": "less"}.get(effect.direction, effect.direction)
         verdict = effect.excluded or (direction if p <= LEVEL else "open")
         row |= {"unit": scale.unit, "seeds": len(effect.seeds), "p": p, "verdict": verdict}
-        row |= {"seeds_needed": None if p <= LEVEL or effect.excluded else effect.seeds_needed(LEVEL / len(effects))}
+        asked = not (p <= LEVEL or effect.excluded or math.isnan(effect.estimate))
+        row |= {"seeds_needed": effect.seeds_needed(LEVEL / len(effects)) if asked else None}
     return pd.DataFrame(rows).astype({"seeds_needed": "Int64"})
 
 

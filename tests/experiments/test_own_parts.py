@@ -497,9 +497,10 @@ def test_a_comparison_follows_the_rules_of_the_judge(runs):
     assert row["effect"] == pytest.approx(100 * np.mean(np.subtract(ours, theirs)))
     assert (row["low"], row["high"]) == effect.interval
     assert row["p"] == holm([min(effect.p.values()), 1.0])[0]
-    never = compare(runs, "algorithm", "halving", target=1.01)
+    never = compare(runs, "algorithm", "halving", target=1.0)
     assert list(never["verdict"]) == ["not trained" if "1e-06" in name else "open" for name in never["algorithm"]]
     assert list(never["high"]) == [np.inf] * 2
+    assert list(never["seeds_needed"].isna()) == [True] * 2  # it said 5, though nothing was seen to count on
 
 
 @pytest.mark.parametrize(
@@ -508,6 +509,7 @@ def test_a_comparison_follows_the_rules_of_the_judge(runs):
         ({"by": "speed", "against": 1}, "unknown name of the grid 'speed'"),
         ({"by": "algorithm", "against": "fedavg"}, "unknown value of algorithm 'fedavg'"),
         ({"by": "algorithm", "against": "halving", "target": 0.5, "axis": "hours"}, "unknown axis 'hours'"),
+        ({"by": "algorithm", "against": "halving", "target": 60}, r"target = 60 is not valid: .* in \(0, 1\]"),
     ],
 )
 def test_a_comparison_of_what_is_not_there_is_refused(arguments, said, runs):
