@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -111,3 +111,14 @@ def _cell_number(notebook: Path, source: str) -> str:
     cells = tool("nbformat").read(notebook, 4).cells
     code = [cell.source for cell in cells if cell.cell_type == "code"]
     return str(code.index(source) + 1) if source in code else "?"
+
+
+def joined(outputs: Iterable[Any]) -> list[Any]:
+    """Join neighbouring streams: whether one print arrives in two pieces is a matter of timing."""
+    found: list[Any] = []
+    for out in outputs:
+        if found and out.output_type == found[-1].output_type == "stream" and out.name == found[-1].name:
+            found[-1].text += out.text
+        else:
+            found.append(out)
+    return found

@@ -14,12 +14,11 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from fl_core.bookbuild.chapters import ROOT, BookError, committed, tool
-from fl_core.bookbuild.execute import Job, run_notebook
+from fl_core.bookbuild.execute import Job, joined, run_notebook
 
 KEPT = "nbval-check-output"
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -96,17 +95,6 @@ def _is_text(out: Any) -> bool:
     return (out.output_type == "stream" and out.name == "stdout") or any(
         k.startswith("text/") for k in out.get("data", {})
     )
-
-
-def joined(outputs: Iterable[Any]) -> list[Any]:
-    """Join neighbouring streams: whether one print arrives in two pieces is a matter of timing."""
-    found: list[Any] = []
-    for out in outputs:
-        if found and out.output_type == found[-1].output_type == "stream" and out.name == found[-1].name:
-            found[-1].text += out.text
-        else:
-            found.append(out)
-    return found
 
 
 def _text(out: Any, count: int) -> Any:

@@ -27,7 +27,7 @@ import pandas as pd
 from fl_core.bookbuild import dossiers, equations
 from fl_core.bookbuild.chapters import BookError, Parameter, chapter_name, tool
 from fl_core.bookbuild.dossiers import Errata
-from fl_core.bookbuild.notebooks import joined
+from fl_core.bookbuild.execute import joined
 from fl_core.experiments.experiment import PROFILES
 from fl_core.experiments.run import commit
 from fl_core.experiments.store import Store, default_store

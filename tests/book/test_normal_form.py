@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -78,6 +80,14 @@ def test_check_names_the_notebook_that_is_not_normal(tmp_path: Path, capsys: pyt
     path.write_text("{}", encoding="utf-8")
     assert main(["check", str(path)]) == 1
     assert "not a readable notebook" in capsys.readouterr().err
+
+
+def test_the_documented_command_says_nothing_but_what_it_finds(tmp_path: Path):
+    """It began with Python's warning of "unpredictable behaviour", as its own package imported it first."""
+    path = tmp_path / "x.ipynb"
+    nbformat.write(normalise(executed()), path)
+    command = [sys.executable, "-m", "fl_core.bookbuild.notebooks", "check", path]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
 
 
 def test_refresh_executes_and_a_second_time_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
