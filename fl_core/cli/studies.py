@@ -171,7 +171,8 @@ def work(
     jobs: Annotated[int, Option("--jobs", "-j", help="Workers.")] = 1,
     minutes: Annotated[float | None, Option(help="Stop in time, in the middle of a run if need be.")] = None,
     nice: Annotated[bool, Option("--nice", help="Let everything else on the machine go first.")] = False,
-    publish: Annotated[bool, Option("--publish", help="Keep results in data/results.")] = False,
+    publish: Annotated[bool, Option(
+        "--publish", help="Keep results in data/results, of whole figures also what the cache has.")] = False,
     paper: Paper = None,
     undecided: Undecided = False,
     only: Only = None,
@@ -188,6 +189,8 @@ def work(
     anywhere: a run that was begun is continued from its checkpoint by whoever takes it next.
     """
     from fl_core.experiments import worker
+    from fl_core.experiments.artifacts import make_study
+    from fl_core.experiments.ledger import REDUCED
     from fl_core.experiments.store import check_writable, default_store
     from fl_core.processes import apart
 
@@ -206,6 +209,10 @@ def work(
         specs = worker.heavy(chosen, numbers, store)
     else:
         specs = worker.queue(chosen, profile, dataset, numbers, store, undecided=undecided, only=only or ())
+    if publish and not (heavy or undecided or only):
+        entries = make_study(chosen, profile or REDUCED, dataset, numbers).entries
+        if moved := store.publish(entry.spec for entry in entries):
+            typer.echo(f"{moved} runs of the cache are published", err=as_json)
     typer.echo(f"{len(specs)} runs are missing" + ("" if specs else ": nothing to do"), err=as_json)
     jobs = jobs if specs else 0
     given = ([spec.to_json() for spec in specs], store, minutes, nice, publish, executor, together, as_json)

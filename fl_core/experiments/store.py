@@ -142,6 +142,18 @@ class Store:
             raise RunError(f"{text}; {keep_elsewhere(name, content)}") from None
         return folder / name
 
+    def publish(self, specs: Iterable[RunSpec]) -> int:
+        """Move those records of `specs` that only the cache has to the published folder; return how many."""
+        moved, public = 0, Store(self.published, self.published)
+        for spec in (named for each in specs for named in looked_up(each)):
+            kept = self.cache / f"{spec.hash}{SUFFIX}"
+            if kept.is_file() and self.has(spec) and not public.has(spec):
+                self.published.mkdir(parents=True, exist_ok=True)
+                write_atomically(self.published / kept.name, kept.read_bytes())
+                kept.unlink()
+                moved += 1
+        return moved
+
     def __iter__(self) -> Iterator[Result]:
         """Yield every readable result once, published ones first; unreadable ones are reported as warnings.
 

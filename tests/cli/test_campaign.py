@@ -45,6 +45,19 @@ def test_work_computes_what_is_missing_and_verify_replays_it(store: Store):
     assert "no stored record whose data is here is meant by" in failed("verify", other.spec.hash).output
 
 
+def test_runs_that_were_made_before_are_published_with_the_others(small_study: None, tmp_path: Path, monkeypatch):
+    """They stayed in the cache: nothing was missing, so nothing was done."""
+    kept = Store(tmp_path / "published", tmp_path / "cache")
+    monkeypatch.setattr("fl_core.experiments.store.default_store", lambda: kept)
+    call("work", "fedasync-fig5", "--profile", "smoke")
+    assert (len(list(kept)), kept.published.exists()) == (5, False)
+    words = ("work", "fedasync-fig5", "--profile", "smoke", "--publish")
+    assert call(*words) == "5 runs of the cache are published\n0 runs are missing: nothing to do\n"
+    assert len(list(Store(kept.published, kept.published))) == 5
+    assert not list(kept.cache.glob("*.json.gz"))
+    assert call(*words) == "0 runs are missing: nothing to do\n"
+
+
 def test_a_record_that_was_tampered_with_is_found_out(store: Store):
     call("work", "fedasync-fig5", "--profile", "smoke")
     result = next(iter(store))
