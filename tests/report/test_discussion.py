@@ -30,6 +30,7 @@ def test_every_decided_claim_stands_under_its_label_and_every_open_one_in_the_ou
         names = {each.claim.id.partition("-")[2] for each in runs if each.label == label}
         [part] = [block for block in re.split(r"\n\n(?=\*\*)", text) if block.startswith(f"**{lead}**")] or [""]
         assert set(re.findall(r"(?m)^- \[(\w+)\]", part)) == names
+    assert all(each.reason in text for each in runs if each.label in ("no difference", "contradicted"))
     _, _, outlook = text.partition("What would still change")
     assert all(f"[{each.claim.id.partition('-')[2]}]" in outlook for each in runs if each.open)
 

@@ -293,15 +293,15 @@ def test_untaken_results_are_bounded(monkeypatch):
     assert calls.groups == [[0, 1, 2, 3, 4], [9], [5, 6, 7, 8]]
 
 
+class Plain:
+    def __init__(self):
+        task = quadratic()
+        self.workspace, self.dimension = task.workspace, task.dimension
+
+
 @pytest.mark.parametrize("alone", ["unbatched", "large"])
 def test_results_that_were_taken_are_let_go_where_jobs_are_computed_alone(alone, monkeypatch):
     """Either the task has no vectorised training, or a mini-batch fills a step by itself."""
-
-    class Plain:
-        def __init__(self):
-            task = quadratic()
-            self.workspace, self.dimension = task.workspace, task.dimension
-
     monkeypatch.setattr(executors, "STEP_SAMPLES", 3)
     task, models = quadratic(), []
     with warnings.catch_warnings(), make_executor("batched", Plain() if alone == "unbatched" else task) as ex:
@@ -361,11 +361,6 @@ def test_an_objective_that_cannot_be_vectorised_is_named_and_the_others_go_on(mo
 
 
 def test_a_task_that_offers_no_vectorised_training_says_so_once():
-    class Plain:
-        def __init__(self):
-            task = quadratic()
-            self.workspace, self.dimension = task.workspace, task.dimension
-
     task = quadratic()
     jobs = [LossJob(torch.ones(3), 0, 1), *(training(task, i) for i in range(4))]
     with pytest.warns(UserWarning, match="jobs one by one: Plain has no batched_workspace$") as caught:
