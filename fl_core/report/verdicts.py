@@ -55,7 +55,7 @@ def headlines(judgements: Iterable[Judgement], each: int = EACH) -> list[Judgeme
 
 
 def _known(effect: Effect) -> bool:
-    return effect.scale.unit in ("ratio", "points") and bool(np.isfinite([effect.estimate, *effect.interval]).all())
+    return effect.scale.unit in UNITS and bool(np.isfinite([*effect.interval, *np.ravel(effect.sides)]).all())
 
 
 def forest(judgements: Sequence[Judgement], names: Mapping[str, str] | None = None) -> Figure:

@@ -12,7 +12,7 @@ from bs4 import BeautifulSoup
 
 from fl_core.datasets import data_folder
 from fl_core.experiments.claims import Claim, Judgement
-from fl_core.experiments.evidence import POINTS, RATIO, Effect
+from fl_core.experiments.evidence import POINTS, RATIO, Censored, Effect
 from fl_core.experiments.ledger import judged
 from fl_core.experiments.store import Store
 from fl_core.report.tables import claims_table
@@ -41,6 +41,8 @@ def test_what_is_claimed_is_right_of_the_line_whichever_way_it_is_measured():
     crosses = [line.get_xdata()[0] for line in ratios.lines if line.get_marker() == "x"]
     assert dots == pytest.approx([2, 2], rel=0.02)
     assert crosses == pytest.approx([4, 4])
+    unreached = Effect("part", faster(0.5).left, Censored(dict.fromkeys(range(20), 1.0), range(20)), claimed="less")
+    assert headlines([made(4, unreached), lower]) == [lower]  # its interval is open, and has no end to draw
     assert [line.get_xdata()[0] for line in accuracies.lines if line.get_marker() == "x"] == pytest.approx([20])
 
 
