@@ -83,13 +83,13 @@ def _scope(judged: Sequence[Judgement]) -> str:
 
 
 def _setting(paper: str) -> str:
-    own = (each for each in artifacts().values() if each.paper_setting is not None)
-    for artifact in (each for each in own if each.id.startswith(f"{paper}-")):
-        assert artifact.paper_setting is not None
-        frame = artifact.paper_setting(ledger.REDUCED, ledger.DATASET, None).fillna("–")
-        return page_table(
-            "What the paper trains, and what is trained here", [*frame.columns], frame.to_numpy().tolist()
-        )
+    for artifact in artifacts().values():
+        if artifact.id.startswith(f"{paper}-") and artifact.paper_setting is not None:
+            frame = artifact.paper_setting(ledger.REDUCED, ledger.DATASET, None).fillna("–")
+            frame.loc[frame["setting"] == "repetitions", frame.columns[-1]] = "as many seeds as claims have, above"
+            return page_table(
+                "What the paper trains, and what is trained here", [*frame.columns], frame.to_numpy().tolist()
+            )
     return "–\n"
 
 
