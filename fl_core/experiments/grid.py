@@ -393,9 +393,12 @@ def freed(alone: bool = True) -> Iterator[None]:
 
 
 def _processes(jobs: int | None) -> int:
-    if jobs is not None and not 1 <= jobs <= MOST_THREADS:
-        raise SpecError(f"jobs = {jobs} must be between 1 and {MOST_THREADS}")
-    return jobs or int(os.environ.get(JOBS, 0)) or usable_cores()
+    name, given = (JOBS, os.environ.get(JOBS, "")) if jobs is None else ("jobs", str(jobs))
+    if not given:
+        return usable_cores()
+    if not given.isdecimal() or not 1 <= int(given) <= MOST_THREADS:
+        raise SpecError(f"{name} = {given} must be between 1 and {MOST_THREADS}")
+    return int(given)
 
 
 @lru_cache(maxsize=4)

@@ -176,6 +176,12 @@ def test_an_address_that_is_none_is_refused_before_a_chapter_runs(tmp_path: Path
         pipeline.build_book("smoke", root=tmp_path)
 
 
+@pytest.mark.parametrize("odd", ["two", "-3", "0", "1.5", "2000"])
+def test_a_wrong_number_of_processes_in_the_environment_is_refused_as_on_the_line(odd: str, monkeypatch):
+    monkeypatch.setenv("FL_CORE_JOBS", odd)
+    assert refused("plan", "fedasync-fig2") == f"FL_CORE_JOBS = {odd} must be between 1 and 1024"
+
+
 def test_there_are_as_many_as_the_page_of_promises_says():
     for name, table in ("COMMANDS", COMMANDS), ("FILES", FILES):
         assert figure(ROOT, f"tests/cli/test_bad_input.py::{name}") == str(len(table))
