@@ -6,6 +6,7 @@ import json
 import lzma
 import math
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +145,7 @@ def foreign(spec: RunSpec, provenance: Mapping[str, Any]) -> str:
 
 def parsed(text: bytes) -> Any:
     """Read JSON as a record has it: without NaN, infinity and names that appear twice."""
-    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=once)
 
 
 def unpacked(path: Path) -> bytes:
@@ -161,12 +162,14 @@ def unpacked(path: Path) -> bytes:
     return found
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object that JSON has read, if none of its names appears twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name appears twice")
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the name {twice!r} appears twice")
     return found
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")

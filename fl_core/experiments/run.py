@@ -8,7 +8,6 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -24,6 +23,7 @@ from fl_core.datasets import all_surrogates, differs, load_dataset
 from fl_core.errors import CallbackError, SpecError
 from fl_core.experiments.explain import in_one_line
 from fl_core.experiments.identity import INEXACT, circumstances, own_parts
+from fl_core.experiments.invariants import once
 from fl_core.experiments.spec import RunSpec
 from fl_core.processes import usable_cores
 from fl_core.runtime import Checkpoints, History, Simulation
@@ -109,39 +109,46 @@ def _machine(executor: str) -> str:
 def read_spec(path: Path | str, **replaced: Any) -> RunSpec:
     """Read a specification, a hand-written part of one, or that of a whole result: YAML by its name, else JSON.
 
-    `replaced` fields win over those of the file.
+    `replaced` fields win over those of the file, in which no name may stand twice.
     """
     path = Path(path)
     try:
-        if path.suffix in (".yaml", ".yml") and path.is_file():
-            return RunSpec.from_json(_yaml_as_json(path.read_text(encoding="utf-8")), **replaced)
-        if whole := _whole_result(path):
-            return RunSpec.from_json(json.dumps(whole["spec"]), **replaced)
-    except (OSError, ValueError) as error:  # a SpecError is a ValueError
+        text = path.read_text(encoding="utf-8-sig")  # once: it may be a pipe
+        found = _read_yaml(text) if path.suffix in (".yaml", ".yml") else _read_json(text)
+        is_result = isinstance(found, dict) and {"spec", "history"} <= {*found}
+        return RunSpec.from_json(json.dumps(found["spec"] if is_result else found, default=str), **replaced)
+    except OSError as error:
+        raise SpecError(f"cannot read the specification {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"cannot read the specification {path}: it is not UTF-8 text") from None
+    except (ValueError, TypeError, RecursionError) as error:  # a SpecError is a ValueError
         raise SpecError(f"{path}: {error}") from None
-    return RunSpec.from_file(path, **replaced)
 
 
-def _whole_result(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError, RecursionError):  # which from_file says better
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) and {"spec", "history"} <= {*found} else {}
-    return {}
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"not valid JSON: {error}") from None
 
 
-def _yaml_as_json(text: str) -> str:
+def _read_yaml(text: str) -> Any:
     try:
         import yaml
     except ModuleNotFoundError:
         raise SpecError("to read YAML takes the package PyYAML; JSON is read without it") from None
 
     class Loader(yaml.SafeLoader):
-        """Reads 1e-3 as the number that it is in JSON and in newer YAML."""
+        """Reads 1e-3 as the number that it is in JSON and in newer YAML, and no name twice."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+            once([(str(name.value), value) for name, value in node.value])
+            return super().construct_mapping(node, deep)
 
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), [*"-+0123456789"])
     try:
-        return json.dumps(yaml.load(text, Loader), allow_nan=False)
-    except (yaml.YAMLError, TypeError, RecursionError) as error:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SpecError(f"not valid YAML: {' '.join(str(error).split())}") from None
 
 

@@ -133,6 +133,7 @@ FILES: list[tuple[bytes, str]] = [
         for text in ("", "3", "null", '"fedasync"', "NaN")),
     *((text.encode(), "not valid JSON") for text in ("[" * 100_000, '{"a":' * 100_000)),
     (b"{", "not valid JSON: Expecting property name"),
+    (b'{"algorithm": "fedasync", "seed": 1, "seed": 2}', "not valid JSON: the name 'seed' appears twice"),
     (b"[]", "a run specification is a JSON object, not list"),
     (b'{"seed": 1}', "a run needs an algorithm"),
     (b'{"algorithm": "fedavgg"}', "unknown algorithm 'fedavgg'; did you mean 'fedavg'"),
