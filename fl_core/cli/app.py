@@ -6,8 +6,11 @@ import atexit
 import json
 import os
 import re
+import signal
 import sys
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +29,8 @@ KEPT = {
 """What an interruption leaves, by command."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, SIGTERM or SIGHUP."""
+RECEIVED: list[int] = []
+"""The signals that have interrupted this process: a library may make another error of a KeyboardInterrupt."""
 
 Artifacts = Annotated[list[str] | None, Argument(
     metavar="ARTIFACT", help="Ids, or a beginning with '*' ('fl-core list artifacts'); by default all.")]  # fmt: skip
@@ -93,15 +98,24 @@ class Door(TyperGroup):
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
-            except FlCoreError as error:
-                if ctx.params.get("debug"):
+            except (KeyboardInterrupt, Exception) as error:
+                if isinstance(error, KeyboardInterrupt) or RECEIVED:
+                    told = str(error) if isinstance(error, KeyboardInterrupt) else ""
+                    kept = told or KEPT.get(ctx.invoked_subcommand or "", "nothing was changed")
+                    typer.echo(f"\nfl-core: interrupted; {kept}", err=True)
+                    raise typer.Exit(INTERRUPTED) from None
+                is_input = isinstance(error, FlCoreError | OSError) and not isinstance(error, BrokenPipeError)
+                if ctx.params.get("debug") or not is_input:
                     raise
-                typer.echo(f"fl-core: error: {error}", err=True)
+                typer.echo(f"fl-core: error: {_brief(error)}", err=True)
                 raise typer.Exit(2) from None
-            except KeyboardInterrupt as interruption:
-                kept = str(interruption) or KEPT.get(ctx.invoked_subcommand or "", "nothing was changed")
-                typer.echo(f"\nfl-core: interrupted; {kept}", err=True)
-                raise typer.Exit(INTERRUPTED) from None
+
+
+def _brief(error: Exception) -> str:
+    """Return an error as one line; of the system, as when a disk is full, what it was about and why."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -160,15 +174,28 @@ def door(
 
 
 def main() -> None:
-    """Run ``fl-core``; SIGTERM and SIGHUP end it as Ctrl-C does."""
+    """Run ``fl-core``; SIGTERM and SIGHUP end it as Ctrl-C does, but SIGHUP not if nohup wants it ignored."""
     from fl_core.processes import end_on_signals
 
+    signals = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])  # by nohup, and for all that is started from here
     end_on_signals()
+    for each in signals:
+        if callable(handler := signal.getsignal(each)):
+            signal.signal(each, partial(_note, handler))
     try:
         app(prog_name="fl-core")
     except SystemExit as end:
         if end.code == INTERRUPTED:
+            for each in signals:
+                signal.signal(each, signal.SIG_IGN)  # a second one would break into what follows
             atexit._run_exitfuncs()  # temporary folders go; a thread in the middle of a long product is left behind,
             sys.stdout.flush()  # and the second that Python takes to give gigabytes back is saved
             os._exit(INTERRUPTED)
         raise
+
+
+def _note(handler: Callable[[int, Any], Any], number: int, frame: Any) -> Any:
+    RECEIVED.append(number)
+    return handler(number, frame)

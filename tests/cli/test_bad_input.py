@@ -14,6 +14,7 @@ from fl_core.algorithms import ALGORITHMS
 from fl_core.bookbuild import pipeline
 from fl_core.bookbuild.chapters import ROOT
 from fl_core.bookbuild.pages import figure
+from fl_core.cli import catalogue
 from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
 
@@ -181,6 +182,13 @@ def test_an_address_that_is_none_is_refused_before_a_chapter_runs(tmp_path: Path
 def test_a_wrong_number_of_processes_in_the_environment_is_refused_as_on_the_line(odd: str, monkeypatch):
     monkeypatch.setenv("FL_CORE_JOBS", odd)
     assert refused("plan", "fedasync-fig2") == f"FL_CORE_JOBS = {odd} must be between 1 and 1024"
+
+
+def test_what_the_system_refuses_is_one_line_too(results: Path, monkeypatch: pytest.MonkeyPatch):
+    (results / ".packing.lock").mkdir(parents=True)
+    assert refused("results", "pack") == f"{results}/.packing.lock: Is a directory"
+    monkeypatch.setattr(catalogue, "text_of", lambda *_: Path("/dev/full").write_text("much"))
+    assert refused("list") == "No space left on device"
 
 
 def test_there_are_as_many_as_the_page_of_promises_says():

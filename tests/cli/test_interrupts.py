@@ -139,3 +139,40 @@ def test_what_a_killed_build_has_left_is_cleared_away(started):
     process.send_signal(signal.SIGINT)
     process.wait()
     assert not list((ROOT / "_build").glob(".smoke-*"))
+
+
+WRAPS = """
+import atexit, os, signal, sys
+from fl_core.cli import app, main
+
+@app.command()
+def stop():
+    try:
+        os.kill(os.getpid(), signal.{name})
+    except KeyboardInterrupt:
+        raise ValueError("as pydantic makes it of an interruption, while it builds a class")
+
+atexit.register(os.kill, os.getpid(), signal.{name})
+sys.argv = ["fl-core", "stop"]
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interruption_is_one_line_whatever_a_library_makes_of_it_and_however_often_it_comes(name: str):
+    done = subprocess.run(
+        [sys.executable, "-c", WRAPS.format(name=name)],
+        capture_output=True, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "\nfl-core: interrupted; nothing was changed\n")
+
+
+def test_what_nohup_wants_ignored_is_ignored_by_workers_too():
+    """It ended them, and fl-core work, when their terminal was closed."""
+    code = (
+        "import os; from fl_core.cli import app, main; from fl_core.processes import apart\n"
+        "app.command('x')(lambda: print(apart(1, os.system, ['kill -1 $PPID']))); main()"
+    )
+    words = [sys.executable, "-c", code, "x"]
+    assert subprocess.check_output(words, text=True) == "[None]\n"
+    assert subprocess.check_output(["nohup", *words], text=True, stderr=subprocess.DEVNULL) == "[0]\n"
