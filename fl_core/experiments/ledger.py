@@ -38,7 +38,7 @@ from fl_core.experiments.evidence import LOOKS, SCALES, Censored, Effect
 from fl_core.experiments.grid import Plan, plan
 from fl_core.experiments.identity import instructions
 from fl_core.experiments.run import Result
-from fl_core.experiments.store import Store, default_store, looked_up, write_atomically
+from fl_core.experiments.store import DAMAGES, Store, default_store, looked_up, write_atomically
 from fl_core.experiments.study import Entry, Study
 from fl_core.experiments.verify import TABLE, is_verified
 from fl_core.plugins import paper_modules
@@ -145,9 +145,10 @@ def _kept(
     warning is to be seen.
     """
     path = data_folder() / "cache" / "claims" / f"{name}.json"
-    with suppress(OSError, ValueError, TypeError, LookupError):  # not kept, or damaged: judged again
-        records, kept = json.loads(path.read_text())
-        if records == store.state(records):
+    with suppress(*DAMAGES):  # not kept, or damaged: judged again
+        digest, _, text = path.read_text().partition("\n")
+        records, kept = json.loads(text)
+        if digest == _digest(text) and records == store.state(records):
             return [_from_json(claim, **kept[claim.id]) for claim in wanted]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -159,8 +160,8 @@ def _kept(
         for old in sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST_KEPT]:
             old.unlink()
         if not said:
-            kept = {each.claim.id: _as_json(each) for each in found}
-            write_atomically(path, json.dumps([rests_on, kept]).encode())
+            text = json.dumps([rests_on, {each.claim.id: _as_json(each) for each in found}])
+            write_atomically(path, f"{_digest(text)}\n{text}".encode())
     return found
 
 

@@ -183,17 +183,19 @@ def test_judgements_are_kept_under_the_name_of_all_that_they_rest_on(tmp_path, m
     assert [ask(name) for name in ("one", "one", "another")] == [1, 1, 2]
     assert [ask("damaged record"), ask("damaged record"), ask("damaged record")] == [3, 4, 4]
     assert [str(each.message) for each in recwarn] == ["a record is damaged"]
-    (tmp_path / "cache" / "claims" / "one.json").write_text("{")
-    assert [ask("one"), ask("one")] == [5, 5]
+    kept = tmp_path / "cache" / "claims" / "one.json"
+    for number, damaged in enumerate(("{", "[" * 100_000, kept.read_text().replace("0.6", "0.7")), 5):
+        kept.write_text(damaged)
+        assert [ask("one"), ask("one")] == [number, number]
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "unasked.json.gz").touch()
-    assert ask("one") == 5
-    (tmp_path / "own" / "run.json.gz").touch()  # the record that it lacked
-    assert [ask("one"), ask("one")] == [6, 6]
-    (tmp_path / "own" / "run.json.gz").write_text("another")
     assert ask("one") == 7
+    (tmp_path / "own" / "run.json.gz").touch()  # the record that it lacked
+    assert [ask("one"), ask("one")] == [8, 8]
+    (tmp_path / "own" / "run.json.gz").write_text("another")
+    assert ask("one") == 9
     monkeypatch.setattr(ledger, "MOST_KEPT", 2)
-    assert ask("yet another") == 8
+    assert ask("yet another") == 10
     assert len(list((tmp_path / "cache" / "claims").iterdir())) <= 3
 
 
