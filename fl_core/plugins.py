@@ -81,7 +81,7 @@ def import_own(name: str) -> ModuleType:
         found.loader.exec_module(module)
     except SpecError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends itself would end the command, as if all were well
         raise SpecError(f"cannot import {name!r}: {told(error)}") from error
     return module
 
@@ -99,6 +99,6 @@ def named() -> list[str]:
     return [name for name in os.environ.get(IMPORT, "").split(os.pathsep) if name]
 
 
-def told(error: Exception) -> str:
+def told(error: BaseException) -> str:
     """Return an exception as one line."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

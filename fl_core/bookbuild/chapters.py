@@ -178,5 +178,5 @@ def _literal(text: str) -> tuple[Any, bool]:
     """Return the value of a Python literal and True, or the text itself and False."""
     try:
         return ast.literal_eval(text), True
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return text, False

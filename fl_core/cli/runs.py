@@ -104,6 +104,8 @@ def run(
         check_writable(default_store().cache)
     check_out(out, force)
     check_out(save_model, force)
+    if out is not None and save_model is not None and out.resolve() == save_model.resolve():
+        raise SpecError(f"--out and --save-model both write {out}, and the model would replace the result")
     if scheduler is None:
         compute = partial(simulate, chosen, executor=executor, threads=threads, trace=trace, checkpoints=checkpoints)
     else:
@@ -157,7 +159,7 @@ def read_setting(text: str) -> tuple[str, Any]:
     if value.lower() in ("none", "null"):
         return name, None
     for read in (json.loads, ast.literal_eval):
-        with suppress(ValueError, SyntaxError):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             return name, read(value)
     return name, value
 

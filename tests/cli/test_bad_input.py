@@ -94,6 +94,8 @@ COMMANDS: list[tuple[list[str], str]] = [
     (["run", *TINY, "-s", "budget.seconds=9", "-s", "evaluation.every_seconds=1e-9"], "makes 9e+09 evaluations"),
     (["run", *TINY, "-s", "world.devices=5000"], "5000 devices with 50 samples each need 250000 samples"),
     (["run", *TINY, "--out", "no/where.json"], "cannot write no/where.json: the folder"),
+    (["run", *TINY, "--out", "a", "--save-model", "./a"], "--out and --save-model both write a"),
+    *(([*RUN, f"alpha={odd * 100_000}"], "alpha = ") for odd in ("[", "-", '{"a":')),
     (["run", *TINY, "--out", "."], ". is a folder; give the name of a file"),
     (["run", "nowhere.json"], "cannot read the specification nowhere.json: No such file"),
     (["run", "-a", "fedasync", "--threads", "0"], "threads"),
@@ -120,6 +122,7 @@ COMMANDS: list[tuple[list[str], str]] = [
         for odd in ("3", "[]", "[0,0]", "['a']", "[true]", "x")),
     *((["regenerate", "fedasync-fig2", "-p", odd], "")
         for odd in ("=1", "x", "dataset=mnist", "dataset=3", "profile=big")),
+    (["regenerate", "fedasync-fig2", "-p", "alphas=" + "-" * 100_000], "alphas = "),
     (["regenerate", "start_here", "-p", "ALPA=1"], "unknown parameter 'ALPA'; did you mean 'ALPHA'?"),
     (["regenerate", "fedasync-fig2", "-P", "smoke", "-p", "profile=laptop"], "the profile is given twice"),
     (["regenerate", "fedasync-fig2", "-p", "seeds=[1]", "-p", "SEEDS=[2]"], "parameter 'SEEDS' is given twice"),

@@ -213,6 +213,7 @@ def test_a_script_is_imported_by_the_command_line_and_its_processes(tmp_path, mo
     [
         ("mine.py", None, "cannot import .*mine.py': there is no such file"),
         ("mine.py", "1 / 0", "cannot import .*mine.py': ZeroDivisionError: division by zero"),
+        ("mine.py", "raise SystemExit(0)", "cannot import .*mine.py': SystemExit: 0"),
         ("mine.py", "def", "cannot import .*mine.py': SyntaxError"),
         ("no_such_module", None, "cannot import 'no_such_module': ModuleNotFoundError"),
     ],
