@@ -30,8 +30,8 @@ TIE = 1e-9
 """Less than any difference of counts."""
 POWER = 0.8
 ALIKE = 8, (4.0, 12.0)
-"""Effects in a group, and prior degrees of freedom, from which on its variances are shared (Smyth 2004), and the most
-that are believed: effects that share a side look more alike than they are."""
+"""Different effects in a group, and prior degrees of freedom, from which on its variances are shared (Smyth 2004),
+and the most that are believed: effects that share a side look more alike than they are."""
 
 T = TypeVar("T")
 Direction = Literal["holds", "opposite", "equal", "open"]
@@ -335,7 +335,7 @@ def _text(value: float) -> str:
 
 
 def moderated(effects: Sequence[Effect]) -> list[Effect]:
-    """Return the effects with the variance they share, if there are enough of one kind and theirs are alike.
+    """Return the effects with the variance they share, if enough different ones are of one kind and theirs are alike.
 
     Degrees of freedom and variance of the prior are those of Smyth (2004), section 6.2, for variances of equal
     degrees of freedom.
@@ -345,8 +345,9 @@ def moderated(effects: Sequence[Effect]) -> list[Effect]:
         if e.look and not e.discrete and not e.excluded and np.isfinite(e.sides).all():
             groups.setdefault((e.scale, e.look), []).append(i)
     for (_, look), group in groups.items():
-        variances = np.array([found[i].values.var(ddof=1) for i in group])
-        enough = len(group) >= ALIKE[0] and (variances > 0).all()
+        seen = {float(f"{found[i].values.var(ddof=1):.9g}") for i in group}  # one comparison may stand in many claims
+        variances = np.array(sorted(seen))
+        enough = len(variances) >= ALIKE[0] and (variances > 0).all()
         if enough and (prior := _prior(variances, look - 1)):
             for i in group:
                 found[i] = replace(found[i], prior=prior)

@@ -79,7 +79,10 @@ def sweep(
         labels = {name: label(value) for name, value in settings.items()}
         for seed in seeds:
             entries.append(Entry(spec.changed(**settings, seed=seed), {**labels, "seed": seed}))
-    labels_of = {entry.key: entry.labels for entry in entries}
+    labels_of: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        if labels_of.setdefault(entry.key, entry.labels) is not entry.labels:
+            raise SpecError(f"the grid has one run twice, as {entry} and as {Entry(spec, labels_of[entry.key])}")
 
     def labelled(callback: Callback) -> Callback:
         return lambda row: tell(callback, {**labels_of[row["run"]], **row})

@@ -1,4 +1,4 @@
-"""The statistics of one effect, each rule by hand; calibration as a whole is in test_type_one.py."""
+"""The statistics of one effect, each rule by hand; calibration as a whole is in test_error_rates.py."""
 
 from __future__ import annotations
 
@@ -179,6 +179,8 @@ def test_variances_that_are_alike_are_shared():
     unlike = [Effect(str(i), by_seed(*rng.normal(0, 10.0**-i, 5)), 0.0, POINTS) for i in range(10)]
     assert moderated(unlike) == unlike
     assert moderated(alike[:7]) == alike[:7]  # too few to tell
+    mirrored = [Effect("", {seed: -value for seed, value in each.left.items()}, 0.0, POINTS) for each in alike[:7]]
+    assert moderated(alike[:7] + mirrored) == alike[:7] + mirrored  # the same comparisons, claimed twice
 
 
 def test_holm():

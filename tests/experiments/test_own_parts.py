@@ -530,6 +530,7 @@ def test_a_comparison_of_what_is_not_there_is_refused(arguments, said, runs):
         ({}, 0.5, "must be different whole numbers"),
         ({"training.lr": 0.1}, [0], "no list of values for 'training.lr'"),
         ({"seed": [1, 2]}, [0], "give it as seeds"),
+        ({"algorithm": ["halving", {"name": "halving"}]}, [0], "one run twice, as algorithm halving, seed 0 and"),
     ],
 )
 def test_a_grid_that_is_none_is_refused(grid, seeds, said):
