@@ -145,7 +145,7 @@ def foreign(spec: RunSpec, provenance: Mapping[str, Any]) -> str:
 
 def parsed(text: bytes) -> Any:
     """Read JSON as a record has it: without NaN, infinity and names that appear twice."""
-    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=once)
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=unique_names)
 
 
 def unpacked(path: Path) -> bytes:
@@ -162,7 +162,7 @@ def unpacked(path: Path) -> bytes:
     return found
 
 
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object that JSON has read, if none of its names appears twice."""
     found = dict(pairs)
     if len(found) != len(pairs):

@@ -23,7 +23,7 @@ from fl_core.datasets import all_surrogates, differs, load_dataset
 from fl_core.errors import CallbackError, SpecError
 from fl_core.experiments.explain import in_one_line
 from fl_core.experiments.identity import INEXACT, circumstances, own_parts
-from fl_core.experiments.invariants import once
+from fl_core.experiments.invariants import unique_names
 from fl_core.experiments.spec import RunSpec
 from fl_core.processes import usable_cores
 from fl_core.runtime import Checkpoints, History, Simulation
@@ -127,7 +127,7 @@ def read_spec(path: Path | str, **replaced: Any) -> RunSpec:
 
 def _read_json(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=once)
+        return json.loads(text, object_pairs_hook=unique_names)
     except (ValueError, RecursionError) as error:
         raise SpecError(f"not valid JSON: {error}") from None
 
@@ -142,7 +142,7 @@ def _read_yaml(text: str) -> Any:
         """Reads 1e-3 as the number that it is in JSON and in newer YAML, and no name twice."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
-            once([(str(name.value), value) for name, value in node.value])
+            unique_names([(str(name.value), value) for name, value in node.value])
             return super().construct_mapping(node, deep)
 
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), [*"-+0123456789"])

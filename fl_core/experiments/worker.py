@@ -189,7 +189,7 @@ def take(
                         continue
                     taken, started = True, time.monotonic()
                     stored = compute(spec, shared)
-                    done += stored
+                    done += stored  # apart: other threads count meanwhile
                     left.pop(key, None)
                     spent, reckoned = spent + time.monotonic() - started, reckoned + size[key]
                     rest = sum(size[each] for each in list(left)) * spent / reckoned / together
