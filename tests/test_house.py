@@ -30,13 +30,13 @@ ROOMS = {
     "models tasks": (1553, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
-    "datasets": (3795, 22, 3600, 22),
+    "datasets": (3803, 22, 3600, 22),
     "experiments": (6196, 24, 2400, 12),
     "report bookbuild cli": (5656, 30, 4000, 26),
     "benchmarks": (1614, 5, 1200, 6),
-    "fl_core": (30780, 152, 21500, 135),
+    "fl_core": (30788, 152, 21500, 135),
     "fl_papers": (13519, 43, 11000, 35),
-    "tests": (31348, 1000, 20000, 1000),
+    "tests": (31365, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

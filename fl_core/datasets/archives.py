@@ -12,11 +12,12 @@ import hashlib
 import http.client
 import io
 import os
+import shutil
 import stat
 import tarfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from urllib.error import HTTPError
@@ -43,9 +44,10 @@ CONTINUE = "the same command goes on from there"
 
 
 def fetch(
-    archive: Archive, folder: Path, *, again: bool = False, progress: Progress | None = None, name: str = ""
-) -> Path:
-    """Download `archive` into `folder`, unless it is there, and return its path.
+    archive: Archive, folder: Path, *, again: bool = False, progress: Progress | None = None, name: str = "",
+    copies: Iterable[Path] = (),
+) -> Path:  # fmt: skip
+    """Download `archive` into `folder`, unless it is there, and return its path; a whole one of `copies` is copied.
 
     The file appears under its name only after its size and checksum have been found right; until then it is
     ``<file>.partial``, and an interrupted download goes on from there where the server allows it. Of several
@@ -63,7 +65,10 @@ def fetch(
                 return path
             if again:
                 partial.unlink(missing_ok=True)
-            _download(archive, path, partial, progress)
+            if whole := [copy for copy in copies if copy.is_file() and not _fault(archive, copy)]:
+                shutil.copyfile(whole[0], partial)
+            else:
+                _download(archive, path, partial, progress)
             if fault := _fault(archive, partial):
                 partial.unlink()
                 what = f"what {archive.url} sent is not {archive.file} as published ({fault}); it was deleted"
@@ -78,14 +83,17 @@ def fetch(
 def verify(archive: Archive, folder: Path, name: str = "", remedy: str = "") -> None:
     """Check that `archive` is in `folder`, whole: its size and its checksum, as far as they are known.
 
-    What a checkout brings along, and therefore has another `remedy`, is fetched where the package is installed alone.
+    What a checkout brings along, and therefore has another `remedy`, is fetched where the package is installed alone:
+    from a folder of the search path, if one has it.
     """
+    from fl_core.datasets.registry import search_path  # which imports this module
+
     path, name = folder / archive.file, name or folder.name
     if remedy and not CHECKOUT:
         remedy = ""
         if not path.is_file():
             warnings.warn(f"{archive.file} of {name} is fetched now, once, and kept in {folder}", stacklevel=2)
-            fetch(archive, folder, name=name)
+            fetch(archive, folder, name=name, copies=(root / folder.name / archive.file for root in search_path()))
     if not path.is_file():
         how = f"'fl-core data get {name}' says how to obtain it"
         raise DataError(f"data file {path} is missing; {remedy or how}")

@@ -51,7 +51,7 @@ WRITERS = _archives(
 ARRAYS = Archive("mnist-writers.npz")
 
 
-def read(folder: Path, files: tuple[Archive, ...], name: str = "mnist") -> Splits:
+def read(folder: Path, files: tuple[Archive, ...], name: str) -> Splits:
     """Read IDX files: training images and labels, those for testing, and QMNIST's labels where `files` has them."""
     contents = []
     for archive in files:
@@ -77,9 +77,9 @@ def read_idx(content: bytes) -> np.ndarray:
     return body.view(kind).reshape(shape)
 
 
-def read_npz(folder: Path, writers: bool) -> Splits:
+def read_npz(folder: Path, name: str, writers: bool) -> Splits:
     """Read the six arrays of one file; without `writers` four of them."""
-    with decoding(path := folder / ARRAYS.file, "mnist"):
+    with decoding(path := folder / ARRAYS.file, name):
         images, labels, owners = ("u1", (None, 28, 28)), ("u1", (None,)), ("i4", (None,))
         names = {"train_x": images, "train_y": labels, "test_x": images, "test_y": labels}
         names |= {"train_writer": owners, "test_writer": owners} if writers else {}
@@ -102,10 +102,10 @@ def _source(name: str, title: str, archives: tuple[Archive, ...], licence: str, 
     elsewhere = tuple(replace(a, file=f"{f}/raw/{a.file}", url="") for a, f in zip(archives, folders, strict=True))
     return Source(
         name=name, title=title, homepage="https://github.com/facebookresearch/qmnist", shape=(1, 28, 28),
-        classes=tuple(string.digits), sizes=SIZES, archives=archives, read=partial(read, files=archives),
+        classes=tuple(string.digits), sizes=SIZES, archives=archives, read=partial(read, files=archives, name=name),
         copies=(
-            Form((ARRAYS,), partial(read_npz, writers=len(archives) > 4)),
-            Form(elsewhere, partial(read, files=elsewhere)),  # torchvision's folders
+            Form((ARRAYS,), partial(read_npz, name=name, writers=len(archives) > 4)),
+            Form(elsewhere, partial(read, files=elsewhere, name=name)),  # torchvision's folders
         ),
         licence=licence, sha256=sha256,
     )  # fmt: skip

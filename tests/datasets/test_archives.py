@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fl_core.datasets import archives
 from fl_core.datasets.archives import decoding, fetch, open_zip, read_member, tar_members, verify
 from fl_core.datasets.base import Archive
 from fl_core.errors import DataError
@@ -249,6 +250,22 @@ def test_of_two_processes_one_downloads_and_both_get_the_file(server: Server, tm
 
 
 # --- verification ---
+
+
+def test_what_a_checkout_brings_along_comes_without_one_from_the_search_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = Archive(
+        "letters.bin", 4, f"sha256:{hashlib.sha256(b'abcd').hexdigest()}", "http://127.0.0.1:9/letters.bin"
+    )
+    for name, content in (("first", b"abcx"), ("second", b"abcd")):
+        (tmp_path / name / "letters").mkdir(parents=True)
+        (tmp_path / name / "letters" / good.file).write_bytes(content)
+    monkeypatch.setattr(archives, "CHECKOUT", False)
+    monkeypatch.setenv("FL_CORE_DATA_PATH", f"{tmp_path / 'first'}:{tmp_path / 'second'}")
+    with pytest.warns(match="letters.bin of letters is fetched now"):
+        verify(good, tmp_path / "own" / "letters", remedy="restore it")
+    assert (tmp_path / "own" / "letters" / good.file).read_bytes() == b"abcd"
 
 
 def test_verification_accepts_the_published_file_only(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from fl_core.formulas.checks import inequalities, require, require_range, violations
 from fl_core.formulas.fedasync import M, R, alpha_t, mix
@@ -250,7 +250,7 @@ def contraction_root(alpha: float, q: float, age: int) -> float:
 
     if excess(high) <= 0 or excess(low) >= 0:  # the root is an end of the interval up to rounding
         return low if abs(excess(low)) <= abs(excess(high)) else high
-    return float(brentq(excess, low, high, xtol=1e-15, rtol=4 * np.finfo(float).eps))
+    return float(scipy.optimize.brentq(excess, low, high, xtol=1e-15, rtol=4 * np.finfo(float).eps))
 
 
 def adaptive_rate(alpha: float, q: float, max_staleness: int, weight: Callable[[float], float] = constant) -> float:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from fl_core.experiments.claims import Check
 from fl_core.experiments.study import Study
@@ -190,7 +190,7 @@ def one_valley(study: Study) -> list[Check]:
 def supplements_condition(study: Study, printed: bool) -> list[Check]:
     """Where the supplement's factor is stationary in delta (E13)."""
     u, beta = 1.0, 10.0
-    delta = float(brentq(lambda x: 2 * beta * x**2 * (beta - u - beta * x) - 1 - 2 * u**2, 0.05, 0.5))
+    delta = float(scipy.optimize.brentq(lambda x: 2 * beta * x**2 * (beta - u - beta * x) - 1 - 2 * u**2, 0.05, 0.5))
     ends = [theory.printed_supplement_factor(1.0, delta + step, u, beta) for step in (-1e-5, 1e-5)]
     slope, value = float(ends[1] - ends[0]) / 2e-5, float(theory.printed_supplement_stationarity(1.0, delta, u, beta))
     shown = f"at δ = {delta:.4f} the derivative is {slope:.1g}, the printed condition {value:.2f} instead of 0"

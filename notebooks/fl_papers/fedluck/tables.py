@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Censored, Effect
 from fl_core.experiments.measures import BySeed, Printed, mean_curve, mean_text, passages
@@ -190,7 +190,7 @@ def _local_solver(alpha: Array, beta: Array, period: float) -> list[tuple[str, f
     best = plan_devices(alpha, beta, period, solver="exact", box=Box(1, 60, 0.001, 1.0)).factor
     found = []
     for a, b, least in zip(alpha, beta, best, strict=True):
-        stop = minimize(
+        stop = scipy.optimize.minimize(
             lambda x, a=a, b=b: key_convergence_factor(x[0], x[1], a, b, period),
             (1.0, 1.0), bounds=[(1, 60), (0.001, 1)], method="L-BFGS-B",
         )  # fmt: skip

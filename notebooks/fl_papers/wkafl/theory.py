@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from torch import Tensor
 
 from fl_core.algorithms import KAsync
@@ -435,7 +435,7 @@ def lr_limit_positive(num_iterations: int, **constants: Any) -> float:
     if lowest(high) >= 0:
         return high
     low = 1e-9 * high
-    return float(brentq(lowest, low, high)) if lowest(low) > 0 else 0.0
+    return float(scipy.optimize.brentq(lowest, low, high)) if lowest(low) > 0 else 0.0
 
 
 def _decays(count: int, momentum_alpha: float) -> Floats:
