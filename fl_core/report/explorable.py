@@ -48,8 +48,8 @@ class Slider:
 class Explorable:
     """A figure for notebooks and the book.
 
-    `compute` takes the sliders' values by name and returns ``x`` and every series; `script` is the body of a function
-    of ``p`` in JavaScript that does the same. Both are compared at all corners of the sliders and at their values.
+    `compute` takes the sliders' values by name and returns ``x`` and every series; `script` is a function of ``p`` in
+    JavaScript that does the same. Both are compared at all corners of the sliders and at their values.
     """
 
     title: str
@@ -92,8 +92,7 @@ class Explorable:
             '<svg viewBox="0 0 640 340" role="img"></svg><div class="flx-legend"></div></div>'
             f'<p class="flx-refusal"></p><details>{table}</details>'
             f'<script type="application/json">{as_json(data)}</script>'
-            f"<script>{asset('explorable.js')}(document.currentScript.parentElement, "
-            f"function (p) {{ {self.script} }});</script></div>"
+            f"<script>{asset('explorable.js')}(document.currentScript.parentElement, {self.script});</script></div>"
         )
 
     def __repr__(self) -> str:

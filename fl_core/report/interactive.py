@@ -11,7 +11,7 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -116,9 +116,9 @@ def as_json(data: Any) -> str:
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def asset(name: str) -> str:
-    """Return a script, style sheet or template of this package."""
-    return files("fl_core.report").joinpath(name).read_text("utf-8")
+def asset(name: str, beside: str = __file__) -> str:
+    """Return a script, style sheet or template that lies beside the module with this ``__file__``."""
+    return Path(beside).with_name(name).read_text("utf-8")
 
 
 def _check(name: str, history: History, devices: int) -> None:

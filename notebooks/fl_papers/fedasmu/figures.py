@@ -26,6 +26,7 @@ from fl_core.formulas.fedasync import alpha_t
 from fl_core.formulas.staleness import Polynomial
 from fl_core.report.explorable import Explorable, Slider
 from fl_core.report.figures import draw_curve
+from fl_core.report.interactive import asset
 from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing, line_of, log_ordinate
 from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
@@ -392,20 +393,12 @@ def explore_weights() -> Explorable:
             "FedAsync+Poly": np.full(40, alpha_t(0.6, 1, int(staleness) - 1, Polynomial(a=0.5))),
         }
 
-    script = """
-      const t = Array.from({ length: 40 }, (_, i) => Math.round(30 * (5000 / 30) ** (i / 39)));
-      const score = t.map(v => p.lambda_ / (Math.sqrt(v + 1) * p.staleness ** p.sigma) + p.iota);
-      const phi = t.map(v => p.lambda_ / Math.sqrt(v) * (1 - p.upsilon / Math.sqrt(p.staleness)));
-      return {
-        x: t, "score ξ, cut at 1": score.map(s => Math.min(1, s)), "α of an upload": score.map(s => s / (1 + s)),
-        "β of a fresh model": phi.map(s => s / (1 + s)), "FedAsync+Poly": t.map(() => 0.6 * p.staleness ** -0.5),
-      };"""
     sliders = (
         Slider("staleness", "staleness s = g - o + 1", 2, 30, 1, 10), Slider("lambda_", "λ = γ", 0, 60, 0.5, 29.5),
         Slider("sigma", "σ", 0, 2, 0.05, 0.5), Slider("iota", "ι", 0, 0.5, 0.01, 0),
         Slider("upsilon", "υ", 0, 1.4, 0.05, 1),
     )  # fmt: skip
     return Explorable(
-        "FedASMU's weights over a run", sliders, weights, script, "version", log_x=True, range=(0, 1),
-        dashes=("3 3", "", "8 3", "2 2"),
+        "FedASMU's weights over a run", sliders, weights, asset("weights.js", __file__), "version", log_x=True,
+        range=(0, 1), dashes=("3 3", "", "8 3", "2 2"),
     )  # fmt: skip

@@ -28,6 +28,7 @@ from fl_core.formulas.staleness import Exponential, Hinge, Linear, Polynomial, S
 from fl_core.models import Dropout, build_network
 from fl_core.report.comparison import Comparison
 from fl_core.report.explorable import Explorable, Slider
+from fl_core.report.interactive import asset
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing
 from fl_core.report.tables import Table, with_spread
 from fl_core.runtime import Budget, LocalTraining, Simulation
@@ -453,24 +454,13 @@ def explore_staleness() -> Explorable:
             found[name] = [abs(float(model)) + FLOOR for model in models]
         return found
 
-    script = f"""
-      const found = {{ x: [...Array(61).keys()], plain: [], "+Poly": [] }};
-      for (const [name, a] of [["plain", 0], ["+Poly", 0.5]]) {{
-        const models = [1];
-        for (let t = 0; t < 60; t++) {{
-          const from = Math.max(0, t - p.missed), w = p.alpha * (t - from + 1) ** -a;
-          models.push((1 - w) * models[t] + w * p.q * models[from]);
-        }}
-        found[name] = models.map(value => Math.abs(value) + {FLOOR});
-      }}
-      return found;"""
     sliders = (
         Slider("alpha", "mixing weight α", 0.05, 1.0, 0.05, 0.6),
         Slider("missed", "staleness of every upload", 0, 16, 1, 4),
         Slider("q", "what a task leaves of the error", 0.0, 0.95, 0.05, 0.5),
     )
     title = "Error of FedAsync on a quadratic"
-    return Explorable(title, sliders, errors, script, "update", log=True, dashes=("", "6 3"))
+    return Explorable(title, sliders, errors, asset("staleness.js", __file__), "update", log=True, dashes=("", "6 3"))
 
 
-FLOOR = 1e-12  # Added to an error, so that it has a logarithm.
+FLOOR = 1e-12  # Added to an error, so that it has a logarithm; also in staleness.js.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -18,7 +17,7 @@ import pandas as pd
 
 from fl_core.errors import SpecError
 from fl_core.formulas.fedluck import Box, job_seconds, plan_devices, rounds_per_job
-from fl_core.report.interactive import as_json, html_table
+from fl_core.report.interactive import as_json, asset, html_table
 from fl_core.report.style import VERMILION
 from fl_papers.fedluck import theory
 
@@ -45,15 +44,15 @@ class InteractiveFactor:
 
     def _repr_html_(self) -> str:
         names = [html.escape(device["name"]) for device in self.data["devices"]]
-        return Template(_asset("factor.html")).substitute(
+        return Template(asset("factor.html", __file__)).substitute(
             title="Key convergence factor over local steps and compression rate",
             colours=f"--flf-mark:{VERMILION}",
             devices="".join(f'<option value="{i}">{name}</option>' for i, name in enumerate(names)),
             legend="".join(_legend()),
             tables=html_table("The same in numbers: the best plan of each device", self.table, "flf-scroll"),
             data=as_json(self.data),
-            style=_asset("factor.css"),
-            script=_asset("factor.js"),
+            style=asset("factor.css", __file__),
+            script=asset("factor.js", __file__),
         )
 
     def __repr__(self) -> str:
@@ -124,8 +123,3 @@ def _legend() -> Iterator[str]:
     yield f'<span><i style="background:{BEYOND}"></i>more</span>'
     for text, mark in MARKS.items():
         yield f'<span><svg viewBox="0 0 16 16" aria-hidden="true">{mark}</svg>{text}</span>'
-
-
-def _asset(name: str) -> str:
-    """Return a script, style sheet or template of this folder."""
-    return Path(__file__).with_name(name).read_text("utf-8")

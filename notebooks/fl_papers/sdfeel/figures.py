@@ -20,6 +20,7 @@ from fl_core.formulas import sdfeel
 from fl_core.formulas.sdfeel import ConstantMixing, Mixing, synchronous_mixing_matrix
 from fl_core.report.comparison import Comparison, in_units
 from fl_core.report.explorable import Explorable, Slider
+from fl_core.report.interactive import asset
 from fl_core.report.style import BLACK, BLUE, DASHES, GREEN, GREY, ORANGE, OTHERS, PURPLE, SKY, VERMILION, drawing
 from fl_papers.sdfeel import experiment, theory
 from fl_papers.sdfeel.experiment import ASYNC, CLOUD, FRESH, LONG_GAP, SYNC, WEIGHTED, gaps, runs
@@ -419,27 +420,11 @@ def explore_ring() -> Explorable:
             found[f"{name}, ζ per round"] = [zeta(matrix) ** n + FLOOR for n in range(rounds + 1)]
         return found
 
-    script = f"""
-      const n = p.servers, x = [...Array(41).keys()], found = {{ x }};
-      const eigen = j => 2 - 2 * Math.cos(2 * Math.PI * j / n);
-      const fastest = Math.min(0.5, 2 / (eigen(1) + eigen(Math.floor(n / 2))));
-      for (const [name, c] of [["one third each", 1 / 3], ["fastest safe step", fastest]]) {{
-        let models = Array.from({{ length: n }}, (_, j) => (j === 0 ? 1 : 0));
-        found[name] = x.map(() => {{
-          const spread = Math.max(...models) - Math.min(...models) + {FLOOR};
-          models = models.map((w, j) => (1 - 2 * c) * w + c * (models[(j + 1) % n] + models[(j + n - 1) % n]));
-          return spread;
-        }});
-        let second = 0;
-        for (let j = 1; j < n; j++) second = Math.max(second, Math.abs(1 - c * eigen(j)));
-        found[name + ", ζ per round"] = x.map(k => second ** k + {FLOOR});
-      }}
-      return found;"""
     return Explorable(
-        "Gossip on a ring of servers", (Slider("servers", "servers", 3, 24, 1, 6),), spreads, script, "gossip round",
-        log=True, dashes=("", "6 3", "", "6 3"),
+        "Gossip on a ring of servers", (Slider("servers", "servers", 3, 24, 1, 6),), spreads,
+        asset("ring.js", __file__), "gossip round", log=True, dashes=("", "6 3", "", "6 3"),
     )  # fmt: skip
 
 
 RING_MIXING: dict[str, ConstantMixing] = {"one third each": "uniform", "fastest safe step": "laplacian_safe"}
-FLOOR = 1e-9  # Added to a spread, so that it has a logarithm.
+FLOOR = 1e-9  # Added to a spread, so that it has a logarithm; also in ring.js.

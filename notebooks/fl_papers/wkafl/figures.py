@@ -29,6 +29,7 @@ from fl_core.formulas.wkafl import Aggregation, clip, similarities
 from fl_core.report.comparison import Comparison, Mark, in_units
 from fl_core.report.explorable import Explorable, Slider
 from fl_core.report.figures import draw_curve
+from fl_core.report.interactive import asset
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing, line_of
 from fl_core.runtime import Budget, Evaluation, LocalTraining, ServerHandle
 from fl_core.world import World
@@ -448,7 +449,7 @@ def draw_steps(frame: pd.DataFrame) -> Figure:
 # Estimate and select, for a reader to move
 
 FRIENDS = ((25.0, 0.0), (-18.0, 0.0), (7.0, 1.0), (-40.0, 2.0))
-"""Angle to the true gradient (degrees) and staleness of four gradients of length 1."""
+"""Angle to the true gradient (degrees) and staleness of four gradients of length 1; also in selection.js."""
 
 
 def explore_selection() -> Explorable:
@@ -467,25 +468,11 @@ def explore_selection() -> Explorable:
                 found[name].append(float(vector[0] / vector.norm()))
         return found
 
-    script = f"""
-      const x = [...Array(91).keys()].map(i => 4 * i - 180), found = {{ x, mean: [], estimate: [], selection: [] }};
-      const mix = (g, w) => [0, 1].map(c => g.reduce((s, v, i) => s + w[i] * v[c], 0) / w.reduce((s, v) => s + v, 0));
-      for (const angle of x) {{
-        const all = [...{[list(friend) for friend in FRIENDS]}, [angle, p.staleness, p.length]];
-        const g = all.map(([turn, , length = 1]) => [Math.cos, Math.sin].map(f => f(turn * Math.PI / 180) * length));
-        const ages = all.map(([, age]) => age);
-        const estimate = mix(g, ages.map(age => (2 / Math.E) ** age)), size = Math.hypot(...estimate);
-        const sims = g.map(v => (v[0] * estimate[0] + v[1] * estimate[1]) / Math.hypot(...v) / size);
-        const score = sims.map(s => (s >= p.sim_min ? Math.exp(p.sim_beta * s) : 0));
-        const made = [mix(g, g.map(() => 1)), estimate, score.some(s => s > 0) ? mix(g, score) : estimate];
-        ["mean", "estimate", "selection"].forEach((name, k) => found[name].push(made[k][0] / Math.hypot(...made[k])));
-      }}
-      return found;"""
     sliders = (
         Slider("staleness", "its staleness", 0, 20, 1, 1), Slider("length", "its length", 0.2, 10, 0.2, 3),
         Slider("sim_beta", "sharpness β", 0, 30, 1, 10), Slider("sim_min", "least similarity", 0, 0.9, 0.05, 0.3),
     )  # fmt: skip
     return Explorable(
-        "Estimate and select", sliders, cosines, script, "angle of the fifth gradient to the true one (degrees)",
-        range=(-1, 1), dashes=("3 3", "8 3", ""),
+        "Estimate and select", sliders, cosines, asset("selection.js", __file__),
+        "angle of the fifth gradient to the true one (degrees)", range=(-1, 1), dashes=("3 3", "8 3", ""),
     )  # fmt: skip
