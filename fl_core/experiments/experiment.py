@@ -158,29 +158,15 @@ def check_parameters(namespace: Mapping[str, Any], **valid: Valid) -> None:
             raise SpecError(f"parameter {name} = {namespace[name]!r} is not valid: it should be {words}{hint}")
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The checked parameters of a replication chapter; `overrides` are the options that differ from the default."""
-
-    profile: str
-    show: str
-    dataset: str
-    seeds: list[int] | None
-    overrides: dict[str, Any]
-    recompute: bool
-
-
-def chosen_parameters(namespace: Mapping[str, Any], experiment: type[Experiment]) -> Chosen:
-    """Return a replication chapter's parameters; the options among them are checked by the experiment's rules."""
+def chosen_options(namespace: Mapping[str, Any], experiment: type[Experiment]) -> dict[str, Any]:
+    """Check a replication chapter's parameters, and return which of the experiment's options they change."""
     options = {name.upper(): name for name in experiment.OPTIONS.model_fields if name.upper() in namespace}
     datasets = tuple(name for name in names() if name in experiment.SETUPS or stands_for(name) in experiment.SETUPS)
     check_parameters(
         namespace, PROFILE=PROFILES, SHOW=("published", "this run"), DATASET=datasets,
         SEEDS=OrNone([Interval(0, 2**31, integer=True)]), RECOMPUTE=(True, False), **dict.fromkeys(options, object),
     )  # fmt: skip
-    overrides = experiment.OPTIONS.changed(**{field: namespace[name] for name, field in options.items()})
-    given = {name.lower(): namespace[name] for name in ("PROFILE", "SHOW", "DATASET", "SEEDS", "RECOMPUTE")}
-    return Chosen(overrides=overrides, **given)
+    return experiment.OPTIONS.changed(**{field: namespace[name] for name, field in options.items()})
 
 
 def _is_listed(value: Any) -> bool:

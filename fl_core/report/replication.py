@@ -8,7 +8,7 @@ from typing import Any
 from fl_core.experiments import ledger
 from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study, stored_seeds
 from fl_core.experiments.claims import CLAIMS, Judgement, judge
-from fl_core.experiments.experiment import Experiment, chosen_parameters
+from fl_core.experiments.experiment import Experiment, chosen_options
 from fl_core.experiments.grid import execute, plan
 from fl_core.experiments.store import default_store
 from fl_core.experiments.study import Study, listed
@@ -34,10 +34,9 @@ class Replication:
         published: Callable[..., Study | None] = stored_seeds,
     ) -> None:
         self.experiment, self.store = experiment, default_store()
-        chosen = chosen_parameters(namespace, experiment)
-        self.profile, self.dataset, self.seeds = chosen.profile, chosen.dataset, chosen.seeds
-        self.overrides, self.recompute = chosen.overrides, chosen.recompute
-        self.from_store = chosen.show == "published"
+        self.overrides = chosen_options(namespace, experiment)
+        self.profile, self.dataset, self.seeds = (namespace[name] for name in ("PROFILE", "DATASET", "SEEDS"))
+        self.recompute, self.from_store = namespace["RECOMPUTE"], namespace["SHOW"] == "published"
         self.groups = {name: find_artifacts(ids) for name, ids in groups.items()}
         self._published = published
         self.published = {name: self.stored(name) if self.from_store else None for name in groups}
