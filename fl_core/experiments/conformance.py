@@ -13,6 +13,7 @@ import torch
 
 from fl_core.algorithms.base import Algorithm, make_algorithm
 from fl_core.errors import FlCoreError
+from fl_core.experiments.verify import difference
 from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
@@ -116,14 +117,7 @@ def _resumed(simulation: Any, share: float) -> History:
 
 def _differs(first: History, other: History) -> str:
     """Say where two histories differ first; empty: nowhere."""
-    if first == other:
-        return ""
-    for table in ("evaluations", "updates"):
-        for column, values in getattr(first, table).items():
-            for row, (one, two) in enumerate(zip(values, getattr(other, table)[column], strict=False)):
-                if one != two and (one == one or two == two):
-                    return f"{column} of {table} is {one!r} in row {row}, then {two!r}"
-    return "another number of versions" if len(first.updates["version"]) != len(other.updates["version"]) else "model"
+    return "" if first == other else difference(first, other, said=("first", "then")) or "the model is another one"
 
 
 def _unaccounted(history: History) -> str:

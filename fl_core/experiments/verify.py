@@ -191,7 +191,7 @@ def beside(records: Iterable[tuple[Result, float]], checkout: Path) -> Iterator[
         for stored, part in records:
             there, here = rerun(stored, part, there_too), rerun(stored, part)
             recorded, algorithm = made_by(stored.provenance), stored.spec.algorithm.name
-            found = difference(there.history, here.history)
+            found = difference(there.history, here.history, said=("there", "here"))
             if not found and there.model != here.model:
                 found = f"the model: SHA-256 {there.model} in {checkout}, {here.model} here"
             known = verified.shown(algorithm, recorded)
@@ -200,12 +200,13 @@ def beside(records: Iterable[tuple[Result, float]], checkout: Path) -> Iterator[
             yield Replay(stored.spec.hash, algorithm, recorded, here.code, here.reached, found, there.code)
 
 
-def difference(old: History, new: History, whole: bool = True) -> str:
+def difference(old: History, new: History, whole: bool = True, said: tuple[str, str] = ("stored", "now")) -> str:
     """Return in words the first place where two histories differ, NaN being equal to NaN; empty if they do not.
 
     Unless `whole`, the new one was stopped early and its last evaluation is of that moment. A table that the old one
-    was stored without is not compared.
+    was stored without is not compared. `said` is what stands behind the values of either.
     """
+    first, second = said
     for name in ("evaluations", "updates", "faults"):
         before, after = getattr(old, name), getattr(new, name)
         if name == "updates" and not any(before.values()):
@@ -218,11 +219,11 @@ def difference(old: History, new: History, whole: bool = True) -> str:
                 if was != now and (was == was or now == now):
                     places = [f"{place} {before[place][row]}" for place in ("version", "seconds") if place in before]
                     where = f"row {row} of the {name} ({', '.join(places)})"
-                    return f"{column} in {where}: {was!r} stored, {now!r} now"
+                    return f"{column} in {where}: {was!r} {first}, {now!r} {second}"
         if whole and rows[0] != rows[1]:
-            return f"{rows[0]} {name} stored, {rows[1]} now"
+            return f"{rows[0]} {name} {first}, {rows[1]} {second}"
     if whole and old.outcomes and old.outcomes != new.outcomes:
-        return f"outcomes: {old.outcomes} stored, {new.outcomes} now"
+        return f"outcomes: {old.outcomes} {first}, {new.outcomes} {second}"
     return ""
 
 
