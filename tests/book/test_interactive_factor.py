@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fl_core.errors import SpecError
-from fl_core.formulas.fedluck import Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
-from fl_papers.fedluck.factor import RANGES, interactive_factor, plans
+from fl_core.formulas.fedluck import job_seconds, key_convergence_factor, plan_devices, rounds_per_job
+from fl_papers.fedluck.figures import RANGES, interactive_factor, plans
 
 DEVICES = {"slow link": (0.4, 9.0), "fast <link>": (0.1, 3.6)}
 SHORTHANDS = """
@@ -44,9 +44,8 @@ def test_the_figure_checks_itself_and_loads_nothing(page):
     assert [url for url in urls if not url.startswith(("file:", "data:"))] == []
 
 
-@pytest.mark.parametrize("box", [Box(), Box(1, 12, 0.002, 0.6)])
-def test_the_minimum_is_the_planners_wherever_the_sliders_stand(open_page, box):
-    chrome = open_page(interactive_factor(DEVICES, 1.5, box)._repr_html_())
+def test_the_minimum_is_the_planners_wherever_the_sliders_stand(open_page):
+    chrome = open_page(interactive_factor(DEVICES, 1.5)._repr_html_())
     rng = np.random.default_rng(0)
     places = rng.uniform(size=(30, 3)).round(3)
     seen = ask(
@@ -60,7 +59,7 @@ def test_the_minimum_is_the_planners_wherever_the_sliders_stand(open_page, box):
     ends = np.log(list(RANGES.values()))
     for stood, (k, delta, factor, _), chosen in seen:
         alpha, beta, period = np.exp(ends[:, 0] + np.array(stood) * (ends[:, 1] - ends[:, 0]))
-        best = plan_devices(alpha, beta, period, solver="exact", box=box)
+        best = plan_devices(alpha, beta, period, solver="exact")
         assert chosen == ""
         assert (k, factor) == (best.local_steps[0], pytest.approx(best.factor[0], rel=1e-9))
         assert delta == pytest.approx(best.compression_rate[0], rel=1e-6)
@@ -149,7 +148,6 @@ def test_without_a_script_the_plans_are_a_table():
         (({}, 1.5), "needs at least one device"),
         (({"one": (3.0, 1.0)}, 1.5), r"alpha of one must lie in \[0.005, 2\] s, got 3.0"),
         ((DEVICES, 0.01), "period of the round"),
-        ((DEVICES, 1.5, Box().fixed_steps(4)), "k and delta are free"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(arguments, message):
