@@ -8,7 +8,7 @@ from typing import Any
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study, load_study
-from fl_core.report.comparison import Comparison, in_units
+from fl_core.report.explorable import Comparison, in_units
 
 SLOWEST, SEEDS = (1, 2, 5, 20), range(5)
 """Seconds of the slowest device for a mini-batch, where the fastest needs one."""

@@ -12,7 +12,7 @@ from scipy import stats
 
 from fl_core.experiments.store import default_store
 from fl_core.report import heterogeneity
-from fl_core.report.comparison import POINTS, Comparison, Mark
+from fl_core.report.explorable import POINTS, Comparison, Mark
 
 SEEDS = range(4)
 SHOWN = "return [...document.querySelectorAll('.flc')].map((root) => root.dataset.state)"

@@ -20,7 +20,7 @@ from fl_core.datasets import load_dataset
 from fl_core.experiments.measures import BySeed, Printed, t_interval
 from fl_core.experiments.study import Study
 from fl_core.models import build_network
-from fl_core.report.comparison import Comparison, Mark, in_units
+from fl_core.report.explorable import Comparison, Mark, in_units
 from fl_papers.fedasmu import experiment, figures
 from fl_papers.fedasmu.experiment import BASELINES, COLUMNS, EXTRA, METHODS, FedASMUExperiment, target_of
 from fl_papers.fedasmu.figures import Setting, final, gaps, mean_seconds, passed, savings, settings

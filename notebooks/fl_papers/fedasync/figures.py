@@ -26,8 +26,7 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.staleness import Exponential, Hinge, Linear, Polynomial, StalenessWeight
 from fl_core.models import Dropout, build_network
-from fl_core.report.comparison import Comparison
-from fl_core.report.explorable import Explorable, Slider
+from fl_core.report.explorable import Comparison, Explorable, Slider
 from fl_core.report.interactive import asset
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing
 from fl_core.report.tables import Table, with_spread

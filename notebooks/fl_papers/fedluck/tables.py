@@ -17,7 +17,7 @@ from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Censored, Effect
 from fl_core.experiments.measures import BySeed, Printed, mean_curve, mean_text, passages
 from fl_core.experiments.study import Entry, Study
 from fl_core.formulas.fedluck import SOLVERS, Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
-from fl_core.report.comparison import Comparison, Mark
+from fl_core.report.explorable import Comparison, Mark
 from fl_papers.fedluck import experiment, figures, theory
 from fl_papers.fedluck.experiment import (
     BASELINES,

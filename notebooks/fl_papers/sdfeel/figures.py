@@ -18,8 +18,7 @@ from fl_core.experiments.measures import exact_curve, mean_curve, mean_text
 from fl_core.experiments.study import Study
 from fl_core.formulas import sdfeel
 from fl_core.formulas.sdfeel import ConstantMixing, Mixing, synchronous_mixing_matrix
-from fl_core.report.comparison import Comparison, in_units
-from fl_core.report.explorable import Explorable, Slider
+from fl_core.report.explorable import Comparison, Explorable, Slider, in_units
 from fl_core.report.interactive import asset
 from fl_core.report.style import BLACK, BLUE, DASHES, GREEN, GREY, ORANGE, OTHERS, PURPLE, SKY, VERMILION, drawing
 from fl_papers.sdfeel import experiment, theory

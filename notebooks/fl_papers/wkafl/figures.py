@@ -26,8 +26,7 @@ from fl_core.experiments.measures import mean_curve, mean_text
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Study
 from fl_core.formulas.wkafl import Aggregation, clip, similarities
-from fl_core.report.comparison import Comparison, Mark, in_units
-from fl_core.report.explorable import Explorable, Slider
+from fl_core.report.explorable import Comparison, Explorable, Mark, Slider, in_units
 from fl_core.report.figures import draw_curve
 from fl_core.report.interactive import asset
 from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing, line_of
