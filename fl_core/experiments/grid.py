@@ -303,8 +303,8 @@ class _Told:
 
     def __init__(self, folder: Path, callbacks: Mapping[str, Callback]) -> None:
         self.folder, self.callbacks = folder, callbacks
-        self.read: dict[str, tuple[int, int]] = {}
-        """Bytes and lines, by file."""
+        self.sizes: dict[str, int] = {}
+        """Of the files as they were read last."""
         self.rows: Counter[str] = Counter()
         """Already told, by run; one that a worker was lost with begins again, with the same rows."""
 
@@ -319,17 +319,14 @@ class _Told:
     def tell(self) -> None:
         """Call the callbacks with the rows that are new."""
         for path in sorted(self.folder.iterdir()):
-            (start, line), run = self.read.get(path.name, (0, 0)), path.name.partition("-")[0]
-            with path.open("rb") as file:
-                file.seek(start)
-                new, _, _ = file.read().rpartition(b"\n")
-            for text in new.splitlines():
-                line += 1
-                if line > self.rows[run]:
-                    self.rows[run] = line
-                    name, row = json.loads(text)
-                    tell(self.callbacks[name], {"run": run, **row})
-            self.read[path.name] = start + len(new) + bool(new), line
+            if (size := path.stat().st_size) == self.sizes.get(path.name):
+                continue
+            self.sizes[path.name], run = size, path.name.partition("-")[0]
+            whole, _, _ = path.read_bytes().rpartition(b"\n")
+            for text in whole.splitlines()[self.rows[run] :]:
+                self.rows[run] += 1
+                name, row = json.loads(text)
+                tell(self.callbacks[name], {"run": run, **row})
 
 
 def _with_run(callbacks: Mapping[str, Callback], run: str) -> dict[str, Callback]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, wraps
+from functools import cached_property, partialmethod, wraps
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
@@ -71,24 +71,15 @@ class BySeed(dict[int, float]):
                 found.setdefault(seed, []).append(value)
         return cls({seed: float(reduce(values)) for seed, values in sorted(found.items())}, runs)
 
-    def _paired(self, other: Mapping[int, float] | float, combine: Callable[[float, float], float]) -> BySeed:
+    def _paired(self, combine: Callable[[float, float], float], other: Mapping[int, float] | float) -> BySeed:
         if isinstance(other, Mapping):
             shared = sorted(self.keys() & other.keys())
             runs = self.runs | getattr(other, "runs", frozenset())
             return BySeed({seed: combine(self[seed], other[seed]) for seed in shared}, runs)
         return BySeed({seed: combine(value, other) for seed, value in self.items()}, self.runs)
 
-    def __add__(self, other: Mapping[int, float] | float) -> BySeed:
-        return self._paired(other, operator.add)
-
-    def __sub__(self, other: Mapping[int, float] | float) -> BySeed:
-        return self._paired(other, operator.sub)
-
-    def __mul__(self, other: Mapping[int, float] | float) -> BySeed:
-        return self._paired(other, operator.mul)
-
-    def __truediv__(self, other: Mapping[int, float] | float) -> BySeed:
-        return self._paired(other, operator.truediv)
+    __add__, __sub__ = partialmethod(_paired, operator.add), partialmethod(_paired, operator.sub)
+    __mul__, __truediv__ = partialmethod(_paired, operator.mul), partialmethod(_paired, operator.truediv)
 
     @property
     def mean(self) -> float:
