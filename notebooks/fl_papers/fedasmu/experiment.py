@@ -12,12 +12,14 @@ beginning otherwise: 0.03 on Fashion-MNIST instead of 0.005 (A02), about 3.5 tim
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, TypeAdapter, field_validator
 
 from fl_core import algorithms as known
 from fl_core.algorithms import Algorithm, FedASMU
@@ -53,75 +55,35 @@ class Column:
     classes: int
     shape: tuple[int, ...]  # Of an input.
     target: float  # Accuracy whose time the table gives.
-    lr: float = 0.03  # eta_i.
-    rates: tuple[float, ...] = (1e-4,) * 5  # Learning rates of lambda, sigma, iota, gamma and upsilon.
-    small_width: float = 1.0
-    samples: int = 500  # Of a device, on average.
+    samples: int  # Of a device, on average.
+    lr: float  # eta_i.
+    rates: tuple[float, ...]  # Learning rates of lambda, sigma, iota, gamma and upsilon.
+    initial: str
+    """How initial values are drawn, in every profile. With PyTorch's, eight layers and more without normalisation do
+    not leave chance within some hundred steps."""
+    small_width: float
+    small_share: float  # Times as many samples of a device are used as the profile says, if it has them.
+    small_longer: int
+    """Times as many uploads as the profile gives its data set: with fewer the network does not leave chance."""
     small_lr: float | None = None
     small_side: int | None = None  # Of the images.
-    small_share: float = 1.0  # Times as many samples of a device are used as the profile says, if it has them.
-    small_longer: int = 1
-    """Times as many uploads as the profile gives its data set: with fewer the network does not leave chance."""
     small_target: float | None = None
     """If the target is out of reach: three quarters of the way from guessing to what FedAvg ends with there, in
     hundredths."""
-    initial: str = "pytorch"
-    """How initial values are drawn, in every profile. With PyTorch's, eight layers and more without normalisation do
-    not leave chance within some hundred steps."""
 
     def __str__(self) -> str:
         return f"{self.model}, {self.data}"
 
 
-_COLOUR, _C10, _C100 = (3, 32, 32), ("CIFAR-10", "cifar10"), ("CIFAR-100", "cifar100")
-COLUMNS = {
-    "lenet-cifar10": Column(
-        1, "LeNet", *_C10, "lenet5", 62_006, 10, _COLOUR, 0.30, rates=(0.001, 0.001, 0.1, 0.1, 0.001), small_lr=0.1
-    ),
-    "lenet-cifar100": Column(
-        1, "LeNet", *_C100, "lenet5", 69_656, 100, _COLOUR, 0.13, small_lr=0.1, small_target=0.07
-    ),
-    "cnn-cifar10": Column(
-        1, "CNN", *_C10, "fedasmu_cnn", 297_066, 10, _COLOUR, 0.40, 0.028, (0.001, 0.001, 1e-4, 0.1, 0.001), 0.25,
-        small_lr=0.1, small_share=0.5, small_target=0.20,
-    ),
-    "cnn-cifar100": Column(
-        1, "CNN", *_C100, "fedasmu_cnn", 2_889_156, 100, _COLOUR, 0.15, 0.013, (1e-5,) * 5, small_width=0.25,
-        small_lr=0.05, small_share=0.5, small_target=0.08,
-    ),
-    "resnet-cifar100": Column(
-        1, "ResNet", *_C100, "resnet20", 275_572, 100, _COLOUR, 0.25, small_width=0.25, small_lr=0.1, small_side=16,
-        small_share=2.5, small_target=0.07,
-    ),
-    "resnet-tiny-imagenet": Column(
-        1, "ResNet", "Tiny-ImageNet", "tiny-imagenet", "resnet20", 282_072, 200, (3, 64, 64), 0.12, small_width=0.25,
-        samples=1000, small_lr=0.1, small_side=16, small_share=2.5, small_longer=2, small_target=0.02,
-    ),
-    "alexnet-cifar10": Column(
-        2, "AlexNet", *_C10, "alexnet", 23_272_266, 10, _COLOUR, 0.40, small_width=0.125, small_lr=0.1,
-        initial="glorot", small_target=0.25,
-    ),
-    "alexnet-cifar100": Column(
-        2, "AlexNet", *_C100, "alexnet", 23_640_996, 100, _COLOUR, 0.12, small_width=0.125, small_lr=0.1,
-        initial="glorot", small_longer=3, small_target=0.04,
-    ),
-    "vgg-cifar10": Column(
-        2, "VGG", *_C10, "vgg11", 9_225_610, 10, _COLOUR, 0.45, small_width=0.125, small_lr=0.1, small_share=0.5,
-        initial="glorot", small_target=0.21,
-    ),
-    "vgg-cifar100": Column(
-        2, "VGG", *_C100, "vgg11", 9_271_780, 100, _COLOUR, 0.12, small_width=0.125, small_lr=0.1, small_share=0.5,
-        initial="glorot", small_longer=3, small_target=0.04,
-    ),
-    "textcnn-imdb": Column(
-        2, "TextCNN", "IMDb", "imdb", "textcnn", 2_714_502, 2, (256,), 0.85, 0.001, small_width=0.25, samples=250,
-        small_lr=0.3, small_longer=2, small_target=0.67,
-    ),
-    "lenet-fmnist": Column(
-        2, "LeNet", "FMNIST", "fashion-mnist", "lenet5", 61_706, 10, (1, 28, 28), 0.70, 0.005, samples=600,
-        small_lr=0.03,
-    ),
-}  # fmt: skip
+def _columns() -> Iterator[tuple[str, Column]]:
+    """Read ``columns.csv``; several numbers in a cell stand with spaces."""
+    for row in csv.DictReader(Path(__file__).with_name("columns.csv").read_text(encoding="utf-8").splitlines()):
+        given: dict[str, Any] = {name: text for name, text in row.items() if text}
+        given |= {name: given[name].split() for name in ("shape", "rates")}
+        yield given.pop("column"), TypeAdapter(Column).validate_python(given)
+
+
+COLUMNS = dict(_columns())
 """By the name of the cell in the world ``fedasmu``."""
 
 # World
