@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -25,47 +27,21 @@ INK = "#000000", BLACK, "#262626", "#333333", "#444444", "#4c4c4c", "#555555", "
 PALE = "#ececec", "#f6f6f6", "#e3f0f8"
 """Grounds of bars and boxes that are hardly there, in light and in dark."""
 
-METHODS: dict[str, dict[str, Any]] = {
-    "SGD": {"color": BLACK, "marker": ""},
-    "FedAvg": {"color": ORANGE, "marker": ""},
-    "FedAsync": {"color": BLUE, "marker": "", "linewidth": 2.8},
-    "FedAsync+Poly": {"color": VERMILION, "marker": "o", "linewidth": 1.4},
-    "FedAsync+Hinge": {"color": GREEN, "marker": "^", "linewidth": 1.2},
-    "FedLuck": {"color": VERMILION, "marker": "", "linewidth": 2.4},
-    "FedPer": {"color": GREEN, "marker": "s", "linewidth": 1.4},
-    "FedBuff": {"color": PURPLE, "marker": "v", "linewidth": 1.4},
-    "FedAvg+TopK": {"color": ORANGE, "marker": "D", "linewidth": 1.4},
-    "frequency only": {"color": GREY, "marker": "<", "linewidth": 1.4},
-    "compression only": {"color": SKY, "marker": ">", "linewidth": 1.4},
-    "Async. SD-FEEL": {"color": VERMILION, "marker": "", "linewidth": 2.0},
-    "Sync. SD-FEEL": {"color": BLUE, "marker": "s", "linewidth": 1.4},
-    "Async. SD-FEEL, fresh": {"color": PURPLE, "marker": "o", "linewidth": 1.4},
-    "Async. SD-FEEL, data-weighted": {"color": GREEN, "marker": "^", "linewidth": 1.4},
-    "Hierarchical FedAvg": {"color": GREEN, "marker": "^", "linewidth": 1.4},
-    "FedASMU": {"color": VERMILION, "marker": "", "linewidth": 2.6},
-    "FedASMU-DA": {"color": GREEN, "marker": "s", "linewidth": 1.4},
-    "FedASMU-FA": {"color": PURPLE, "marker": "^", "linewidth": 1.4},
-    "FedASMU-0": {"color": BLUE, "marker": "o", "linewidth": 1.4},
-    "FedProx": {"color": ORANGE, "marker": "s", "linewidth": 1.4},
-    "MOON": {"color": BLACK, "marker": "o", "linewidth": 1.4},
-    "FedDyn": {"color": GREY, "marker": "D", "linewidth": 1.4},
-    "PORT": {"color": GREEN, "marker": "^", "linewidth": 1.4},
-    "ASO-Fed": {"color": SKY, "marker": "<", "linewidth": 1.4},
-    "FedSA": {"color": BLUE, "marker": ">", "linewidth": 1.4},
-    "FedDelay": {"color": GREEN, "marker": "D", "linewidth": 1.4},
-    "SyncDrop": {"color": GREY, "marker": "v", "linewidth": 1.4},
-    "AsyncPart": {"color": BLACK, "marker": "x", "linewidth": 1.4},
-    "WKAFL": {"color": BLUE, "marker": "", "linewidth": 2.4},
-    "TWAFL": {"color": ORANGE, "marker": "o", "linewidth": 1.4},
-    "SASGD": {"color": BLACK, "marker": "s", "linewidth": 1.4},
-    "GSGM": {"color": GREEN, "marker": "^", "linewidth": 1.4},
-    "Zeno++": {"color": PURPLE, "marker": "D", "linewidth": 1.4},
-    "No Grad-Sel": {"color": ORANGE, "marker": "v", "linewidth": 1.4},
-    "No Staleness": {"color": VERMILION, "marker": "<", "linewidth": 1.4},
-    "No Non-IIDness": {"color": GREEN, "marker": ">", "linewidth": 1.4},
-}
-"""Line properties of a method; variants are thin and their markers hollow, so that the plain method under an
-identical variant stays visible."""
+COLOURS = {
+    "black": BLACK, "blue": BLUE, "vermilion": VERMILION, "green": GREEN, "purple": PURPLE, "orange": ORANGE,
+    "sky": SKY, "grey": GREY,
+}  # fmt: skip
+
+
+def _methods() -> Iterator[tuple[str, dict[str, Any]]]:
+    for row in csv.DictReader(Path(__file__).with_name("methods.csv").read_text(encoding="utf-8").splitlines()):
+        width = {"linewidth": float(row["linewidth"])} if row["linewidth"] else {}
+        yield row["method"], {"color": COLOURS[row["color"]], "marker": row["marker"], **width}
+
+
+METHODS = dict(_methods())
+"""Line properties of a method, from ``methods.csv``; variants are thin and their markers hollow, so that the plain
+method under an identical variant stays visible."""
 OTHERS = [BLUE, VERMILION, GREEN, PURPLE, BLACK, ORANGE, SKY, GREY]
 """Colours of what is no method of the book, in the order in which a figure shows it."""
 DASHES = ["-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2))]
