@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -244,18 +245,7 @@ def four_clients() -> pd.DataFrame:
 
 def steps() -> pd.DataFrame:
     """Return Figure 3: the five steps of the method, with formula and place."""
-    rows = [
-        ("gradients of K mini-batches, of some age", r"$g(w_{j-\tau},\xi),\quad\tau=0,1,2,\dots$", "clients"),
-        ("add momentum, clip at CB", r"$\tilde g_i=g_i+\alpha\,\bar g(w_{j-1}),\quad"
-         r"\bar g_i=\tilde g_i\,\min(1,\,CB/\Vert\tilde g_i\Vert)$", "server"),
-        ("estimate the global gradient",
-         r"$\bar g(w_j)=\sum_i\,a_i\,\bar g_i\,/\,\sum_i\,a_i,\quad a_i=(e/2)^{-\tau_i}$", "server"),
-        ("select by cosine; in stage two clip again",
-         r"$p_i\propto\exp(\beta\,\cos_i)$ if $\cos_i\geq sim_{min}$, else $0$", "server"),
-        ("adapt the learning rate, descend",
-         r"$w_{j+1}=w_j-\eta_0/(1+\gamma\,\tau_{min})\;\sum_i\,p_i\,\bar g_i$", "server"),
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["step", "formula", "where"])
+    return pd.read_csv(Path(__file__).with_name("steps.csv"))
 
 
 def clipped_vectors() -> pd.DataFrame:
