@@ -208,11 +208,6 @@ def area(study: Study, axis: str, method: str, **labels: object) -> BySeed:
     return judged(study, method, mean, **labels)
 
 
-def final_accuracy(study: Study, method: str, **labels: object) -> BySeed:
-    """Return the accuracy at the end of a curve, by seed."""
-    return judged(study, method, lambda curve, _: float(curve["test_accuracy"].iloc[-1]), **labels)
-
-
 def oscillation(study: Study, method: str, **labels: object) -> BySeed:
     """Return by seed the standard deviation of test accuracy about its monotone fit, before alpha decays."""
 
