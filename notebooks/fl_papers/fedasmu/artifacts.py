@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from fl_core.experiments.artifacts import Artifact, Columns, Paper, View, no_runs, stored_study
+from fl_core.experiments.artifacts import Artifact, Columns, Paper, View, computed, no_runs, stored_study
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study
 from fl_papers.fedasmu import decisive, errata, experiment, figures, tables
@@ -47,11 +47,6 @@ GRIDS: dict[str, Callable[..., list[Entry]]] = {
 }  # fmt: skip
 
 
-def _computed(make: Callable[[], pd.DataFrame]) -> Callable[[Study], pd.DataFrame]:
-    """Return the reduction of an artifact that needs no runs."""
-    return lambda study: make()
-
-
 def _artifact(
     name: str, title: str, where: str, description: str, reduce: Callable[[Study], pd.DataFrame], view: View,
     make_grid: Callable[..., list[Entry]] = no_runs, claims: Iterable[int | str] = (),
@@ -71,7 +66,7 @@ def _comparison(columns: Iterable[str]) -> Callable[..., list[Entry]]:
 ARTIFACTS = [
     _artifact("fig1", "the system in time", "Figure 1",
               "Devices start at ticks, ask once for a fresh model, and make a version each when they upload.",
-              _computed(figures.five_devices), figures.timeline,
+              computed(figures.five_devices), figures.timeline,
               claims=[claim.id.removeprefix("FEDASMU-") for claim in errata.CLAIMS]),
     _artifact("fig2", "accuracy over virtual time without parts of the method", "Figure 2",
               "DA: static weights; FA: no fresh models; 0: neither.",
@@ -94,7 +89,7 @@ ARTIFACTS = [
     ),
     *(
         _artifact(f"tab{number}", title, f"Table {number}",
-                  "Printed, and what the specifications of profile paper have.", _computed(make), Columns())
+                  "Printed, and what the specifications of profile paper have.", computed(make), Columns())
         for number, title, make in (
             (3, "layers of the CNN", tables.cnn_layers),
             (5, "learning rates of the columns of Table 1", partial(tables.hyperparameters, 5)),

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from fl_core.experiments import rounding
-from fl_core.experiments.artifacts import Columns, Curves, Panel, Paper
+from fl_core.experiments.artifacts import Columns, Curves, Panel, Paper, computed
 from fl_core.experiments.study import Entry
 from fl_papers.fedluck import figures, tables
 from fl_papers.fedluck.experiment import BASELINES, SINGLE
@@ -32,10 +32,6 @@ def targets_view(ours: str) -> Columns:
         {"printed seconds": "seconds, paper", "seconds": f"seconds, {ours}", "printed gigabytes": "GB, paper",
          "gigabytes": f"GB, {ours}", "since the start": "seconds since the start", "reached": "seeds that get there"}
     )  # fmt: skip
-
-
-def _without_runs(frame: Callable[[], Any]) -> Callable[[Any], Any]:
-    return lambda study: frame()
 
 
 FORMULAS: tuple[tuple[str, Callable[[], Any], Any, str], ...] = (
@@ -99,7 +95,7 @@ ARTIFACTS = [
                compared("iid", "dirichlet"), "C11 C12 C16", over_seeds="mean and interval over"),
     *(
         replicated(f"x{number}", "", title, "Computed from formulas, without training.",
-                   _without_runs(frame), view, claims=tested)
+                   computed(frame), view, claims=tested)
         for number, (title, frame, view, tested) in enumerate(FORMULAS, start=1)
     ),
     replicated("x8", "", "accuracy after a fixed time, over the period", "FedLuck alone, for a part of the horizon.",

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from fl_core.experiments import rounding
-from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel, Paper, View
+from fl_core.experiments.artifacts import Artifact, Columns, Curves, Panel, Paper, View, computed
 from fl_core.experiments.study import Entry
 from fl_papers.wkafl import figures, theory
 from fl_papers.wkafl.experiment import WKAFLExperiment
@@ -36,7 +36,7 @@ def _formulas(
     where: str = "",
 ) -> Artifact:  # fmt: skip
     """Return an artifact that needs no runs."""
-    return _PAPER.artifact(name, where, title, description, lambda study: frame(), view, claims=claims)
+    return _PAPER.artifact(name, where, title, description, computed(frame), view, claims=claims)
 
 
 def _training(
