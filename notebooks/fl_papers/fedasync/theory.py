@@ -212,7 +212,7 @@ def residual(
 def residual_tight(
     q: float, strong_convexity: float, grad_deviation_bound: float, grad_second_moment_bound: float
 ) -> float:
-    """Return ((1 - q) V1 + q V2) / (2 mu (1 - q)): the same chain without its last two estimates.
+    """Return ((1 - q) V1 + q V2) / (2 mu (1 - q)): steps 5, 11 and 12 of the chain without their last estimates.
 
     Valid when every task makes H_min steps, q = (1 - gamma mu)^H_min. Derived.
     """
