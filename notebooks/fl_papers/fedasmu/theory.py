@@ -123,9 +123,9 @@ def corrected_bound(
 ) -> float:  # fmt: skip
     """Return a bound on the mean of |grad F|^2 where gradients are taken, each round weighted by alpha_t (derived).
 
-    It does not vanish: what remains is V^2, the drift, and beta (2 + L eta) G^2. It needs convex losses, and
-    0 <= alpha <= 1, 0 <= beta <= beta_max. `weights` and `epochs` are alpha_t and the local steps of each round,
-    `drift` is D_tau, the largest distance between two global models that are less than tau versions apart.
+    It does not vanish: what remains is V^2, the drift, and beta (2 + L eta) G^2. It needs convex losses, and alpha in
+    [0, 1] and beta in [0, beta_max] that ignore noise. `weights` and `epochs`: alpha_t and local steps of each round,
+    `drift`: D_tau, the largest distance between two global models that are less than tau versions apart.
     """
     require_range("> 0", lr=lr)
     require_range("in [0, 1]", beta_max=beta_max)
