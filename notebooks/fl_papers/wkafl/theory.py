@@ -178,7 +178,7 @@ def k_asynchronous(
 ) -> Schedule:
     """Return the schedule of section 2.2: the first K arrivals make an update, then their clients go on.
 
-    `duration` gives the seconds of a client's job with that number (from 0).
+    `duration` gives the seconds of a client's job with that number (from 0). Ties go by client, unlike the kernel's.
     """
     _require_sizes(num_clients, num_aggregated)
     jobs = [0] * num_clients
