@@ -62,8 +62,8 @@ class AsyncSDFeel(Algorithm):
     """Staleness of a fresh model: 0, or 1 (E-03)."""
     simultaneous: Literal["in_order", "together"] = "in_order"
     """What happens where all clusters have the same iteration time: "in_order": they end one after the other, in the
-    order of their numbers (2.2); "together": all aggregate, then all mix at once, which is synchronous SD-FEEL
-    (E-17)."""
+    order of their numbers (2.2); "together": all aggregate, then all mix at once, as synchronous SD-FEEL does
+    with Metropolis weights (E-17)."""
 
     @model_validator(mode="after")
     def _consistent(self) -> AsyncSDFeel:
