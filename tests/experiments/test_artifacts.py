@@ -249,32 +249,6 @@ def test_cifar_10_is_trained_as_in_the_paper() -> None:
             assert (entry.spec.model, entry.spec.preprocessing.crop) == (model, 24)
 
 
-def test_table_2_is_built_as_printed() -> None:
-    artifact = find_artifact("fedasync-tab2")
-    table, caption = draw(artifact, make_study(artifact, "smoke"))
-    assert isinstance(table, Table)
-    assert "no runs" in caption
-    rows = table.frame.set_index("layer")
-    layers = rows.drop(index=["softmax", "total"])
-    assert list(layers["paper"]) == list(layers["built"])
-    assert list(layers["input"]) == ["data", *layers.index[:-1]]
-    total = rows.loc["total"]
-    assert (total["parameters"], total["statistics"], total["multiply_adds"]) == (2_625_866, 768, 56_443_904)
-    expected = {"conv1": 1_792, "conv2": 36_928, "conv3": 73_856, "conv4": 147_584, "fc1": 2_359_808, "fc3": 5_130}
-    assert rows["parameters"][list(expected)].to_dict() == expected
-
-
-def test_figure_1_shows_the_timeline_of_the_oracle() -> None:
-    artifact = find_artifact("fedasync-fig1")
-    frame = artifact.reduce(make_study(artifact, "smoke"))
-    assert list(zip(frame["end"], frame["worker"], frame["version"], frame["base"], strict=True))[:5] == [
-        (3, "A", 1, 0), (5, "B", 2, 0), (6, "A", 3, 1), (7, "C", 4, 0), (9, "A", 5, 3),
-    ]  # fmt: skip
-    assert (frame["staleness"].sum(), len(frame)) == (19, 12)
-    figure, _ = draw(artifact, make_study(artifact, "smoke"))
-    assert len(figure.axes) == 2  # type: ignore[union-attr]
-
-
 def test_tables_are_readable(tiny: tuple[Study, Store]) -> None:
     study, _ = tiny
     table = Table(with_spread(final_metrics(study), ["test_accuracy", "train_loss"]), {"n": "seeds"})

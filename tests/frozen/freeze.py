@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from fl_core.algorithms import make_algorithm
@@ -211,20 +212,21 @@ def published() -> Any:
     return Store(folder, folder)
 
 
-def frames() -> dict[str, str]:
-    """Return a digest of each artifact's table as pages show it, from the published results, to six digits.
+def digest_of(table: pd.DataFrame) -> str:
+    """Return a digest of a table to six digits: the last ones of toys differ between processors."""
+    numbers = table.select_dtypes("float")
+    table = table.assign(**numbers.mask(numbers.abs() <= 1e-9, 0.0))
+    return sha(table.to_csv(float_format="%.6g"))
 
-    Toys are computed now: their last digits differ between processors that have the same instructions.
-    """
+
+def frames() -> dict[str, str]:
+    """Return a digest of each artifact's table as pages show it, from published results; toys are computed now."""
     from fl_core.experiments.artifacts import artifacts, stored_study
 
     store, found = published(), {}
     for name, one in artifacts().items():
         try:
-            table = one.reduce(stored_study([one], store, "laptop"))
-            numbers = table.select_dtypes("float")
-            table = table.assign(**numbers.mask(numbers.abs() <= 1e-9, 0.0))
-            found[name] = sha(table.to_csv(float_format="%.6g"))
+            found[name] = digest_of(one.reduce(stored_study([one], store, "laptop")))
         except Exception as error:
             found[name] = type(error).__name__
     return found

@@ -1,4 +1,4 @@
-"""FedASMU's figures and tables, from runs that are really made and from formulas."""
+"""FedASMU's figures and tables from runs that are really made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fl_papers.fedasmu.experiment import (
     PROFILES,
     SYNCHRONOUS,
 )
-from fl_papers.fedasmu.figures import final_accuracy, five_devices, readings
+from fl_papers.fedasmu.figures import final_accuracy, readings
 from fl_papers.fedasmu.tables import column_settings
 
 FMNIST = "fashion-mnist"
@@ -179,21 +179,3 @@ def test_every_method_counts_as_many_uploads(tiny: Study) -> None:
 def test_a_synchronous_round_lasts_longer_than_ten_single_uploads(tiny: Study) -> None:
     ends = {m: tiny.select(method=m, varied=None)[0][1].history.evaluations["seconds"][-1] for m in METHODS}
     assert max(ends[m] for m in ASYNCHRONOUS) < min(ends[m] for m in SYNCHRONOUS)
-
-
-def test_figure_1_is_a_timetable_of_the_protocol() -> None:
-    spans = five_devices()
-    fresh, uploads = (spans[spans["activity"] == name] for name in ("fresh model", "upload"))
-    assert len(fresh) > 3
-    made = uploads.dropna().sort_values("end")
-    assert list(made["made"]) == list(range(1, len(made) + 1))
-    for _, one in fresh.iterrows():
-        known = uploads[uploads["end"] <= one["start"]]["made"].max()
-        assert one["version"] == known  # the newest there is
-    for _, one in made.iterrows():
-        own = spans[(spans["device"] == one["device"]) & (spans["end"] <= one["end"])]
-        start = own[own["activity"] == "download"].iloc[-1]
-        assert one["staleness"] == one["made"] - start["version"]
-    for place, _ in spans.iterrows():
-        at_work = spans[(spans["start"] <= spans.loc[place, "start"]) & (spans["end"] > spans.loc[place, "start"])]
-        assert at_work["device"].nunique() <= 3

@@ -380,21 +380,3 @@ def test_the_ablation_on_cifar10_has_the_accuracies_that_the_text_implies() -> N
     table = tables.measured(study_of("ablations", dataset="cifar10-surrogate"), ABLATED, IMPLIED)
     assert dict.fromkeys(table["column"]) == {"LeNet, CIFAR-10": None, "CNN, CIFAR-10": None}
     assert list(table["printed accuracy"])[:3] == ["0.4860", "0.4428", "0.4389"]
-
-
-@pytest.mark.parametrize("table", [5, 6])
-def test_hyper_parameters_are_those_that_are_printed_but_for_the_rounds(table: int) -> None:
-    found = tables.hyperparameters(table).set_index("parameter")
-    assert found.shape == (12, {5: 7, 6: 5}[table])
-    assert set(found.loc["T"]) == {"5000 (printed 500)"}  # E20
-    assert not any("printed" in cell for cell in found.drop("T").to_numpy().ravel())
-
-
-def test_table_3_counts_the_parameters_of_the_cnn() -> None:
-    found = tables.cnn_layers()
-    assert list(found.loc[found["layer"] == "all", "parameters"]) == [297_066, 2_889_156]
-    assert list(found["layer"])[:3] == [
-        "convolution, 64 kernels 2×2",
-        "convolution, 32 kernels 2×2",
-        "dense, 10 units",
-    ]

@@ -139,12 +139,6 @@ def test_a_merge_of_weight_zero_leaves_an_upload_where_its_twin_is() -> None:
     np.testing.assert_allclose(found[:, 0], found[:, 1], rtol=1e-5)
 
 
-def test_a_step_by_the_derived_gradients_always_helps_and_by_the_printed_ones_hardly_ever() -> None:
-    derived, wrong = (theory.steps_of_the_controls(form) for form in ("derived", "printed"))
-    assert (derived["after"] < derived["before"]).all()
-    assert (wrong["after"] > wrong["before"]).mean() > 0.95
-
-
 # Formulas of the chapter: gradients, and errors of directions that are kept
 
 

@@ -1,4 +1,4 @@
-"""SD-FEEL's figures and tables: from formulas, and from one tiny grid that is really run."""
+"""SD-FEEL's figures and tables from one tiny grid that is really run."""
 
 from __future__ import annotations
 
@@ -17,29 +17,9 @@ from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_papers.sdfeel import experiment
 from fl_papers.sdfeel.experiment import ASYNC, SYNC, SDFeel, Setup, gaps, runs
-from fl_papers.sdfeel.figures import latency, timeline
 from fl_papers.sdfeel.theory import run_clock
 
 RUNS = ["sdfeel-fig2a", "sdfeel-fig2b", *(f"sdfeel-x{n}" for n in range(7, 13))]
-
-
-def test_the_latency_model_is_the_papers() -> None:
-    table = latency(Study("smoke", "fashion-mnist", (), {}))
-    assert (table["the paper's setting"] == table["the simulator's clock"]).all()
-
-
-def test_figure_1_shows_what_the_clock_says() -> None:
-    frame = timeline(make_study(find_artifact("sdfeel-fig1"), "smoke"))
-    events = frame[frame["activity"] == "event"]
-    assert list(events["k"]) == list(range(len(events)))
-    assert set(events["method"]) == {"asynchronous"}
-    steps = frame[(frame["activity"] == "step") & (frame["start"] < 2.05)]
-    first = steps[(steps["cluster"] == 0)].groupby(["method", "device"]).size()
-    assert list(first["asynchronous"]) == [6, 4, 3]
-    assert list(first["synchronous"]) == [3, 3, 3]
-    idle = frame[frame["activity"] == "idle"].assign(length=lambda f: f["end"] - f["start"])
-    waits = idle.groupby("method")["length"].sum()
-    assert waits["synchronous"] > 5 * waits["asynchronous"]
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,6 @@ from fl_core.report.tables import Table
 from fl_core.runtime import History
 from fl_core.runtime.history import append
 from fl_papers.wkafl.experiment import PRINTED, Scale, WKAFLExperiment, task_of
-from fl_papers.wkafl.figures import clipped_vectors, four_clients
-from fl_papers.wkafl.theory import rates, schedule_means
 
 comparison = WKAFLExperiment.made(WKAFLExperiment.comparison)
 
@@ -53,34 +51,6 @@ def test_the_printed_numbers_and_their_arithmetic() -> None:
     assert 1 - ratio == pytest.approx(0.439, abs=0.001)  # E22
     assert number("fashion-mnist", "table3", 10, 1, "Zeno++") is None
     assert task_of("celeba-surrogate") is None
-
-
-# Without runs
-
-
-def test_the_trace_of_four_clients() -> None:
-    jobs = four_clients()
-    used = jobs.dropna()
-    assert len(used) == 12
-    assert sorted(used["used"].unique()) == [1.5, 2.5, 3.5, 4.5, 5.0, 6.5]
-    assert (used["finished"] <= used["used"]).all()
-    assert used.loc[used["client"] == 3, "staleness"].tolist() == [3]
-
-
-def test_clipping_brings_the_drawn_estimate_to_the_truth() -> None:
-    frame = clipped_vectors()
-    lengths = np.hypot(frame["x"], frame["y"])
-    assert lengths[frame["clipped"]].max() <= 1.2 + 1e-9
-    found = frame[frame["what"] == "estimate"].set_index("clipped")
-    cosine = found["x"] / np.hypot(found["x"], found["y"])
-    assert cosine[True] > 0.9 > cosine[False]
-
-
-def test_bounds_without_floor_fall_and_others_end_at_it() -> None:
-    last = rates().groupby("method")["bound"].last()
-    assert last["stage one, K = 100, G = 0"] < last["stage one, K = 10, G = 0"] < 1e-3
-    assert last["stage one, K = 10, G² = 0.01"] == pytest.approx(0.02 / 0.9, rel=0.02)
-    assert schedule_means()["staleness"].tolist() == pytest.approx([99] * 5, rel=0.02)
 
 
 # Made-up runs
