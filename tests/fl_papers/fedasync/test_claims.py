@@ -8,12 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fl_core.algorithms import FedAsync, FedAvg
+from fl_core.algorithms import FedAsync
 from fl_core.errors import SpecError
 from fl_core.experiments.artifacts import find_artifacts, make_study
 from fl_core.experiments.claims import judge
 from fl_core.experiments.run import Result
-from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.runtime import History
 from fl_core.runtime.history import append
@@ -163,24 +162,6 @@ def test_one_seed_and_no_run_decide_no_claim_about_training() -> None:
 
 
 # With a clock
-
-
-@pytest.mark.parametrize(("profile", "seeds", "alphas"), [("smoke", 1, 1), ("laptop", 3, 2), ("paper", 10, 2)])
-def test_both_methods_have_the_same_world_local_work_and_budget(profile: str, seeds: int, alphas: int) -> None:
-    entries = event_grid(profile, "fashion-mnist", None)
-    assert len(entries) == seeds * (1 + alphas)
-    assert len({entry.key for entry in entries}) == len(entries)
-    for entry in entries:
-        spec, first = entry.spec, entries[0].spec
-        assert spec.changed(seed=0, algorithm=first.algorithm) == first
-        assert RunSpec.from_json(spec.to_json()) == spec
-        assert entry.labels["role"] == "event"
-        assert spec.algorithm.most_in_flight() == 10
-        assert isinstance(spec.algorithm, FedAvg if entry.labels["method"] == "FedAvg" else FedAsync)
-    per_step = np.array(entries[0].spec.world.compute.seconds_per_step)
-    assert len(per_step) == 100
-    assert (per_step[:99] == 0.1).all()
-    assert per_step[99] == 1.0
 
 
 def test_readers_can_change_alpha_rho_and_seeds() -> None:

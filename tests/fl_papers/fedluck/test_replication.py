@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -52,11 +51,6 @@ from fl_papers.fedluck.tables import (
 
 RUNS = ["fedluck-fig1", "fedluck-fig2", "fedluck-fig3", "fedluck-tab1", "fedluck-tab2", "fedluck-savings"]
 EXTRA = [f"fedluck-x{n}" for n in range(8, 17) if n != 15]  # the search has a seed of its own
-BOTH = ("iid", "dirichlet")
-heat_map, periods, variants = (
-    FedLuckExperiment.made(part)
-    for part in (FedLuckExperiment.heat_map, FedLuckExperiment.periods, FedLuckExperiment.variants)
-)
 
 
 def comparison(partitions: Sequence[str], methods: Sequence[str], *where: object) -> list[Entry]:
@@ -101,16 +95,6 @@ def test_on_fashion_mnist_the_laptop_profile_is_the_papers_setting() -> None:
     assert found["compression only"].algorithm.fixed_steps == 10
 
 
-def test_seed_after_seed_so_that_the_first_can_be_run_first() -> None:
-    entries = comparison(BOTH, METHODS, "laptop", "fashion-mnist", None)
-    assert [entry.labels["seed"] for entry in entries] == [0] * 14 + [1] * 14 + [2] * 14
-    assert {(e.labels["method"], e.labels["partition"]) for e in entries[:14]} == set(
-        itertools.product(METHODS, BOTH)
-    )
-    assert len({entry.spec.hash for entry in entries}) == 42
-    assert [e.labels["seed"] for e in heat_map("laptop", "fashion-mnist", (1, 0))] == [1] * 36 + [0] * 36
-
-
 @pytest.mark.parametrize("dataset", ["fashion-mnist", "cifar10", "speech-commands"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_smaller_network_takes_as_long_to_send_as_the_papers(dataset: str, profile: str) -> None:
@@ -125,19 +109,6 @@ def test_a_smaller_network_takes_as_long_to_send_as_the_papers(dataset: str, pro
     )
     bits = np.array(make.world().network.up_bits_per_second)
     assert 32 * ours / bits[1] == pytest.approx(32 * make.setup.parameters / (0.03 * 2**23))
-
-
-def test_a_laptop_spends_the_papers_network_on_the_comparison_and_a_narrow_one_on_the_rest() -> None:
-    profile = ("laptop", "fashion-mnist", (0,))
-    for entry in (*heat_map(*profile), *periods(*profile), *variants(*profile)):
-        assert entry.spec.model == "fedluck_cnn(width=0.25)"
-        bits, ours = entry.spec.world.network.up_bits_per_second, num_parameters(entry.spec.model, (1, 32, 32), 10)
-        assert 32 * ours / bits[1] == pytest.approx(32 * 234_090 / (0.03 * 2**23))
-    cells = heat_map(*profile)
-    assert len(cells) == 36
-    assert {(e.labels["target"], e.spec.budget.accuracy, e.spec.budget.seconds) for e in cells} == {(0.8, 0.8, 360.0)}
-    assert {e.spec.model for e in heat_map("paper", "fashion-mnist", (0,))} == {"fedluck_cnn"}
-    assert {e.labels["target"] for e in heat_map("paper", "fashion-mnist", (0,))} == {0.85}
 
 
 @pytest.mark.parametrize(

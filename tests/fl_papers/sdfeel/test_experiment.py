@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study
+from fl_core.experiments.artifacts import find_artifact, make_study
 from fl_core.experiments.grid import work
-from fl_core.experiments.study import Entry
-from fl_papers.sdfeel.experiment import ASYNC, CLOUD, PRINTED, ROUND_SECONDS, SYNC, SDFeel, differences, parameters_of
+from fl_papers.sdfeel.experiment import PRINTED, ROUND_SECONDS, SDFeel, differences, parameters_of
 from fl_papers.sdfeel.theory import run_clock
 
 pytestmark = pytest.mark.usefixtures("few_images")
 
-RUNS = ["sdfeel-fig2a", "sdfeel-x7", "sdfeel-x8", "sdfeel-x9", "sdfeel-x10"]
 figure2 = SDFeel.made(SDFeel.figure2)
-
-
-def labels_of(entries: list[Entry], *names: str) -> set[tuple[object, ...]]:
-    return {tuple(entry.labels[name] for name in names) for entry in entries}
 
 
 def test_the_paper_profile_has_the_papers_setting():
@@ -50,42 +44,6 @@ def test_smaller_profiles_keep_the_order_of_events_and_step_size_times_steps(dat
             assert all(one._replace(seconds=0) == other._replace(seconds=0) for one, other in pairs)
             product = small.spec.training.lr * small.spec.algorithm.min_batches
             assert product == pytest.approx(0.001 * 100)
-
-
-def test_one_figure_has_one_horizon_and_as_many_points_for_all_curves():
-    for name in RUNS[:-1]:
-        specs = [entry.spec for entry in find_artifact(name).grid("laptop")]
-        [(horizon, every)] = {(spec.budget.seconds, spec.evaluation.every_seconds) for spec in specs}
-        assert (horizon, horizon / every) == pytest.approx((5 * ROUND_SECONDS[10], 30))
-        assert {spec.seed for spec in specs} == {0, 1, 2}
-    slow = find_artifact("sdfeel-x10").grid("laptop", seeds=[0])
-    assert slow[0].spec.budget.seconds == pytest.approx(30 * ROUND_SECONDS[30])
-
-
-def test_the_larger_network_is_measured_on_fewer_images_at_laptop_only():
-    def measured(profile, dataset):
-        found = figure2(profile, dataset)[0].spec.evaluation
-        return found.train_samples, found.test_samples
-
-    assert measured("laptop", "cifar10-surrogate") == (2_000, 2_000)
-    assert measured("laptop", "fashion-mnist") == (5_000, 0)
-    assert measured("paper", "cifar10") == (10_000, 0)
-
-
-def test_figures_beyond_the_paper_stand_beside_the_runs_that_they_vary():
-    found = {name: find_artifact(name).grid("laptop") for name in RUNS}
-    assert labels_of(found["sdfeel-x7"], "method", "gap", "role") == {
-        (method, gap, role) for method, role in ((SYNC, "curve"), (CLOUD, "reference")) for gap in (5, 10, 30)
-    }
-    assert labels_of(found["sdfeel-x8"], "gap", "role") == {(10, "curve"), (10, "variant")}
-    assert labels_of(found["sdfeel-x9"], "method", "gap", "role", "alpha") == {
-        (method, 10, role, alpha) for method in (ASYNC, SYNC) for role, alpha in (("curve", 0.5), ("non-IID", 0.1))
-    }
-
-
-def test_no_run_occurs_twice():
-    entries = make_study(find_artifacts(RUNS), "laptop").entries
-    assert len({entry.key for entry in entries}) == len(entries)
 
 
 def test_the_estimate_of_cost_counts_the_mini_batches_of_all_devices():

@@ -61,41 +61,6 @@ def test_the_papers_settings():
     assert (digits.model, digits.algorithm.stage_threshold, digits.partition.kind) == ("wkafl_cnn", 1000, "wkafl")
 
 
-@pytest.mark.parametrize(
-    ("dataset", "clients", "count", "minimum"),
-    [("emnist-byclass-surrogate", 3000, 20, 16), ("celeba-surrogate", 2000, 15, 1)],
-)
-def test_ablations_are_of_owners_and_remove_one_component_each(dataset, clients, count, minimum):
-    entries = ablations("laptop", dataset, [0], snapshots=["copy"])
-    assert [e.labels["method"] for e in entries] == ["WKAFL", "No Grad-Sel", "No Staleness", "No Non-IIDness"]
-    for entry in entries:
-        spec = entry.spec
-        assert (spec.world.devices, spec.algorithm.num_aggregated) == (clients, count)
-        assert (spec.partition.kind, spec.partition.min_samples) == ("natural", minimum)
-    first = dict(entries[0].spec.algorithm)
-    for entry, without in zip(entries, (None, "selection", "staleness", "non_iidness"), strict=True):
-        assert dict(entry.spec.algorithm) == {**first, "without": without}
-    assert len(cells(comparison("laptop", dataset, [0], snapshots=["copy"]))) == 4
-    measured = {e.spec.evaluation.test_samples for e in entries}
-    assert measured == {10_000 if dataset == "emnist-byclass-surrogate" else 2_000}
-    assert {e.spec.evaluation.test_samples for e in ablations("paper", dataset, [0])} == {0}
-
-
-def test_the_motivation_has_constant_learning_rate_and_no_selection():
-    [entry] = motivation("laptop", "fashion-mnist", [0])
-    assert entry.spec.algorithm.without == "selection"
-    assert entry.spec.algorithm.rate(29) == entry.spec.algorithm.lr
-
-
-def test_appendix_a_with_and_without_byzantine_uploads():
-    entries = byzantine("laptop", "fashion-mnist", [0])
-    assert [(e.labels["method"], e.labels["byzantine"]) for e in entries] == [
-        ("WKAFL", 0.0), ("Zeno++", 0.0), ("WKAFL", 0.1), ("Zeno++", 0.1),
-    ]  # fmt: skip
-    assert {e.spec.world.devices for e in entries} <= {10, 100}
-    assert len(byzantine("laptop", "fashion-mnist", [0], byzantine=0.0)) == 2
-
-
 def test_the_size_of_a_run_counts_its_gradients():
     [entry] = motivation("laptop", "fashion-mnist", [0])
     assert work(entry.spec) == pytest.approx(1500 * 10 * 4 + 62 * 10_000 / 3)
