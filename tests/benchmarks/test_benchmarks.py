@@ -222,9 +222,13 @@ def test_a_process_of_its_own_measures_memory_and_set_up():
     assert found["setup"] > 0
 
 
-def test_a_failing_measurement_process_is_an_error_with_its_last_words():
-    with pytest.raises(RunError, match="with 1 devices failed: .*no attribute 'unknown'"):
-        runtime.probe("unknown", 1, 1)
+def test_a_failing_measurement_process_is_an_error_with_its_last_words(tmp_path: Path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho Traceback >&2\necho 'MemoryError: too many' >&2\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(runtime.sys, "executable", str(python))
+    with pytest.raises(RunError, match="with 1 devices failed: MemoryError: too many$"):
+        runtime.probe("idle", 1, 1)
 
 
 def test_training_is_free_only_inside():

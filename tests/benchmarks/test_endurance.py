@@ -23,6 +23,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.thorough
 def test_a_process_that_has_computed_with_several_threads_may_kill_and_record(tmp_path: Path, monkeypatch):
     path = tmp_path / "benchmarks" / "endurance.json"
     words = ["--kills", "1", "--commands", "0", "--algorithm", "sgd", "--out", str(path)]

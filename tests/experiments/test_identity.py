@@ -70,6 +70,7 @@ def digests(module: str = "", line: str = "") -> list[str]:
 
 def test_an_edited_line_changes_the_digest_of_what_uses_it_and_of_nothing_else():
     asynchronous, synchronous = now = [code_digest(RunSpec(algorithm=name)) for name in ("fedasync", "fedavg")]
+    assert identity._text("fl_core.onednn") == (PACKAGE / "onednn.py").read_text()
     assert digests() == digests("algorithms.fedasync", "# a comment") == now
     edited = digests("algorithms.fedasync", "CHANGED = 1")
     assert edited[0] != asynchronous
@@ -79,36 +80,6 @@ def test_an_edited_line_changes_the_digest_of_what_uses_it_and_of_nothing_else()
         assert changed[0] != asynchronous
         assert changed[1] != synchronous
     assert '"networks":' in identity._source("fl_core.world.traces")  # the phones' speeds, in a table beside it
-
-
-RUN_AND_SAY = """
-from fl_core import RunSpec
-from fl_core.experiments.grid import execute
-from fl_core.experiments.verify import in_words
-spec = RunSpec(algorithm="fedasync", model="linear", world={"devices": 20}, budget={"updates": 4},
-               evaluation={"every_updates": None, "test_samples": 100}, partition="iid(samples_per_device=50)")
-print(in_words(execute([spec], jobs=1, progress=False).values()))
-"""
-
-
-def test_an_old_number_of_an_edited_package_is_called_unverified(tmp_path):
-    shutil.copytree(PACKAGE, tmp_path / "fl_core", ignore=shutil.ignore_patterns("__pycache__"))
-    results = {"FL_CORE_RESULTS": str(tmp_path / "results"), "FL_CORE_DATA": str(PACKAGE.parent / "data")}
-    environment = {**os.environ, **results, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def said() -> str:
-        command = [sys.executable, "-c", RUN_AND_SAY]
-        return subprocess.run(
-            command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=True
-        ).stdout
-
-    assert said() == "1 of 1 runs verified by this code\n"
-    path = tmp_path / "fl_core" / "algorithms" / "fedasync.py"
-    text = path.read_text()
-    changed = text.replace("self.alpha", "0.5 * self.alpha", 1)
-    assert changed != text
-    path.write_text(changed)
-    assert said() == "0 of 1 runs verified by this code, 1 UNVERIFIED\n"
 
 
 @pytest.mark.thorough

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from commands import call
 from distributed import LocalCluster
 from plain_torchvision import import_torchvision
 from torch import nn
@@ -244,31 +245,31 @@ def test_an_installed_package_is_found_by_its_entry_point(tmp_path, monkeypatch)
         plugins.load_plugins()
 
 
-def test_the_algorithm_of_a_paper_is_known_by_name_wherever_a_specification_is_read(tmp_path):
+def test_the_algorithm_of_a_paper_is_known_by_name_wherever_a_specification_is_read(tmp_path, monkeypatch):
     """It was known to the commands about figures only: no run by its name, no ``list``, no replay of a record."""
-    folder, info = tmp_path / "more_papers" / "sixth", tmp_path / "more-1.dist-info"
+    folder, info = tmp_path / "mine_papers" / "sixth", tmp_path / "mine-1.dist-info"
     for each in (folder, info):
         each.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: more\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[fl_core.papers]\nmore_papers = more_papers\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[fl_core.papers]\nmine_papers = mine_papers\n")
     for package in (folder, folder.parent):
         (package / "__init__.py").write_text("")
     (folder / "algorithm.py").write_text(SIXTH)
-
-    def fl_core(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "fl_core.cli", *words]
-        path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-        return subprocess.run(command, capture_output=True, text=True, env=os.environ | path, check=False)
-
-    assert "Known by its folder." in fl_core("list", "algorithms").stdout
-    printed = fl_core("run", "-a", "sixth", "-s", "alpha=0.5", "--print-spec")
+    command = [sys.executable, "-m", "fl_core.cli", "run", "-a", "sixth", "-s", "alpha=0.5", "--print-spec"]
+    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    printed = subprocess.run(command, capture_output=True, text=True, env=os.environ | path, check=True)
     assert json.loads(printed.stdout)["algorithm"] == {"name": "sixth", "alpha": 0.5}
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.load_plugins.cache_clear()
+    plugins.load_plugins()
+    assert "Known by its folder." in call("list", "algorithms")
     (folder / "algorithm.py").write_text("1 / 0")
-    failed = fl_core("run", "-a", "fedasync", "--print-spec")
-    assert failed.returncode == 2
-    assert failed.stderr.splitlines() == [
-        "fl-core: error: the module 'more_papers.sixth.algorithm' fails: ZeroDivisionError: division by zero"
-    ]
+    sys.modules.pop("mine_papers.sixth.algorithm")
+    plugins.load_plugins.cache_clear()
+    with pytest.raises(
+        SpecError, match=r"^the module 'mine_papers.sixth.algorithm' fails: ZeroDivisionError: division"
+    ):
+        plugins.load_plugins()
 
 
 SIXTH = '''

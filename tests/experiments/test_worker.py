@@ -36,6 +36,12 @@ def simulations() -> int:
     return sum(type(each) is Simulation for each in gc.get_objects())
 
 
+@pytest.fixture
+def few_images_here(monkeypatch):
+    """For this test only: workers that are processes of their own have all images."""
+    cut(monkeypatch)
+
+
 def time_is_up_when_written(monkeypatch, store, wanted, executor="sequential"):
     """Give a worker time until each run has a checkpoint, however fast the machine is."""
     folders = [store.checkpoints(spec, executor=executor).folder for spec in wanted]
@@ -44,6 +50,7 @@ def time_is_up_when_written(monkeypatch, store, wanted, executor="sequential"):
     return {"minutes": 1, "every_seconds": 0.05, "executor": executor, **QUIET}
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_what_is_missing_is_computed_and_stored_once(tmp_path):
     store, wanted, lines = Store(tmp_path / "published", tmp_path / "cache"), specs(2), []
     store.save(run(wanted[0], executor="sequential"))
@@ -54,6 +61,7 @@ def test_what_is_missing_is_computed_and_stored_once(tmp_path):
     assert take(wanted, store, **QUIET).done == 0
 
 
+@pytest.mark.usefixtures("few_images_here")
 @pytest.mark.parametrize("how", [{}, {"executor": "batched", "together": 2}], ids=["alone", "together"])
 def test_what_a_run_needed_is_given_back_before_the_next(tmp_path, how):
     """Each kept its simulation once, some 40 MB: a worker grew without end."""
@@ -63,6 +71,7 @@ def test_what_a_run_needed_is_given_back_before_the_next(tmp_path, how):
     assert simulations() <= before  # five more, when each was kept
 
 
+@pytest.mark.usefixtures("few_images_here")
 @pytest.mark.filterwarnings("error:the batched executor computes jobs one by one")
 def test_runs_are_computed_together_and_each_gives_what_it_gives_alone(tmp_path):
     store, alone, wanted, lines = *(Store(tmp_path / n, tmp_path / n) for n in "ab"), specs(5), []
@@ -77,15 +86,16 @@ def test_runs_are_computed_together_and_each_gives_what_it_gives_alone(tmp_path)
         assert one.history.evaluations["test_loss"] == pytest.approx(other.history.evaluations["test_loss"], rel=1e-4)
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_runs_that_are_computed_together_stop_in_time_and_none_falls_back_for_its_checkpoint(tmp_path, monkeypatch):
     """A checkpoint asks for evaluations, in which no other run takes part."""
-    cut(monkeypatch)
     first("fashion-mnist", False)  # once, not by each thread
     store, wanted = Store(tmp_path / "published", tmp_path / "cache"), specs(2, updates=3000)
     tally = take(wanted, store, together=2, **time_is_up_when_written(monkeypatch, store, wanted, "batched"))
     assert (tally.stopped, tally.left, tally.done) == (True, 2, 0)
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path):
     store, [good], lines = Store(tmp_path / "published", tmp_path / "cache"), specs(1), []
     greedy = good.changed(**{"partition.samples_per_device": 50_000})
@@ -97,8 +107,8 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path):
     assert (tally.done, tally.left, store.has(good)) == (1, 0, True)
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_a_worker_that_runs_out_of_time_leaves_a_checkpoint_and_the_next_one_goes_on(tmp_path, monkeypatch):
-    cut(monkeypatch)
     store, [spec] = Store(tmp_path / "published", tmp_path / "cache"), specs(1, updates=400)
     tally = take([spec], store, **time_is_up_when_written(monkeypatch, store, [spec]))
     assert (tally.stopped, tally.left, store.has(spec)) == (True, 1, False)
@@ -109,8 +119,8 @@ def test_a_worker_that_runs_out_of_time_leaves_a_checkpoint_and_the_next_one_goe
     assert resumed.history == replace_model(run(spec, executor="sequential").history)
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_on_an_accelerator_a_cut_off_run_goes_on_and_its_record_says_that_it_is_rounded(tmp_path, monkeypatch):
-    cut(monkeypatch)
     store, [spec] = Store(tmp_path / "published", tmp_path / "cache"), specs(1, updates=400)
     assert take([spec], store, **time_is_up_when_written(monkeypatch, store, [spec], "batched")).stopped
     assert take([spec], store, executor="batched", **QUIET).done == 1
@@ -137,10 +147,12 @@ def replace_model(history):
     return history
 
 
-def test_a_run_that_somebody_else_holds_is_left_to_them(tmp_path):
+@pytest.mark.usefixtures("few_images_here")
+def test_a_run_that_somebody_else_holds_is_left_to_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("fl_core.experiments.worker.POLL_SECONDS", 0.05)
     store, [spec] = Store(tmp_path / "published", tmp_path / "cache"), specs(1)
     with FileLock(store.lease(spec)):
-        assert take([spec], store, minutes=0.02, **QUIET).stopped
+        assert take([spec], store, minutes=0.002, **QUIET).stopped
     assert take([spec], store, **QUIET).done == 1
 
 
