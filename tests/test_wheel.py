@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 import pytest
+from own_parts import PARTS
 from packaging.requirements import Requirement
 
 from fl_core.world import Fault, Trigger
@@ -205,23 +206,14 @@ def test_what_the_command_line_makes_is_made_there(place: Place):
     assert "Linear" in place.call(str(place.python), "-c", loaded)
 
 
-MORE = '''
+MORE = """
 from typing import Literal
 import numpy as np
 import torch
-from torch import nn
-from fl_core import register_dataset, register_model, register_preprocessing
 from fl_core.datasets import Partition
 from fl_core.formulas.messages import Compressor, Layout
 from fl_core.formulas.staleness import StalenessWeight
-from fl_core.world import Availability, Calendar, Compute, Fault, Graph, Message, Spread, Trigger
-
-class Slow(Compute):
-    kind: Literal["slow"] = "slow"
-    most: float = 2.0
-
-    def draw(self, devices, rng):
-        return rng.uniform(1, self.most, devices)
+from fl_core.world import Availability, Calendar, Fault, Graph, Message, Spread, Trigger
 
 class Halved(Spread):
     kind: Literal["halved"] = "halved"
@@ -269,30 +261,15 @@ class Thirds(Partition):
 
     def divide(self, labels, devices, rng, owners):
         return np.array_split(np.argsort(labels, kind="stable"), 3) * (devices // 3)
-
-@register_model
-def line(shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), classes))
-
-@register_preprocessing
-def turned(points):
-    return points[:, ::-1] * [1, -1]
-
-@register_dataset("moons")
-def moons():
-    """Two half circles."""
-    angle, side = np.random.default_rng(0).uniform(0, np.pi, 400), np.arange(400) % 2
-    points = np.stack([np.cos(angle) * (1 - 2 * side) + side, np.sin(angle) * (1 - 2 * side)], 1)
-    return (points[:300], side[:300]), (points[300:], side[300:])
-'''
+"""
 
 
 def test_parts_of_a_script_and_of_an_installed_package_have_names_there(place: Place, tmp_path: Path):
     place.stock()
     [example] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     shown = [textwrap.dedent(str(each.__doc__).partition("::\n")[2]) for each in (Fault, Trigger)]
-    mine = "\n".join([example.partition("result = ")[0], MORE, *shown])
-    run = ["run", "-a", "halving", "-s", "budget.updates=2", "-s", "model=line", "-s", "dataset=moons"]
+    mine = "\n".join([example.partition("result = ")[0], PARTS, MORE, *shown])
+    run = ["run", "-a", "halving", "-s", "budget.updates=2", "-s", "model=mlp", "-s", "dataset=moons"]
     run += ["-s", "world.devices=12", "-s", "world.compute=slow(most=3)", "-s", "partition=thirds"]
     run += ["-s", "preprocessing=turned", "-s", "world.trigger=cyclic", "-s", "world.availability=nights"]
     run += ["-s", 'world.faults=["erased(probability=0.5)"]', "-s", "world.network.up_bits_per_second=halved"]

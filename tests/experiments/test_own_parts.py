@@ -20,6 +20,7 @@ import pytest
 import torch
 from commands import call
 from distributed import LocalCluster
+from own_parts import PARTS
 from plain_torchvision import import_torchvision
 from torch import nn
 
@@ -48,15 +49,10 @@ from fl_core.models import MODELS, Dropout
 from fl_core.tasks import Classification
 from fl_core.world import NamedWorld
 
-MINE = '''
-from typing import Literal
-
-import numpy as np
+HALVING = '''
 import torch
-from torch import nn
 
-from fl_core import Algorithm, register, register_dataset, register_model, register_preprocessing
-from fl_core.world import Compute
+from fl_core import Algorithm, register
 
 
 @register
@@ -71,40 +67,8 @@ class Halving(Algorithm):
     async def updater(self, server):
         [upload] = await server.receive()
         server.commit(torch.lerp(server.model, upload.model, 0.6 * 0.5**upload.staleness))
-
-
-class Slow(Compute):
-    kind: Literal["slow"] = "slow"
-    most: float = 2.0
-
-    def draw(self, devices, rng):
-        return rng.uniform(1, self.most, devices)
-
-
-@register_model
-def mlp(shape, classes, width: int = 8):
-    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), width), nn.ReLU(), nn.Linear(width, classes))
-
-
-@register_preprocessing
-def turned(points):
-    """A quarter turn."""
-    return points[:, ::-1] * [1, -1]
-
-
-@register_dataset("moons")
-def moons(noise=0.1):
-    """Two half circles."""
-    rng = np.random.default_rng(0)
-
-    def part(count):
-        label, angle = rng.integers(0, 2, count), rng.uniform(0, np.pi, count)
-        sign = 1 - 2 * label
-        points = np.stack([np.cos(angle) * sign + label, np.sin(angle) * sign + label / 2], 1)
-        return points + rng.normal(0, noise, points.shape), label
-
-    return part(300), part(100)
 '''
+MINE = PARTS + HALVING
 SPEC: dict[str, Any] = {
     "algorithm": "halving", "dataset": "moons", "preprocessing": "turned", "model": "mlp", "budget": {"updates": 8},
     "world": {"devices": 10, "compute": "slow(most=3)"}, "evaluation": {"every_updates": 8, "train_samples": 10},

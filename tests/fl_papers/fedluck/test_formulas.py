@@ -70,7 +70,7 @@ def test_local_steps_are_those_of_torch() -> None:
 
 
 def brute_force(alpha, beta, period, box, form="printed") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return k, delta and phi by search alone: a fine grid for every k, its lowest valley refined by golden section.
+    """Return k, delta and phi by search alone: for every k the lowest point of a grid, refined by golden section.
 
     Shares no code with the planner, not even phi.
     """
@@ -81,31 +81,21 @@ def brute_force(alpha, beta, period, box, form="printed") -> tuple[np.ndarray, n
         excess = 2 - delta if form == "printed" else 1
         return ((k * a + delta * b) ** 2 * excess + period**2) / (period**2 * k * np.sqrt(delta))
 
-    grid = np.unique(
-        np.concatenate(
-            [np.linspace(box.delta_min, box.delta_max, 1000), np.geomspace(box.delta_min, box.delta_max, 1000)]
-        )
-    )
-    before, here = np.full((len(alpha), len(k)), np.inf), phi(grid[0])
-    best, low, high = here.copy(), np.full(here.shape, grid[0]), np.full(here.shape, grid[1])
-    for j in range(len(grid)):
-        after = phi(grid[j + 1]) if j + 1 < len(grid) else np.full(here.shape, np.inf)
-        valley = (here <= before) & (here <= after) & (here < best)
-        best = np.where(valley, here, best)
-        low, high = (
-            np.where(valley, grid[max(j - 1, 0)], low),
-            np.where(valley, grid[min(j + 1, len(grid) - 1)], high),
-        )
-        before, here = here, after
+    ends = box.delta_min, box.delta_max
+    grid = np.unique(np.concatenate([np.linspace(*ends, 1000), np.geomspace(*ends, 1000)]))
+    lowest, place = phi(grid[0]), np.zeros((len(alpha), len(k)), int)
+    for j, delta in enumerate(grid):
+        value = phi(delta)
+        lowest, place = np.where(value < lowest, value, lowest), np.where(value < lowest, j, place)
+    low, high = grid[np.maximum(place - 1, 0)], grid[np.minimum(place + 1, len(grid) - 1)]
     ratio = (np.sqrt(5) - 1) / 2
     for _ in range(60):
         left, right = high - ratio * (high - low), low + ratio * (high - low)
         lower = phi(left) < phi(right)
         low, high = np.where(lower, low, left), np.where(lower, right, high)
-    candidates = np.stack([np.full(here.shape, grid[0]), (low + high) / 2, np.full(here.shape, grid[-1])])
-    values = np.stack([phi(delta) for delta in candidates])
-    pick = values.argmin(axis=0)[None]
-    values, rates = np.take_along_axis(values, pick, 0)[0], np.take_along_axis(candidates, pick, 0)[0]
+    between = phi((low + high) / 2)
+    rates = np.where(between < lowest, (low + high) / 2, grid[place])  # the lowest point may be an end
+    values = np.minimum(between, lowest)
     index, rows = values.argmin(axis=1), np.arange(len(alpha))
     return k[index].astype(int), rates[rows, index], values[rows, index]
 
