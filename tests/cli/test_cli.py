@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,7 +18,7 @@ from typer.main import get_command
 from fl_core.bookbuild.chapters import file_name
 from fl_core.cli import app, catalogue
 from fl_core.cli.app import VISIBLE
-from fl_core.datasets import data_folder, load_dataset
+from fl_core.datasets import load_dataset
 from fl_core.errors import SpecError
 from fl_core.experiments.run import commit
 from fl_core.experiments.spec import RunSpec
@@ -189,28 +187,6 @@ def test_nothing_is_half_written_when_a_run_fails(monkeypatch: pytest.MonkeyPatc
 def test_debug_shows_where_an_error_comes_from():
     done = invoke("--debug", "run", "--algorithm", "fedasinc")
     assert isinstance(done.exception, SpecError)
-
-
-@pytest.mark.parametrize("damage", ["missing", "changed", "truncated"])
-def test_missing_and_damaged_data_are_named(damage: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    source, copy = data_folder() / "fashion-mnist", tmp_path / "data" / "fashion-mnist"
-    copy.mkdir(parents=True)
-    name = "train-labels-idx1-ubyte.gz"
-    for file in source.glob("*.gz"):
-        os.symlink(file, copy / file.name)
-    (copy / name).unlink()
-    content = gzip.decompress((source / name).read_bytes())
-    if damage == "changed":
-        (copy / name).write_bytes(gzip.compress(content[:-1] + b"\x05"))
-    if damage == "truncated":
-        (copy / name).write_bytes((source / name).read_bytes()[:1000])
-    monkeypatch.setenv("FL_CORE_DATA", str(tmp_path / "data"))
-    line = refused("run", *TINY, "--out", "out.json")
-    assert name in line
-    assert ("is missing" if damage == "missing" else "is damaged (") in line
-    assert "git checkout" in line
-    assert not Path("out.json").exists()
-    shutil.rmtree(tmp_path / "data")
 
 
 def test_the_real_process_exits_with_2_without_a_traceback():

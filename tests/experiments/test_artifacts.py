@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_grids import really_run
 
 from fl_core.errors import RunError, SpecError
 from fl_core.experiments.artifacts import artifacts, find_artifact, find_artifacts, larger_stored, make_study
 from fl_core.experiments.claims import judge
 from fl_core.experiments.experiment import PROFILES, Interval, OrNone, check_parameters
-from fl_core.experiments.grid import execute
 from fl_core.experiments.store import Store
-from fl_core.experiments.study import Study, listed, load_study
+from fl_core.experiments.study import Study, listed
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table, claims_table, details_table, with_spread
 from fl_papers.fedasync import experiment
@@ -80,14 +80,10 @@ def test_the_setting_shows_the_paper_beside_ours() -> None:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Store]]:
     """The whole grid with a linear model, two seeds and ten epochs, really run."""
-    folder: Path = tmp_path_factory.mktemp("results")
-    store = Store(folder, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(experiment.SETUPS, "fashion-mnist", LINEAR)
         patch.setitem(experiment.PROFILES, "smoke", TINY)
-        study = make_study(find_artifacts(FIGURES + SWEEPS), "smoke")
-        execute([entry.spec for entry in study.entries], jobs=1, store=store, progress=False)
-        yield load_study(study, store), store
+        yield really_run(make_study(find_artifacts(FIGURES + SWEEPS), "smoke"), tmp_path_factory.mktemp("results"))
 
 
 def test_counters_are_exact(tiny: tuple[Study, Store]) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from tiny_grids import drawn, really_run
 
 from fl_core.algorithms import FedASMU
 from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study
-from fl_core.experiments.grid import execute
 from fl_core.experiments.measures import passage
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import Store
-from fl_core.experiments.study import Study, load_study
+from fl_core.experiments.study import Study
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
 from fl_core.runtime import History
@@ -131,26 +129,17 @@ def test_the_final_accuracy_is_the_mean_of_the_last_tenth() -> None:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
     """All grids but those of the decisive experiment at profile smoke with a linear model, really run."""
-    folder: Path = tmp_path_factory.mktemp("results")
     linear = replace(COLUMNS["lenet-fmnist"], network="linear", parameters=7850)
     scale = replace(PROFILES["smoke"], uploads=20, test_samples=100)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(COLUMNS, "lenet-fmnist", linear)
         patch.setitem(PROFILES, "smoke", scale)
-        study = make_study(OTHERS, "smoke")
-        store = Store(folder, folder)
-        execute(study.specs, jobs=1, store=store, progress=False)
-        yield load_study(study, store)
+        yield really_run(make_study(OTHERS, "smoke"), tmp_path_factory.mktemp("results"))[0]
 
 
 def test_every_figure_and_table_is_drawn_from_runs_with_a_true_caption(tiny: Study) -> None:
-    for artifact in OTHERS:
-        if artifact.id in FROM_FORMULAS:
-            continue
-        shown, caption = draw(artifact, tiny)
+    for shown in drawn((each.id for each in OTHERS if each.id not in FROM_FORMULAS), tiny).values():
         assert len(shown.frame) if isinstance(shown, Table) else shown.axes
-        assert "fashion-mnist (real data), profile smoke, seed 0" in caption
-        assert "papermill notebooks/fl_papers/fedasmu/replication.ipynb" in caption
 
 
 def test_what_is_missing_is_hatched(tiny: Study) -> None:

@@ -11,12 +11,10 @@ import sympy as sp
 from refusals import refuses
 
 from fl_core.formulas.sdfeel import synchronous_mixing_matrix
-from fl_papers.sdfeel.experiment import PRINTED
 from fl_papers.sdfeel.theory import (
     EXACT,
     RING,
     MixingSums,
-    bound,
     conditions,
     constant_mixing_errors,
     constants,
@@ -83,31 +81,6 @@ def test_o10_sums_with_a_constant_matrix() -> None:
     assert rho[:, 10].sum() == digits(1.4909300736)
     assert rho[:, 10].sum() < 0.6 / 0.4 < printed_sum_bound(0.6) == close(2.5)
     assert printed_sum_bound(1.0) == float("inf")  # of every asynchronous matrix: E-14
-
-
-# The clock
-
-
-def printed(quantity: str, **labels) -> float | None:
-    return PRINTED.number(table="latency", quantity=quantity, **labels)
-
-
-def test_the_clock_gives_every_time_that_the_paper_prints_or_implies() -> None:
-    """O1, O3, and the iteration times of the specification's draw of speeds."""
-    clock = paper_clock(5)
-    transfers = (printed("T_comm_ct_sr"), printed("T_comm_sr_sr"))
-    assert (clock.upload, clock.exchange) == pytest.approx(transfers, rel=1e-12)
-    assert clock.upload + clock.exchange + 5567 == pytest.approx(5674.2700352)
-    for gap in (5, 10, 30):
-        clock = paper_clock(gap)
-        assert 55.67 / clock.seconds.max() == pytest.approx(printed("slowest_client_speed", gap=gap), rel=1e-9)
-        assert clock.periods == pytest.approx([printed("T_iter", gap=gap, cluster=d) for d in range(6)], abs=6e-4)
-        assert clock.round_seconds == pytest.approx(printed("T_round", gap=gap), abs=1e-6)
-        assert clock.round_seconds == close(max(clock.periods))
-        assert (clock.local_steps.min(), clock.local_steps.max()) == (
-            printed("tau_min", gap=gap),
-            printed("tau_max", gap=gap),
-        )
 
 
 # Mixing
@@ -210,17 +183,6 @@ def test_the_flow_of_a_round_is_that_of_its_steps() -> None:
 
 
 # Theorem 1
-
-
-def test_the_bound_has_the_values_of_the_specification() -> None:
-    """C12; that it grows, and C11, are claims."""
-    for name, expected in {
-        "gap": ((1, 2.1877), (2, 4.3459), (5, 10.821), (10, 21.614)),
-        "delta_max": ((0, 2.1877), (1, 2.1922), (5, 2.2995), (10, 2.6351)),
-        "dissimilarity": ((0, 2.1583), (0.3, 2.1877), (1, 2.2562)),
-    }.items():
-        for value, total in expected:
-            assert bound("derived", **{name: value}).total == pytest.approx(total, rel=3e-5)
 
 
 def test_the_printed_theorem_fails_when_clusters_make_different_numbers_of_steps() -> None:
