@@ -43,3 +43,11 @@ def few_images() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         cut(patch)
         yield
+
+
+@pytest.fixture
+def few_images_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let those of one test, where others of its module have processes, which read all images."""
+    from few_images import cut
+
+    cut(monkeypatch)

@@ -82,6 +82,7 @@ def test_what_comes_from_workers_is_not_executed_to_be_read():
 # Runs.
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_an_algorithm_of_each_kind_runs_in_wall_clock_time(threads: Client):
     for algorithm in ("fedasync", {"name": "fedbuff", "buffer": 3}, "fedavg", "wkafl"):
         spec = small(algorithm, 6)
@@ -92,6 +93,7 @@ def test_an_algorithm_of_each_kind_runs_in_wall_clock_time(threads: Client):
         assert result.provenance["wire"]["bytes_up"] > history.evaluations["bytes_up"][-1] > 0
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_rounds_that_do_not_depend_on_time_have_the_numbers_of_the_simulation(threads: Client):
     """Of all clients in each round: who comes when does not matter, so the model is the simulated one."""
     spec = small({"name": "fedavg", "clients_per_round": 12}, 4)
@@ -101,6 +103,7 @@ def test_rounds_that_do_not_depend_on_time_have_the_numbers_of_the_simulation(th
     assert {n: here.history.evaluations[n] for n in names} == {n: there.history.evaluations[n] for n in names}
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_a_shaped_testbed_takes_the_time_of_its_world(threads: Client):
     spec = small({"name": "fedavg", "clients_per_round": 2}, 3, **{"world.devices": 2})
     simulated = run.run(spec, executor="sequential").history.evaluations["seconds"][-1]
@@ -111,6 +114,7 @@ def test_a_shaped_testbed_takes_the_time_of_its_world(threads: Client):
     assert result.provenance["late_share"] < 0.5
 
 
+@pytest.mark.thorough  # ten seconds, as the period is one of the wall
 def test_fedluck_measures_what_its_plan_rests_on(threads: Client):
     spec = small({"name": "fedluck", "measure": True, "period_seconds": 1.0}, 10, **{"training.steps": None})
     result = run_testbed(spec, threads, pace=None)
@@ -119,6 +123,7 @@ def test_fedluck_measures_what_its_plan_rests_on(threads: Client):
     assert all(alpha > 0 and beta > 0 for alpha, beta in measured.values())
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_a_program_that_fails_ends_the_testbed_and_says_where(threads: Client):
     with pytest.raises(RunError, match=r"device \d+: RunError: fedasmu counts local training in epochs.*task \d"):
         run_testbed(small("fedasmu", 5), threads)
@@ -198,6 +203,7 @@ def test_a_testbed_speaks_tls(tmp_path):
     assert result.history.evaluations["version"][-1] == 6
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_the_command_runs_on_a_cluster_and_stores_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("FL_CORE_RESULTS", str(tmp_path / "results"))
     (tmp_path / "spec.json").write_text(small("fedasync", 6).to_json())
@@ -209,6 +215,7 @@ def test_the_command_runs_on_a_cluster_and_stores_nothing(tmp_path, monkeypatch)
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.usefixtures("few_images_here")
 def test_what_a_task_asks_is_answered_and_what_is_damaged_is_not(threads: Client):
     spec = small("fedasmu", 4, **{"training.steps": None, "training.epochs": 2})
     bed = testbed.WallSimulation(spec, threads)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from commands import call
-from few_images import cut, first
+from few_images import first
 from filelock import FileLock
 
 from fl_core import RunSpec
@@ -34,12 +34,6 @@ def specs(count: int, updates: int = 6) -> list[RunSpec]:
 
 def simulations() -> int:
     return sum(type(each) is Simulation for each in gc.get_objects())
-
-
-@pytest.fixture
-def few_images_here(monkeypatch):
-    """For this test only: workers that are processes of their own have all images."""
-    cut(monkeypatch)
 
 
 def time_is_up_when_written(monkeypatch, store, wanted, executor="sequential"):
