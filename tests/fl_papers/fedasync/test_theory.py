@@ -77,22 +77,6 @@ def test_o10_theorem_two() -> None:
     assert printed_bound(10, 4.5, beta(0.6, q), constants.residual) == close(416231.52104179043)
 
 
-def test_o11_exact_expectation_on_toy_q() -> None:
-    moments = toy_q.second_moments([0.6] * 20, oldest_versions(20, 4), 5)
-    error = toy_q.errors(moments)
-    assert error[[0, 1, 2, 5, 10, 20]].tolist() == close(
-        # t = 0, 1, 2, 5, 10, 20
-        [14.5, 4.4390041335956205, 2.4286695133405196, 1.3206486791308187, 0.5221151062835727, 0.19700335418572884]
-    )
-    v2 = V1 + toy_q.grad_norms(moments).max()
-    assert v2 == close(116.33)
-    q = q_option1(0.1, 1, 5)
-    assert printed_bound(20, 14.5, beta(0.6, q), residual(0.1, 1, V1, v2)) == close(616.1536221804319)
-    rate = contraction_root(0.6, q, 4)
-    assert rate == close(0.894695533740014)
-    assert derived_bound(20, 14.5, rate, 1, V1) == close(4.835399973415404)
-
-
 def test_o17_stability_thresholds() -> None:
     assert [delta_stability_threshold(age) for age in (1, 4, 16)] == close(
         [2, 0.4450418679126288, 0.10129833767742542]
@@ -124,14 +108,6 @@ def test_d7_the_root_at_the_ends_of_its_range(age: int) -> None:
     assert contraction_root(1e-6, 0.999, age) < 1
 
 
-def test_d7_larger_alpha_is_faster_and_staleness_slower() -> None:
-    rates = [contraction_root(alpha, 0.35, 4) for alpha in (0.2, 0.4, 0.6, 0.8, 1.0)]
-    assert rates == sorted(rates, reverse=True)
-    rates = [contraction_root(0.6, 0.35, age) for age in range(1, 65)]
-    assert rates == sorted(rates)
-    assert rates[-1] < 1
-
-
 # D8: Theorem 2, step by step on toy W
 
 
@@ -149,15 +125,6 @@ def test_toy_w_gradient_bound_is_attained_at_the_ends_of_the_range() -> None:
     pairs = [(x, anchor) for x in (*visited, 0.0) for anchor in grid]
     largest = max(abs(toy_w.gradient(x) + sign * 0.8 + 6 * (x - anchor)) for x, anchor in pairs for sign in (-1, 1))
     assert toy_w.grad_second_moment_bound(visited, 0.8) == close(largest**2)
-
-
-# D9, D11
-
-
-def test_d9_on_toy_q_is_the_limit_of_its_recursion() -> None:
-    for alpha in (0.2, 0.9):
-        end = toy_q.run(alpha, oldest_versions(300, 1), 5).errors[-1]
-        assert toy_q.stationary_error(alpha, 5) == close(end)
 
 
 # What the paper prints and what is true

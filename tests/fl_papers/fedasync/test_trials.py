@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from fl_core.experiments.claims import find_claim, judge
@@ -13,32 +12,6 @@ from fl_papers.fedasync import figures, theory
 def study(**options: object) -> Study:
     """Return a study without runs: theory needs none."""
     return Study("smoke", "fashion-mnist", (), {}, options)
-
-
-def test_theorem_one_holds_in_108_and_the_repaired_one_in_270_more_configurations() -> None:
-    constant, adaptive = (theory.theorem1_on_toy_q(150, adaptive=kind) for kind in (False, True))
-    assert (len(constant), len(adaptive), adaptive["function"].nunique()) == (108, 270, 5)
-    assert not constant[["FA-9", "tight", "step", "FA-10", "FA-10 step"]].to_numpy().any()
-    assert not adaptive[["FA-10", "FA-10 step"]].to_numpy().any()
-
-
-def test_both_bounds_hold_on_logistic_regression_and_only_the_repaired_one_says_something() -> None:
-    found = theory.theorem1_on_logistic()
-    assert len(found) == 4
-    assert not found[["FA-9", "FA-10"]].to_numpy().any()
-    assert np.all(found["printed"] > found["start"])
-    assert np.all((found["true"] < found["repaired"]) & (found["repaired"] < 0.2 * found["start"]))
-
-
-def test_the_wave_satisfies_every_inequality_and_stays_in_its_valley() -> None:
-    found = theory.theorem2_on_toy_w()
-    assert len(found) == 9
-    assert found["violated"].sum() == 0
-    assert found["inequalities"].min() > 8_000
-    stuck = found[found["F"] > 4]
-    assert stuck["x_0"].tolist() == [2.0] * 3 + [3.0] * 3
-    assert stuck["F"].tolist() == pytest.approx([4.17690] * 6, abs=1e-4)
-    assert found.groupby("x_0")["R"].max()[[2.0, 3.0]].tolist() == pytest.approx([2.2e6, 3.6e6], rel=0.01)
 
 
 @pytest.mark.parametrize(

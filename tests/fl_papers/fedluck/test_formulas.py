@@ -69,58 +69,6 @@ def test_local_steps_are_those_of_torch() -> None:
     assert torch.allclose(x, w.detach(), rtol=1e-14)
 
 
-def brute_force(alpha, beta, period, box, form="printed") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return k, delta and phi by search alone: for every k the lowest point of a grid, refined by golden section.
-
-    Shares no code with the planner, not even phi.
-    """
-    a, b = alpha[:, None], beta[:, None]
-    k = np.arange(box.k_min, box.k_max + 1.0)
-
-    def phi(delta):
-        excess = 2 - delta if form == "printed" else 1
-        return ((k * a + delta * b) ** 2 * excess + period**2) / (period**2 * k * np.sqrt(delta))
-
-    ends = box.delta_min, box.delta_max
-    grid = np.unique(np.concatenate([np.linspace(*ends, 1000), np.geomspace(*ends, 1000)]))
-    lowest, place = phi(grid[0]), np.zeros((len(alpha), len(k)), int)
-    for j, delta in enumerate(grid):
-        value = phi(delta)
-        lowest, place = np.where(value < lowest, value, lowest), np.where(value < lowest, j, place)
-    low, high = grid[np.maximum(place - 1, 0)], grid[np.minimum(place + 1, len(grid) - 1)]
-    ratio = (np.sqrt(5) - 1) / 2
-    for _ in range(60):
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        lower = phi(left) < phi(right)
-        low, high = np.where(lower, low, left), np.where(lower, right, high)
-    between = phi((low + high) / 2)
-    rates = np.where(between < lowest, (low + high) / 2, grid[place])  # the lowest point may be an end
-    values = np.minimum(between, lowest)
-    index, rows = values.argmin(axis=1), np.arange(len(alpha))
-    return k[index].astype(int), rates[rows, index], values[rows, index]
-
-
-@pytest.mark.parametrize(
-    ("n", "period", "box", "form"),
-    [
-        (300, 1.5, Box(), "printed"), (150, 3.0, Box(1, 60, 0.001, 1.0), "printed"),
-        (150, 0.8, Box(5, 20, 0.05, 0.5), "printed"), (150, 1.5, Box(), "tight"),
-    ],
-)  # fmt: skip
-def test_the_exact_planner_equals_brute_force(n, period, box, form) -> None:
-    alpha, beta = random_devices(n, n)
-    k, rate, factor = brute_force(alpha, beta, period, box, form)
-    variant = Variant(contraction=form)
-    found = plan_devices(alpha, beta, period, solver="exact", box=box, variant=variant)
-    assert found.local_steps.tolist() == k.tolist()
-    assert np.abs(found.factor / factor - 1).max() < 1e-14
-    assert np.abs(found.compression_rate / rate - 1).max() < 1e-6  # what a flat valley lets a search see
-    inside = (rate > box.delta_min * 1.001) & (rate < box.delta_max * 0.999)
-    assert inside.sum() > n / 20
-    slope = factor_gradient(k, found.compression_rate, alpha, beta, period, variant=variant).compression_rate
-    assert np.abs(slope * found.compression_rate / found.factor)[inside].max() < 1e-12
-
-
 def random_boxes(seed: int, n: int):
     """Yield n times 60 devices with latency, a period, and a box with one k and a random largest rate."""
     rng = np.random.default_rng(seed)

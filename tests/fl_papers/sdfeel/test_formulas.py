@@ -106,37 +106,6 @@ def test_data_weighted_mixing_preserves_the_weighted_mean_of_the_models(event, s
         assert models @ matrix @ m == pytest.approx(models @ m, abs=1e-14)
 
 
-@given(events())
-def test_all_clusters_at_once_mix_symmetrically_too(event) -> None:
-    neighbors, _, staleness = event
-    matrix = joint_mixing_matrix(neighbors, staleness)
-    assert np.allclose(matrix, matrix.T, rtol=0, atol=1e-15)
-    assert np.allclose(matrix.sum(0), 1, rtol=0, atol=1e-14)
-    assert matrix.min() >= 0
-    assert np.diag(matrix).min() > 0
-    assert (matrix > 0).sum() == len(neighbors) + sum(map(len, neighbors))
-
-
-@pytest.mark.parametrize("graph", GRAPHS, ids=str)
-def test_nobody_stale_at_once_is_the_metropolis_matrix(graph) -> None:
-    neighbors = adjacent(graph)
-    joint = joint_mixing_matrix(neighbors, [3] * len(neighbors))
-    assert np.allclose(joint, synchronous_mixing_matrix(neighbors, kind="metropolis"), rtol=0, atol=1e-15)
-    if len(set(map(len, neighbors))) == 1:
-        assert np.allclose(joint, synchronous_mixing_matrix(neighbors, kind="uniform"), rtol=0, atol=1e-15)
-
-
-@given(events(), st.integers(1, 20))
-def test_a_staler_neighbour_counts_less(event, more) -> None:
-    """C10; what a neighbour keeps of its own, on the other hand, rises with its staleness (E-04)."""
-    neighbors, trigger, staleness = event
-    for stale in neighbors[trigger]:
-        later = [late + more * (j == stale) for j, late in enumerate(staleness)]
-        before, after = (staleness_aware_mixing_matrix(neighbors, trigger, s) for s in (staleness, later))
-        assert after[stale, trigger] < before[stale, trigger]
-        assert after[stale, stale] > before[stale, stale]
-
-
 def test_an_event_is_its_matrix() -> None:
     """Mixing neighbour by neighbour, all with the values before, is multiplying by P."""
     weights = gossip_weights(2, {j: LATE[j] for j in (1, 2, 3)})
