@@ -207,15 +207,6 @@ def test_the_batches_are_those_of_the_updates_and_complete(algorithm):
     assert trained == sorted(tuple(work.task.indices(device).sort().values.tolist()) for device in devices)
 
 
-def test_operations_of_lenet5_are_those_counted_by_hand():
-    first = 6 * 28 * 28 * 1 * 25  # outputs times inputs of each: products with one addition
-    rest = 16 * 10 * 10 * 6 * 25 + 400 * 120 + 120 * 84 + 84 * 10
-    forward, backward = throughput.flops_per_sample("lenet5", (1, 28, 28), 10)
-    assert forward == 2 * (first + rest) == 833_040
-    # Backwards each layer has one product for its weights and one for its inputs; images need no gradient.
-    assert backward == 2 * (first + 2 * rest) == 1_430_880
-
-
 def test_a_process_of_its_own_measures_memory_and_set_up():
     found = runtime.probe("idle", 50, 5)
     assert found["peak"] >= found["before"] > 50 * 2**20

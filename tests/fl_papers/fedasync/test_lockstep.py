@@ -10,14 +10,6 @@ from fl_core.errors import DataError
 from fl_papers.fedasync import lockstep
 
 
-def test_staleness_weights_and_mixtures_of_six_epochs_are_theirs():
-    table = lockstep.mixing()
-    assert len(table) == 6
-    assert (table["their staleness"] == table["our staleness"]).all()
-    assert table["their weight"].to_numpy() == pytest.approx(table["our weight"].to_numpy(), abs=1e-15)
-    assert table["distance"].max() <= 1e-12
-
-
 def test_a_task_of_ten_steps_is_theirs_where_the_original_images_are_at_hand():
     """CIFAR-10 is not part of the project; any other images are refused."""
     if actual("cifar10") == "cifar10":
