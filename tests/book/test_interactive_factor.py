@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from fl_core.errors import SpecError
 from fl_core.formulas.fedluck import job_seconds, key_convergence_factor, plan_devices, rounds_per_job
@@ -142,14 +143,10 @@ def test_without_a_script_the_plans_are_a_table():
     assert frame["τ"].tolist() == [2, 5]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (({}, 1.5), "needs at least one device"),
-        (({"one": (3.0, 1.0)}, 1.5), r"alpha of one must lie in \[0.005, 2\] s, got 3.0"),
-        ((DEVICES, 0.01), "period of the round"),
-    ],
+test_what_cannot_be_shown_is_refused = refuses(
+    SpecError,
+    (({}, 1.5), "needs at least one device"),
+    (({"one": (3.0, 1.0)}, 1.5), r"alpha of one must lie in \[0.005, 2\] s, got 3.0"),
+    ((DEVICES, 0.01), "period of the round"),
+    by=lambda arguments: interactive_factor(*arguments),
 )
-def test_what_cannot_be_shown_is_refused(arguments, message):
-    with pytest.raises(SpecError, match=message):
-        interactive_factor(*arguments)

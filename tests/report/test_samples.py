@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
+from refusals import refuses
 
 from fl_core.datasets import Split
 from fl_core.errors import DataError
@@ -46,17 +46,12 @@ def test_styles_are_the_same_classes_by_several_owners():
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["yes", "no"]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: plot_samples(SPLIT, {7: "seven"}), "none of the 16 samples has labels = 7"),
-        (lambda: plot_styles(SPLIT, {0: "Ada"}, labels=[1, 1, 1]), "owner 0 has 2 of 16 samples of class 1"),
-        (lambda: plot_samples(Split(SPLIT.inputs, SPLIT.labels), {0: ""}, by="owners"), "nobody owns"),
-    ],
+test_what_is_not_there_is_named = refuses(
+    DataError,
+    (lambda: plot_samples(SPLIT, {7: "seven"}), "none of the 16 samples has labels = 7"),
+    (lambda: plot_styles(SPLIT, {0: "Ada"}, labels=[1, 1, 1]), "owner 0 has 2 of 16 samples of class 1"),
+    (lambda: plot_samples(Split(SPLIT.inputs, SPLIT.labels), {0: ""}, by="owners"), "nobody owns"),
 )
-def test_what_is_not_there_is_named(call, message):
-    with pytest.raises(DataError, match=message):
-        call()
 
 
 def test_features_become_grey_levels_from_smallest_to_largest_number():

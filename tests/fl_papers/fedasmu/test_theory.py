@@ -8,6 +8,7 @@ import torch
 from fedasmu_pairs import pair
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from fl_core.algorithms import FedASMUFA
 from fl_core.formulas.fedasmu import half_product, matched_lambda, to_half
@@ -69,34 +70,21 @@ def test_e13_the_printed_number_of_gradients_is_too_small() -> None:
         assert derived == pytest.approx(2 / epochs**4) == pytest.approx(2 / (lr * rounds * epochs))
 
 
-@pytest.mark.parametrize(
-    ("function", "wrong", "name"),
-    [
-        (Problem, {"smoothness": 0}, "smoothness"),
-        (Problem, {"gradient": -1}, "gradient"),
-        (Problem, {"deviation": -1}, "deviation"),
-        (printed_bound, {"staleness_bound": 0}, "staleness_bound"),
-        (corrected_bound, {"weights": [], "epochs": []}, "weights"),
-        (corrected_bound, {"weights": [0.0]}, "weights"),
-        (corrected_bound, {"epochs": [0]}, "epochs"),
-        (drift_bound, {"staleness_bound": 0}, "staleness_bound"),
-        (printed_drift, {"lr": -1}, "lr"),
-    ],
+ONE = Problem(1, 1, 1)
+RATES = {"lr": 1, "beta_max": 0}
+test_an_argument_out_of_range_is_named = refuses(
+    ValueError,
+    (lambda: Problem(0, 1, 1), "smoothness"),
+    (lambda: Problem(1, -1, 1), "gradient"),
+    (lambda: Problem(1, 1, -1), "deviation"),
+    (lambda: printed_bound(1, ONE, alpha_min=0.5, staleness_bound=0, epochs_min=1, epochs_max=1), "staleness_bound"),
+    (lambda: corrected_bound(1, ONE, **RATES, weights=[], epochs=[], drift=0), "weights"),
+    (lambda: corrected_bound(1, ONE, **RATES, weights=[0.0], epochs=[1], drift=0), "weights"),
+    (lambda: corrected_bound(1, ONE, **RATES, weights=[0.5], epochs=[0], drift=0), "epochs"),
+    (lambda: drift_bound(ONE, **RATES, alpha_max=1, staleness_bound=0, epochs_max=1), "staleness_bound"),
+    (lambda: printed_drift(ONE, lr=-1, alpha=1, staleness=1, epochs=1), "lr"),
+    match="^{} = ",
 )
-def test_an_argument_out_of_range_is_named(function, wrong, name) -> None:
-    one = Problem(1, 1, 1)
-    valid = {
-        Problem: {"smoothness": 1, "gradient": 1, "deviation": 1},
-        printed_bound: {"initial_gap": 1, "problem": one, "alpha_min": 0.5, "staleness_bound": 1, "epochs_min": 1,
-                        "epochs_max": 1},
-        corrected_bound: {"initial_gap": 1, "problem": one, "lr": 1, "weights": [0.5], "epochs": [1], "beta_max": 0,
-                          "drift": 0},
-        drift_bound: {"problem": one, "lr": 1, "alpha_max": 1, "beta_max": 0, "staleness_bound": 1, "epochs_max": 1},
-        printed_drift: {"problem": one, "lr": 1, "alpha": 1, "staleness": 1, "epochs": 1},
-    }[function]  # fmt: skip
-    function(**valid)
-    with pytest.raises(ValueError, match=f"^{name} = "):
-        function(**(valid | wrong))
 
 
 # The schedule

@@ -17,7 +17,6 @@ from fl_papers.sdfeel.theory import (
     constant_mixing_errors,
     constants,
     event_step,
-    lemma2_bound,
     lemma2_example,
     lemma3_example,
     local_drift_bound,
@@ -122,12 +121,6 @@ def test_what_replaces_lemma_two_is_sharp_where_curvature_is_smoothness() -> Non
         sharp, loose = (lemma2_example(start, lr, smoothness) for smoothness in (1, 2))
         assert sharp.corrected == pytest.approx(sharp.corrected_left, rel=1e-9)
         assert loose.corrected_left < loose.corrected
-
-
-def test_with_equal_step_counts_both_lemmas_agree() -> None:
-    common = {"lr": 0.01, "smoothness": 2, "tau_max": 4, "tau_min": 4, "gradient": 1.5, "delayed": 0.7, "error": 0.2}
-    noisy = {**common, "noise": 0.3, "square_weights": 0.1}
-    assert lemma2_bound(effective_steps=4, **noisy) == close(printed_lemma2_bound(**noisy))
 
 
 # Lemma 3
