@@ -14,7 +14,6 @@ from refusals import refuses
 from fl_papers.fedasync.theory import (
     iterate,
     local_factor,
-    local_solution,
     max_stable_lr,
     oldest_versions,
     prox_gradient,
@@ -41,15 +40,6 @@ def test_weights_are_a_distribution(alphas: list[float]) -> None:
     weights = unrolled_weights(alphas)
     assert min(weights) >= 0
     assert sum(weights) == pytest.approx(1, abs=1e-12)
-
-
-def test_o3_local_steps() -> None:
-    for rho, expected in ((0.0, 2.024), (0.5, 2.075)):
-        x = 3.0
-        for _ in range(3):
-            x = proximal_step(x, 2 * (x - 1), 3.0, 0.1, rho)
-        assert x == close(expected)
-        assert local_solution(3.0, 1.0, 2.0, 0.1, 3, rho) == close(expected)
 
 
 def test_the_anchor_is_the_received_model_and_the_term_is_squared() -> None:

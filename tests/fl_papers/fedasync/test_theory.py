@@ -21,7 +21,6 @@ from fl_papers.fedasync.theory import (
     delta_characteristic,
     delta_stability_threshold,
     derived_bound,
-    iterate,
     mixing_characteristic,
     oldest_versions,
     printed_bound,
@@ -30,7 +29,6 @@ from fl_papers.fedasync.theory import (
     q_option2,
     residual,
     residual_tight,
-    spectral_radius,
     stationary_error,
     theorem2_chains,
     theorem2_constants,
@@ -81,20 +79,6 @@ def test_o17_stability_thresholds() -> None:
     assert [delta_stability_threshold(age) for age in (1, 4, 16)] == close(
         [2, 0.4450418679126288, 0.10129833767742542]
     )
-
-
-# D2: mixing and the delta form
-
-
-def test_d2_roots_describe_the_recursion() -> None:
-    alpha, q, age = 0.3, 0.5, 4
-    run = iterate(1.0, [alpha] * 400, oldest_versions(400, age), lambda x: q * x)
-    assert run[400] / run[399] == pytest.approx(spectral_radius(mixing_characteristic(alpha, q, age)), rel=1e-9)
-    x = [1.0] * age
-    for _ in range(400):
-        x.append(x[-1] - alpha * (1 - q) * x[-age])
-    growth = max(map(abs, x[-20:])) ** (1 / 400)
-    assert growth == pytest.approx(spectral_radius(delta_characteristic(alpha, q, age)), rel=0.02)
 
 
 # D7: Theorem 1', with staleness in the rate (on the toys: tests/experiments/test_fedasync_theory.py)
