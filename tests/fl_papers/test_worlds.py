@@ -39,7 +39,7 @@ def test_fedlucks_random_variant_draws_from_the_printed_ranges():
 
 
 def test_sdfeels_upload_and_exchange_last_as_long_as_the_specification_says():
-    """Iterations, for the specification's draw of speeds, are in sdfeel/test_theory.py."""
+    """Iterations, for the specification's draw of speeds, are the table sdfeel-latency."""
     devices = World.named("sdfeel", heterogeneity_gap=5).realise(0)
     link = devices.profile(0, 0).up_seconds(RESNET18) + devices.backhaul_seconds
     assert link == pytest.approx(107.2700352, rel=1e-12)

@@ -81,7 +81,7 @@ def test_o17_stability_thresholds() -> None:
     )
 
 
-# D7: Theorem 1', with staleness in the rate (on the toys: tests/experiments/test_fedasync_theory.py)
+# D7: Theorem 1', with staleness in the rate (on the toys: in the derivation)
 
 
 @pytest.mark.parametrize("age", [1, 2, 64])

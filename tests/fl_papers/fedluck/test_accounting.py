@@ -28,7 +28,7 @@ HORIZONS = {"cnn": 800, "vgg11s": 6000, "lstm": 6000}
 
 
 def test_the_rounds_behind_the_quoted_iid_results() -> None:
-    """Those behind Table 1 are in its decoded copy."""
+    """Those behind Table 1 are the table fedluck-x6."""
     lengths = {cell: synchronous_round_seconds(*SYNCHRONOUS[cell], *speeds(cell)) for cell in CELLS}
     lstm = synchronous_totals(339, lengths["lstm"], 0.5, CELLS["lstm"], 10)
     vgg11s = synchronous_totals(np.arange(265, 269), lengths["vgg11s"], 0.2, CELLS["vgg11s"], 10)
