@@ -21,7 +21,7 @@ Duration = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class Config(BaseModel):
     """A frozen, strict piece of a specification; what a field means stands in a string below it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="before")
     @classmethod

@@ -25,7 +25,10 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_on_signals(silently: bool = False) -> None:
-    """Have SIGTERM and SIGHUP end this process as Ctrl-C does, so that it clears up; nothing more is said then."""
+    """Have SIGTERM and SIGHUP end this process as Ctrl-C does, so that it clears up; nothing more is said then.
+
+    One that is ignored stays so: nohup wants that of SIGHUP.
+    """
 
     def interrupt(number: int, frame: object) -> None:
         if silently:
@@ -33,8 +36,8 @@ def end_on_signals(silently: bool = False) -> None:
         raise KeyboardInterrupt
 
     for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), interrupt)
+        if hasattr(signal, name) and signal.getsignal(number := getattr(signal, name)) != signal.SIG_IGN:
+            signal.signal(number, interrupt)
 
 
 def usable_cores() -> int:

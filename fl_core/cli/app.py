@@ -174,12 +174,10 @@ def door(
 
 
 def main() -> None:
-    """Run ``fl-core``; SIGTERM and SIGHUP end it as Ctrl-C does, but SIGHUP not if nohup wants it ignored."""
+    """Run ``fl-core``; SIGTERM and SIGHUP end it as Ctrl-C does."""
     from fl_core.processes import end_on_signals
 
     signals = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])  # by nohup, and for all that is started from here
     end_on_signals()
     for each in signals:
         if callable(handler := signal.getsignal(each)):

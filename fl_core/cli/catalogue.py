@@ -5,13 +5,16 @@ Nothing is written down twice: names come from the registries, meanings from doc
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shutil
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -186,8 +189,24 @@ def summary(thing: Any) -> str:
 
 def described(model: type[BaseModel], name: str) -> str:
     """Return what stands below the field, in the class or, where it only changes the default, in a base."""
-    fields = (getattr(base, "model_fields", {}).get(name) for base in model.__mro__)
-    return next((_plain(field.description) for field in fields if field and field.description), "")
+    below = (words[name] for words in map(_below, model.__mro__) if name in words)
+    return _plain(model.model_fields[name].description or next(below, ""))
+
+
+@cache
+def _below(cls: type) -> dict[str, str]:
+    """Return the strings below the fields of a class, which pydantic would look for at each import."""
+    try:
+        [body] = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    except (OSError, TypeError):  # of what is built in, or was typed in
+        return {}
+    assert isinstance(body, ast.ClassDef)
+    return {
+        field.target.id: text.value.value
+        for field, text in pairwise(body.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
 
 
 def _plain(text: str) -> str:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from fl_core import datasets
 from fl_core.algorithms import ALGORITHMS, Algorithm, make_algorithm
 from fl_core.config import Config, read_named
 from fl_core.datasets import IID, NamedPreprocessing, Partition, Preprocessing, load_dataset
-from fl_core.errors import SpecError, nearest, unknown
+from fl_core.errors import SpecError, known, nearest
 from fl_core.experiments.explain import dotted_names, explain
 from fl_core.models import INITIALISATIONS, canonical
 from fl_core.plugins import load_plugins
@@ -76,7 +75,7 @@ class RunSpec(Config):
     @field_validator("dataset")
     @classmethod
     def _known_dataset(cls, name: str) -> str:
-        return _known("data set", name, datasets.names())
+        return known("data set", name, datasets.names())
 
     @field_validator("model")
     @classmethod
@@ -86,7 +85,7 @@ class RunSpec(Config):
     @field_validator("initialisation")
     @classmethod
     def _known_initialisation(cls, name: str) -> str:
-        return _known("initialisation", name, INITIALISATIONS)
+        return known("initialisation", name, INITIALISATIONS)
 
     @field_validator("algorithm", mode="before")
     @classmethod
@@ -137,18 +136,6 @@ class RunSpec(Config):
         if not isinstance(data, dict):
             raise SpecError(f"a run specification is a JSON object, not {type(data).__name__}")
         return cls(**(data | replaced))
-
-    @classmethod
-    def from_file(cls, path: Path, **replaced: Any) -> RunSpec:
-        """Read a specification from a file; errors as in :meth:`from_json`, with the name of the file."""
-        try:
-            return cls.from_json(path.read_text(encoding="utf-8"), **replaced)
-        except OSError as error:
-            raise SpecError(f"cannot read the specification {path}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise SpecError(f"cannot read the specification {path}: it is not UTF-8 text") from None
-        except SpecError as error:
-            raise SpecError(f"{path}: {error}") from None
 
     @property
     def hash(self) -> str:
@@ -238,12 +225,6 @@ def _essential_value(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return essential(value)
     return [_essential_value(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _known(kind: str, name: str, choices: Any) -> str:
-    if name not in choices:
-        raise unknown(kind, name, choices)
-    return name
 
 
 load_plugins()  # so that a specification, wherever it is read, finds what they define

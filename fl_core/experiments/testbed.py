@@ -455,7 +455,7 @@ class WallSimulation(Simulation):
         elif time.monotonic() - self._alone_since > PATIENCE_SECONDS:
             raise RunError("no worker of the testbed is left")
         if not (self.flights or self.kernel._queue or self.kernel._ready):
-            raise nothing_left(self.kernel.now)
+            raise nothing_left(self.kernel)
 
     def _lost(self, task: int, why: str) -> None:
         handle, _, _ = self.flights.pop(task)

@@ -85,6 +85,7 @@ class Program(Process):
     def next(self) -> bool:
         """Begin the next turn; a program that did not wait for anything is over."""
         if not self.waits:
+            self.kernel.over.append(self.name)
             return False
         self.turns += 1
         if not self.turns % MOST_AT_ONCE:
@@ -108,9 +109,10 @@ def too_many(name: object, now: float) -> RunError:
     return RunError(f"{what}: what it waits for is there already, each time")
 
 
-def nothing_left(now: float) -> RunError:
+def nothing_left(kernel: Kernel) -> RunError:
     """Build the error for a run that ends before its budget is used up."""
-    return RunError(f"nothing is left to happen at t = {now:g} s, but the run has not reached its budget")
+    what = f"nothing is left to happen at t = {kernel.now:g} s, but the run has not reached its budget"
+    return RunError(what + "".join(f"; {name} returned without waiting and is over" for name in kernel.over))
 
 
 Event = tuple[float, int, int, int, Process | Action]
@@ -132,7 +134,7 @@ class Kernel:
     """Event queue, virtual time `now` in seconds, which never decreases, and ready processes.
 
     `events` have been handled so far; `current` is the process that runs. After `due` events, `boundary` is called
-    before each one, when all that could happen at the last one has happened.
+    before each one, when all that could happen at the last one has happened. Programs that are `over` did not wait.
     """
 
     def __init__(self) -> None:
@@ -145,6 +147,7 @@ class Kernel:
         self._queue: list[Event] = []
         self._ready: deque[tuple[Process, Any]] = deque()
         self._alive: dict[Process, None] = {}
+        self.over: list[object] = []
 
     def spawn(self, process: Process) -> None:
         """Start `process` as soon as the processes that are ready now have run."""
@@ -234,4 +237,4 @@ class Kernel:
             for process in self._alive:
                 process.coroutine.close()
             self._alive.clear()
-        raise nothing_left(self.now)
+        raise nothing_left(self)

@@ -100,7 +100,7 @@ class Watchdog:
             away = (key[1] for key in timers if key[0] == "available")
             back = all(run.devices.resume_at(device, self.ticks[2]) < now for device in away)
             if back and all(key[0] in CLOCKS for key in timers):
-                raise nothing_left(now)
+                raise nothing_left(run.kernel)
 
     def clock(self) -> None:
         """End a run in which only clocks go on and nobody reacts to them: evaluations, devices that come and go."""
@@ -111,7 +111,7 @@ class Watchdog:
         if self.quiet[0] > (0 if run.devices.always_available else 100 * (1 + len(run.devices))):
             self.quiet[0] = 0
             if len(run.kernel._queue) <= sum(key[0] in CLOCKS for key in run.timers.events):
-                raise nothing_left(run.kernel.now)
+                raise nothing_left(run.kernel)
 
     def failed(self, outcome: str) -> None:
         """End the run if nothing usable arrives any more: training has diverged, or everything gets lost.
