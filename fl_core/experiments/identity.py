@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 from pydantic import BaseModel
-from torch import Tensor
+from torch import Tensor, nn
 
 from fl_core.algorithms import Algorithm
 from fl_core.datasets import OWN, STEPS
@@ -238,8 +238,16 @@ class _Own:
             inner = value.items() if isinstance(value, dict) else value
             for each in sorted(inner, key=repr) if isinstance(value, set | frozenset) else list(inner):
                 self._visit(each)
-        elif isinstance(value, Tensor | np.ndarray):
-            self.texts.append(hashlib.sha256(np.asarray(value).tobytes()).hexdigest())
+            for each in (type(value), getattr(value, "default_factory", None)):
+                if each is not None and self._is_own(each.__module__):
+                    self._visit(each)
+        elif isinstance(value, Tensor):
+            self._visit(value.detach().cpu().flatten().view(torch.uint8).numpy())
+        elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            self.texts.append(hashlib.sha256(value.tobytes()).hexdigest())
+        elif isinstance(value, np.ndarray) or hasattr(type(value), "to_numpy"):  # or of pandas, whose repr is cut
+            self._visit(value.tolist() if isinstance(value, np.ndarray) else value.to_numpy())
+            self._visit([getattr(value, name, None) for name in ("index", "columns")])
         elif isinstance(value, CodeType):
             self._code(value)
         elif isinstance(value, partial):
@@ -249,7 +257,12 @@ class _Own:
         elif isinstance(value, type):
             self._class(value)
         elif self._is_own(type(value).__module__):
-            self._visit([type(value), getattr(value, "__dict__", None)])
+            slots = (vars(each).get("__slots__", ()) for each in type(value).__mro__)
+            names = [name for each in slots for name in ([each] if isinstance(each, str) else each)]
+            held = {name: getattr(value, name, None) for name in names if not name.startswith("__")}
+            self._visit([type(value), getattr(value, "__dict__", None), held])
+        elif isinstance(value, nn.Module):
+            self._visit([repr(value), value.state_dict()])
         elif " at 0x" not in (words := repr(value)):
             self.texts.append(words)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib
 import os
 import runpy
@@ -11,9 +12,10 @@ import sys
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -228,6 +230,39 @@ def test_an_edited_script_gets_no_old_number_without_a_word(tmp_path, monkeypatc
     assert said == (0, *[1] * len(EDITS))
     texts["helper.py"] = texts["helper.py"].replace("Say little.", "Say more.") + "# and a comment\n"
     assert numbers() == (*seen[-1][:2], 0)
+
+
+HELD = {
+    "slots": "class Held:\n  __slots__ = ('n',)\n  def __init__(self): self.n = {}\nheld = Held()",
+    "a module's weights": "torch.manual_seed({})\nheld = torch.nn.Linear(2, 2)",
+    "a parameter": "held = torch.nn.Parameter(torch.full([], {}.0))",
+    "half precision": "held = torch.tensor({}, dtype=torch.bfloat16)",
+    "a table": "held = pd.DataFrame({{'a': [{}] * 999}})",
+    "a column's name": "held = pd.DataFrame({{'a{}': [0]}})",
+    "an array of objects": "held = np.array([{}, 'a'], dtype=object)",
+    "a method of a list": "class Held(list):\n  def n(self): return {}\nheld = Held()",
+    "a default": "held = collections.defaultdict(lambda: {})",
+}
+
+
+@pytest.mark.parametrize("text", HELD.values(), ids=HELD)
+def test_what_an_algorithm_holds_on_to_belongs_to_its_code(text, request):
+    """Old numbers came back though it had changed; parameters and half precision ended the run in NumPy."""
+    request.addfinalizer(lambda: ALGORITHMS.pop("holder", None))
+
+    def digest(number: int) -> str:
+        names: dict[str, Any] = {
+            "torch": torch,
+            "np": np,
+            "pd": pd,
+            "collections": collections,
+            "__name__": "__main__",
+        }
+        method = "@register\nclass Holder(Algorithm):\n  async def updater(self, server): return held"
+        exec(f"{text.format(number)}\n{method}", names | {"Algorithm": Algorithm, "register": register})
+        return code_digest(RunSpec(algorithm="holder"))
+
+    assert digest(1) == digest(1) != digest(2)
 
 
 def test_an_edited_cell_of_a_notebook_gets_no_old_number_without_a_word(tmp_path):
