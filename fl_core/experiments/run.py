@@ -13,27 +13,38 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import nn
 
 from fl_core import CHECKOUT
 from fl_core.datasets import all_surrogates, differs, load_dataset
-from fl_core.errors import CallbackError, SpecError
+from fl_core.errors import CallbackError, FlCoreError, SpecError
 from fl_core.experiments.explain import in_one_line
 from fl_core.experiments.identity import INEXACT, circumstances, own_parts
 from fl_core.experiments.invariants import unique_names
 from fl_core.experiments.spec import RunSpec
+from fl_core.models import MODELS
+from fl_core.plugins import told
 from fl_core.processes import usable_cores
 from fl_core.runtime import Checkpoints, History, Simulation
 from fl_core.runtime.executors import Together
 from fl_core.runtime.history import Measurements
+from fl_core.runtime.watchdog import GENERATORS
+from fl_core.streams import stream, torch_stream
+from fl_core.tasks import POOLED, Classification
+from fl_core.tasks.classification import ClassificationWorkspace
+from fl_core.world import Compute
+from fl_core.world.availability import Availability
+from fl_core.world.network import Spread
 
 MODULES = ":(top)fl_core/*.py", ":(top)notebooks/*.py"
 """What git calls the modules of both packages."""
 Callback = Callable[[dict[str, Any]], object]
 """Called with a copy of one row of a table of the history."""
+Made = TypeVar("Made")
 
 
 @dataclass
@@ -62,9 +73,7 @@ def run(
         raise SpecError(f"run takes a RunSpec, not a {type(spec).__name__}: run(RunSpec(algorithm='fedasync'))")
     spec = spec.resolved()
     code = {"commit": commit(), **circumstances(spec, executor)}  # that runs, not that is there when it has finished
-    simulation = spec.simulation(trace)
-    if own_parts(spec):
-        _refuse_shared_draws(simulation.task)
+    simulation = _simulation(spec, trace)
     if on_evaluation is not None:
         simulation.measurements = _Told(simulation, on_evaluation)
     if on_commit is not None:
@@ -152,13 +161,117 @@ def _read_yaml(text: str) -> Any:
         raise SpecError(f"not valid YAML: {' '.join(str(error).split())}") from None
 
 
-def _refuse_shared_draws(task: Any) -> None:
-    """Refuse a network whose dropout would depend on who trains beside it."""
-    for name, layer in task.workspace().network.named_modules():
+def _simulation(spec: RunSpec, trace: bool) -> Simulation:
+    """Build the simulation of a run; refuse what of one's own would make its numbers wrong, or not repeatable."""
+    own = own_parts(spec)
+    if type(spec.partition) in own:
+        _check_partition(spec)
+    if any(isinstance(part, type) and issubclass(part, Compute | Availability | Spread) for part in own):
+        _check_world(spec)
+    stored = load_dataset(spec.dataset).train.inputs[:2]  # on which a network is tried, which may change them
+    before = stored.clone()
+    simulation = spec.simulation(trace)
+    if MODELS[spec.model.partition("(")[0]] in own:
+        stored.copy_(before)
+        _check_network(cast(Classification, simulation.task), spec.seed)
+    return simulation
+
+
+def _drawn(what: str, draw: Callable[[], list[np.ndarray]]) -> list[np.ndarray]:
+    """Return what is drawn, and refuse draws that no seed of a specification decides."""
+    try:
+        once, again = draw(), draw()
+        same = all(np.array_equal(*each, equal_nan=True) for each in zip(once, again, strict=True))
+    except FlCoreError:
+        raise
+    except Exception as error:  # whatever somebody's code does
+        raise SpecError(f"the {what} cannot be drawn: {told(error)}") from error
+    if not same:
+        raise SpecError(f"the {what} is another one each time; draw from the generator that it is given")
+    return once
+
+
+def _check_partition(spec: RunSpec) -> None:
+    """Refuse what is no list of sample numbers for each device: a mask would be taken for the numbers 0 and 1."""
+    train, devices, what = load_dataset(spec.dataset).train, spec.world.devices, f"partition {spec.partition.kind!r}"
+    labels, owners = train.labels.numpy(), None if train.owners is None else train.owners.numpy()
+    parts = _drawn(what, lambda: spec.partition.split(labels, devices, stream(spec.seed, "partition"), owners))
+    if len(parts) != devices:
+        raise SpecError(f"{what} gives {len(parts)} lists of samples; the world has devices = {devices}")
+    for device, part in enumerate(parts):
+        if part.size and (part.ndim != 1 or part.dtype.kind not in "iu" or part[0] < 0 or part[-1] >= len(train)):
+            found = f"{part.dtype} {list(part.shape)} with {part.min()} to {part.max()}"
+            need = f"it should be a list of sample numbers, whole ones from 0 to {len(train) - 1}"
+            raise SpecError(f"{what} gives device {device} {found}; {need}")
+
+
+def _check_world(spec: RunSpec) -> None:
+    """Refuse speeds with which time would stand still, run backwards, or not be counted."""
+
+    def draw() -> list[np.ndarray]:
+        """Return what each device has: seconds of a step or epoch, bits per second, when it is there; 1 for none."""
+        devices, rows = spec.world.realise(spec.seed), []
+        for device in range(spec.world.devices):
+            profile = devices.profile(device, -1)  # a trial, with draws of its own
+            speeds = (profile.down_bits_per_second, profile.up_bits_per_second)
+            given = [1.0 if each is None else each for each in speeds]
+            rows.append(np.array([profile.train_seconds(1, 1), *given, devices.resume_at(device, 0.0)]))
+        return rows
+
+    says = ("takes {} s for a step or an epoch", "receives {} bits per second", "sends {} bits per second")
+    for device, row in enumerate(_drawn("world", draw)):
+        for found, number, least in zip((*says, "comes at {} s"), row, (0, 1e-300, 1e-300, 0), strict=True):
+            if not least <= number:
+                need = "a number > 0" if least else "a number >= 0"
+                raise SpecError(f"device {device} of the world {found.format(number)}; it should be {need}")
+
+
+def _check_network(task: Classification, seed: int) -> None:
+    """Refuse a network whose numbers depend on more than a model, samples, and what the run draws for a task."""
+    what, start, space = f"model {task.model!r}", task.initial_model(seed), task.workspace()
+    for name, layer in space.network.named_modules():
         if isinstance(layer, nn.modules.dropout._DropoutNd):
-            what = f"layer {name} of model {task.model!r} is torch.nn.{type(layer).__name__}"
-            why = "which draws from a stream that all devices share"
-            raise SpecError(f"{what}, {why}; take fl_core.models.Dropout(p, shape)")
+            why = f"is torch.nn.{type(layer).__name__}, which draws from a stream that all devices share"
+            raise SpecError(f"layer {name} of {what} {why}; take fl_core.models.Dropout(p, shape)")
+    twin, batch = task.workspace(), np.arange(min(8, len(task.pool)))
+    for slot, parameter in zip(space.slots, space.network.parameters(), strict=False):
+        built, same, drawn = (each[slot.start : slot.stop] for each in (space.vector, twin.vector, start))
+        if not parameter.requires_grad:
+            why = "is frozen, but parameters are drawn anew, and decay; with register_buffer it keeps its values"
+            raise SpecError(f"parameter {slot.name} of {what} {why}")
+        if torch.equal(built, same) and not torch.equal(built, drawn) and built.min() < built.max():
+            why = f"is built with values that initialisation {task.initialisation!r} would replace"
+            how = "set them in a method reset(generator) of its module, and take initialisation='pytorch'"
+            raise SpecError(f"parameter {slot.name} of {what} {why}; {how}")
+    inputs, _ = task.test.slice(0, 2)
+    with torch.no_grad():
+        space.network.eval()(given := inputs.clone())
+    space.network.train()
+    if not torch.equal(given, inputs):
+        raise SpecError(f"{what} changes its inputs, which are the samples, in place; write x = x - 1, not x -= 1")
+
+    def trial(space: ClassificationWorkspace) -> list[bytes]:
+        space.load(start)
+        noise = torch_stream(seed, "trial") if space.noisy else None
+        try:
+            loss = space.backward(POOLED, batch, noise)
+        except Exception as error:  # whatever somebody's network does
+            raise SpecError(f"{what} cannot be trained: {told(error)}") from error
+        return [each.numpy().tobytes() for each in (loss, space.gradient, space.vector)]
+
+    states = {name: state() for name, state in GENERATORS.items()}
+    found = trial(space)
+    if any(trial(space) != found for _ in range(2)):
+        drawn_from = [name for name, state in GENERATORS.items() if state() != states[name]]
+        why = (
+            "it draws from the global random generator of {}; only fl_core.models.Dropout(p, shape) has its own draws"
+        )
+        kept = "it keeps what is no parameter or buffer of floats, such as a hidden state or BatchNorm's batch count"
+        how = why.format(drawn_from[0]) if drawn_from else kept
+        raise SpecError(f"{what} learns something else from the same samples the second time: {how}")
+    if trial(twin) != found or not torch.equal(task.initial_model(seed), start):
+        why = "is another one whenever it is built: besides parameters, it draws numbers at random"
+        raise SpecError(f"{what} {why}; draw them from a generator of its own, torch.Generator().manual_seed(0)")
 
 
 class _Told(Measurements):

@@ -45,7 +45,7 @@ from fl_core.experiments.grid import dask_pool, execute, plan
 from fl_core.experiments.measures import final_accuracy
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
-from fl_core.models import MODELS, Dropout
+from fl_core.models import MODELS
 from fl_core.tasks import Classification
 from fl_core.world import NamedWorld
 
@@ -353,24 +353,81 @@ def test_splits_fit_each_other_and_the_classes():
         load_dataset("mine")
 
 
-def test_dropout_that_devices_would_share_is_refused():
-    register_dataset("mine")(lambda: ((np.zeros((40, 5)), np.arange(40) % 2), (np.zeros((4, 5)), LABELS)))
-    for layer in (torch.nn.Dropout(0.5), Dropout(0.5, (5,))):
-        register_model(type("Net", (torch.nn.Sequential,), {"__init__": _net(layer)}))
-        other = {"algorithm": "fedasync", "dataset": "mine", "preprocessing": {}, "model": "net"}
-        spec = RunSpec(**SPEC | other | {"world": {"devices": 10}})
-        if isinstance(layer, Dropout):
+NET = """
+@register_model
+class Net(nn.Linear):
+    def __init__(self, shape, classes):
+        super().__init__(2, classes)
+        {built}
+
+    def forward(self, x):
+        {step}
+        return super().forward(x)
+"""
+ANOTHER, GLOBAL = (
+    "model 'net' is another one whenever it is built",
+    "model 'net' draws from the global random generator of",
+)
+AGAIN = "the second time: it "
+
+
+@pytest.mark.parametrize(
+    ("built", "step", "said"),
+    [
+        ("self.inner = Dropout(0.5, (2,))", "x = self.inner(x)", None),
+        ("self.inner = nn.Dropout(0.5)", "x = self.inner(x)", "layer inner of model 'net' is torch.nn.Dropout"),
+        ("", "x = nn.functional.dropout(x, 0.5, self.training)", f"{AGAIN}draws from .* of torch"),
+        ("", "x = x * np.random.rand() if self.training else x", f"{AGAIN}draws from .* of numpy"),
+        ("self.inner = nn.BatchNorm1d(2, momentum=None)", "x = self.inner(x)", f"{AGAIN}keeps"),
+        ("self.seen = 0.0", "x, self.seen = x + self.seen, x.detach().mean()", f"{AGAIN}keeps"),
+        ("self.turn = torch.randn(2, 2)", "x = x @ self.turn", ANOTHER),
+        ("self.register_buffer('turn', torch.randn(2, 2))", "x = x @ self.turn", ANOTHER),
+        ("self.register_buffer('turn', torch.eye(2))", "x = x @ self.turn", None),
+        ("self.bias.requires_grad_(False)", "pass", "parameter bias of model 'net' is frozen"),
+        ("nn.init.eye_(self.weight)", "pass", "parameter weight of model 'net' is built with values that"),
+        ("", "x += 1", "model 'net' changes its inputs, which are the samples, in place"),
+        ("", "x = None if self.training else x", "model 'net' cannot be trained: TypeError: "),
+    ],
+)  # fmt: skip
+def test_a_network_depends_on_its_model_its_samples_and_the_draws_of_its_task_only(built, step, said):
+    """With all of these but `torch.nn.Dropout` runs went on, and gave other numbers with other threads or data."""
+    defined(MINE + "\nfrom fl_core.models import Dropout\n" + NET.format(built=built, step=step))
+    before = load_dataset("moons").train.inputs.clone()
+    spec = RunSpec(**SPEC | {"algorithm": "fedasync", "model": "net", "preprocessing": {}})
+    if said is None:
+        run(spec)
+    else:
+        with pytest.raises(SpecError, match=said):
             run(spec)
-        else:
-            with pytest.raises(SpecError, match="layer 0 of model 'net' is torch.nn.Dropout, which draws from a"):
-                run(spec)
+    assert torch.equal(load_dataset("moons").train.inputs, before)
 
 
-def _net(layer: torch.nn.Module) -> Any:
-    def build(self: Any, shape: tuple[int, ...], classes: int) -> None:
-        torch.nn.Sequential.__init__(self, layer, torch.nn.Linear(shape[0], classes))
+DIVIDE, DRAW = "divide(self, labels, devices, rng, owners)", "draw(self, devices, rng, direction='')"
 
-    return build
+
+@pytest.mark.parametrize(
+    ("base", "method", "gives", "said"),
+    [
+        ("Partition", DIVIDE, "[labels == 0] * devices", "'own' gives device 0 bool .300. with False to True"),
+        ("Partition", DIVIDE, "[np.array([0.5])] * devices", "'own' gives device 0 float64 .1. with 0.5 to 0.5; it"),
+        ("Partition", DIVIDE, "[np.arange(-1, 5)] * devices", "'own' gives device 0 int64 .6. with -1 to 4"),
+        ("Partition", DIVIDE, "[np.arange(301)] * devices", "whole ones from 0 to 299"),
+        ("Partition", DIVIDE, "[np.arange(9)] * 11", "gives 11 lists of samples; the world has devices = 10"),
+        ("Partition", DIVIDE, "np.random.randint(9, size=(10, 9))", "'own' is another one each time; draw from"),
+        ("Partition", DIVIDE, "1 / 0", "the partition 'own' cannot be drawn: ZeroDivisionError: division by zero"),
+        ("Compute", DRAW, "np.random.rand(devices)", "the world is another one each time; draw from"),
+        ("Compute", DRAW, "[1] * devices", "the world cannot be drawn: AttributeError: "),
+        ("Spread", DRAW, "np.zeros(devices)", "device 0 of the world sends 0.0 bits per second; it should"),
+    ],
+)  # fmt: skip
+def test_what_draws_a_partition_or_a_world_gives_what_it_should(base, method, gives, said):
+    """Masks were the samples 0 and 1, a link of 0 bits/s was endlessly fast, and global draws no seed's."""
+    where = {"Partition": "partition", "Compute": "world.compute", "Spread": "world.network.up_bits_per_second"}
+    head = "\nfrom fl_core.datasets import Partition\nfrom fl_core.world.network import Spread\n"
+    own = f'class Own({base}):\n    kind: Literal["own"] = "own"\n    def {method}: return {gives}\n'
+    defined(MINE + head + own)
+    with pytest.raises(SpecError, match=said):
+        run(RunSpec(**SPEC).changed(**{where[base]: "own"}))
 
 
 @pytest.mark.thorough
