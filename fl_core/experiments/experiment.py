@@ -120,9 +120,7 @@ class Interval:
         """Return whether `value` is a number in the interval."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
-        if self.integer and value != int(value):
-            return False
-        return self.low <= value <= self.high
+        return self.low <= value <= self.high and not (self.integer and value % 1)
 
     def __str__(self) -> str:
         return f"{'an integer' if self.integer else 'a number'} in [{self.low:g}, {self.high:g}]"
@@ -185,4 +183,4 @@ def _rule(rule: Any) -> tuple[str, Callable[[Any], bool]]:
             return f"a list, each {rule[0]}", lambda value: _is_listed(value) and all(map(_rule(rule[0])[1], value))
         case type():
             return f"a value of type {rule.__name__}", lambda value: isinstance(value, rule)
-    return "one of " + ", ".join(map(repr, rule)), lambda value: value in rule
+    return "one of " + ", ".join(map(repr, rule)), lambda value: value in list(rule)

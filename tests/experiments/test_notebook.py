@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from fl_core.errors import SpecError
@@ -30,6 +32,9 @@ def test_valid_parameters_and_other_names_pass():
         ({"SEEDS": []}, r"SEEDS = \[\] is not valid: it should be a list, each an integer in \[0, 99\]"),
         ({"SEEDS": [0.5]}, r"SEEDS = \[0.5\] is not valid"),
         ({"SEEDS": "01"}, r"SEEDS = '01' is not valid"),
+        ({"SEEDS": [math.nan]}, r"SEEDS = \[nan\] is not valid"),
+        ({"SEEDS": [math.inf]}, r"SEEDS = \[inf\] is not valid"),
+        ({"PROFILE": ["smoke"]}, r"PROFILE = \['smoke'\] is not valid"),
         ({"NAME": 3}, r"NAME = 3 is not valid: it should be a value of type str"),
         ({"PROFLE": "laptop"}, r"unknown parameter 'PROFLE'; did you mean 'PROFILE'\? \(valid: PROFILE, ALPHA"),
     ],

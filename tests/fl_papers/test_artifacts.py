@@ -76,6 +76,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"dataset": "imdb"}, "unknown data set of this experiment 'imdb'"),
         ({"gap": 5}, "unknown override 'gap'; did you mean 'gaps'"),
         ({"gaps": (0.5,)}, "gaps"),
+        ({"gaps": (10, 5)}, r"\[10.0, 5.0\] must ascend"),
     ],
     "wkafl-tab2": [
         ({"dataset": "cifar100"}, "unknown data set of this experiment 'cifar100'; did you mean 'cifar10'"),

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fl_core.algorithms import Algorithm, AsyncSDFeel, HierarchicalFedAvg, SyncSDFeel
 from fl_core.datasets import Dirichlet
@@ -89,6 +89,8 @@ class Options(experiment.Options):
     """Step size; None: the paper's, times as many as iterations are shorter than the paper's."""
     rounds: float | None = Field(None, gt=0, allow_inf_nan=False)
     """Horizon, in synchronous rounds at H = 10; None: the profile's."""
+
+    _sorted = field_validator("gaps")(experiment.in_order)
 
 
 @dataclass(frozen=True)
