@@ -73,6 +73,13 @@ def own_parts(spec: RunSpec) -> list[Any]:
     return parts + [STEPS[name] for name in [spec.preprocessing.own] if name]
 
 
+def network_digest(spec: RunSpec) -> str:
+    """Return 64 hexadecimal digits of the code of a network of one's own; of those of the book an empty text."""
+    network = MODELS[spec.model.partition("(")[0]]
+    own = _Own([network]).texts if network in own_parts(spec) else ()
+    return hashlib.sha256("\n".join(own).encode()).hexdigest() if own else ""
+
+
 @lru_cache(256)
 def _is_outside(cls: type) -> bool:
     """Return whether a class, or one that it is derived from, is defined outside of fl_core."""

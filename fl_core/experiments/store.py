@@ -34,7 +34,7 @@ from torch import nn
 
 from fl_core.datasets import actual, all_surrogates, data_folder
 from fl_core.errors import DataError, FlCoreError, RunError, SpecError
-from fl_core.experiments.identity import INEXACT, code_digest, instructions, is_stale
+from fl_core.experiments.identity import INEXACT, code_digest, instructions, is_stale, network_digest
 from fl_core.experiments.invariants import MOST_BYTES, foreign, impossible, parsed, unpacked
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
@@ -473,14 +473,15 @@ def model_bytes(result: Result) -> bytes:
         raise RunError(f"the stored record of run {spec.hash} has no model: run it again to save that")
     slots = spec.task().workspace().slots
     tensors = {slot.name: model[slot.start : slot.stop].reshape(slot.shape).clone() for slot in slots}
-    return save(tensors, {"spec": spec.to_json(), "accuracy": repr(result.history.evaluations["test_accuracy"][-1])})
+    about = {"spec": spec.to_json(), "network": network_digest(spec)}
+    return save(tensors, about | {"accuracy": repr(result.history.evaluations["test_accuracy"][-1])})
 
 
 def load_model(path: Path | str) -> nn.Module:
-    """Return the network that :func:`save_model` has written, ready to classify."""
+    """Return the network that :func:`save_model` has written, ready to classify; it warns of one that has changed."""
     try:
         with safe_open(path, "pt") as file:
-            spec = RunSpec.from_json(file.metadata()["spec"])
+            spec = RunSpec.from_json((about := file.metadata())["spec"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 # it is no dictionary
         flat = spec.task().workspace()
         missing = {slot.name for slot in flat.slots} ^ tensors.keys()
@@ -489,6 +490,9 @@ def load_model(path: Path | str) -> nn.Module:
         raise DataError(f"{path} holds no model of a run ({_brief(error)})") from None
     if missing:
         raise DataError(f"{path} holds another network than its specification says: {', '.join(sorted(missing))}")
+    if about.get("network", now := network_digest(spec)) != now:
+        changed = f"the network {spec.model!r} has changed since {path} was written"
+        warnings.warn(f"{changed}; what it gives may be something else", stacklevel=2)
     return flat.network.eval()
 
 

@@ -99,8 +99,8 @@ def test_what_the_chapter_says_of_tensorboard_is_so(tmp_path: Path):
 
 
 def test_the_model_of_a_run_is_read_by_its_network_and_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def normed(shape: tuple[int, ...], classes: int) -> nn.Module:  # with running statistics
-        return nn.Sequential(nn.Flatten(), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes))
+    def normed(shape: tuple[int, ...], classes: int, between: Any = nn.ReLU) -> nn.Module:  # with running statistics
+        return nn.Sequential(nn.Flatten(), nn.Linear(8, 8), nn.BatchNorm1d(8), between(), nn.Linear(8, classes))
 
     points = np.random.default_rng(0).normal(size=(400, 8))
     samples = points[:300], (points[:300, 0] > 0).astype(int)
@@ -115,6 +115,9 @@ def test_the_model_of_a_run_is_read_by_its_network_and_is_as_good(tmp_path: Path
     with torch.inference_mode():
         right = int((network(inputs).argmax(1) == labels).sum())
     assert right / 100 == result.history.evaluations["test_accuracy"][-1] != 0.5
+    monkeypatch.setitem(MODELS, "normed", lambda shape, classes: normed(shape, classes, nn.Tanh))
+    with pytest.warns(UserWarning, match="'normed' has changed since .*model.safetensors was written"):
+        load_model(tmp_path / "model.safetensors")
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path):
