@@ -72,7 +72,8 @@ def import_own(name: str) -> ModuleType:
             return importlib.import_module(name)
         if not path.is_file():
             raise SpecError(f"cannot import {name!r}: there is no such file")
-        alias = path.stem if find_spec(path.stem) is None else f"own_{path.stem}"
+        alias = path.stem.replace(".", "_")  # what stands before a dot would be a package
+        alias = alias if find_spec(alias) is None else f"own_{alias}"
         found = spec_from_file_location(alias, path)
         assert found is not None
         assert found.loader is not None

@@ -159,14 +159,14 @@ def test_other_samples_from_the_same_function_make_stored_results_missing(tmp_pa
 def test_a_script_is_imported_by_the_command_line_and_its_processes(tmp_path, monkeypatch, capsys):
     from fl_core.cli.app import app
 
-    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "mine.v2.py").write_text(MINE)
     words = ["-a", "halving", "-s", "dataset=moons", "-s", "model=mlp", "-s", "budget.updates=3", "--no-store"]
     monkeypatch.chdir(tmp_path)
-    app(["run", *words, "--import", "mine.py"], standalone_mode=False)
+    app(["run", *words, "--import", "mine.v2.py"], standalone_mode=False)
     assert "moons (own data)" in capsys.readouterr().out
-    assert plugins.named() == [str(tmp_path / "mine.py")]
+    assert plugins.named() == [str(tmp_path / "mine.v2.py")]
     packed = grid.pack()
-    (tmp_path / "mine.py").unlink()  # another machine has no such file
+    (tmp_path / "mine.v2.py").unlink()  # another machine has no such file
     monkeypatch.setenv(plugins.IMPORT, "")
     OWN.clear()
     grid.unpack(packed)
