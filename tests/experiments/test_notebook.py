@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,3 +51,31 @@ def test_a_wrong_parameter_is_one_sentence(change, message):
 def test_a_missing_parameter_is_named():
     with pytest.raises(SpecError, match="parameter PROFILE is missing"):
         check_parameters({}, **RULES)
+
+
+CHAPTERS = {
+    path: cells
+    for path in sorted((Path(__file__).parents[2] / "notebooks").rglob("*.ipynb"))
+    for cells in [[cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]]
+    if any(line.startswith("check_parameters(") for cell in cells for line in cell["source"])
+}
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_parameter_of_a_chapter_is_checked(path: Path):
+    """A number for the list of devices ended one of them with Python's words about ``len``."""
+    names: dict[str, Any] = {}
+    for cell in CHAPTERS[path]:
+        text = "".join(cell["source"])
+        if "parameters" in cell["metadata"].get("tags", ()):
+            parameters: dict[str, Any] = {}
+            exec(text, {}, parameters)
+            names |= parameters
+        elif "check_parameters(" in text and "import" not in text:
+            break
+        else:
+            exec(text, names)
+    for parameter in parameters:
+        with pytest.raises(SpecError, match=parameter) as caught:
+            exec(text, {**names, parameter: 10**30})
+        assert "\n" not in str(caught.value)
