@@ -65,6 +65,8 @@ def sweep(
     as text, of an algorithm by its name and parameters. What is stored already is not run again; see
     :func:`fl_core.experiments.grid.execute` for the rest. Callbacks get what is varied and ``seed`` in each row, too.
     """
+    _be("spec", spec, RunSpec)
+    _be("store", store, Store | None)
     seeds, entries = list(seeds) if isinstance(seeds, Iterable) else [seeds], []
     if not seeds or len(set(seeds)) < len(seeds) or not all(hasattr(seed, "__index__") for seed in seeds):
         raise SpecError(f"seeds = {seeds} must be different whole numbers, at least one")
@@ -123,6 +125,7 @@ def compare(
     ``"equal"`` (within half a point, or 5 %) or ``"open"``; ``seeds_needed`` would decide it at the spread seen (NA:
     more than 20, or no spread is seen, as neither reaches the target).
     """
+    _be("runs", runs, Sweep)
     names = [name for name in runs.entries[0].labels if name != "seed"]
     known("name of the grid", by, names)
     known("axis", axis, AXES)
@@ -152,6 +155,13 @@ def compare(
         asked = not (p <= LEVEL or effect.excluded or math.isnan(effect.estimate))
         row |= {"seeds_needed": effect.seeds_needed(LEVEL / len(effects)) if asked else None}
     return pd.DataFrame(rows).astype({"seeds_needed": "Int64"})
+
+
+def _be(name: str, given: Any, wanted: Any) -> None:
+    """Refuse an argument of another type."""
+    if not isinstance(given, wanted):
+        kind = getattr(wanted, "__name__", wanted)
+        raise SpecError(f"{name} is of type {type(given).__name__}; it should be of type {kind}")
 
 
 Runs = list[tuple[Entry, Result]]

@@ -538,6 +538,8 @@ def test_a_comparison_follows_the_rules_of_the_judge(runs):
 def test_a_comparison_of_what_is_not_there_is_refused(arguments, said, runs):
     with pytest.raises(SpecError, match=said):
         compare(runs, **arguments)
+    with pytest.raises(SpecError, match="runs is of type DataFrame; it should be of type Sweep"):
+        compare(runs.frame, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -559,6 +561,10 @@ def test_a_grid_that_is_none_is_refused(grid, seeds, said):
     defined()
     with pytest.raises(SpecError, match=said):
         sweep(RunSpec(**SPEC), grid, seeds)
+    with pytest.raises(SpecError, match="spec is of type dict; it should be of type RunSpec"):
+        sweep(SPEC, grid, seeds)
+    with pytest.raises(SpecError, match="store is of type str; it should be of type .*Store"):
+        sweep(RunSpec(**SPEC), grid, seeds, store="results")
 
 
 def callbacks_are_told_every_row(tmp_path: Path, **where: Any) -> list[Result]:
