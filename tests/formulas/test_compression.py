@@ -16,7 +16,6 @@ from torch import Tensor
 
 from fl_core.formulas import compression
 from fl_core.formulas.compression import (
-    COMPRESSORS,
     QSGD,
     Compressor,
     Identity,
@@ -26,17 +25,6 @@ from fl_core.formulas.compression import (
     TernGrad,
     TopK,
     compressor,
-    error_feedback,
-    euclidean_norm,
-    kept_count,
-    log2_choose,
-    majority_vote,
-    qsgd,
-    random_k_indices,
-    residual_bound,
-    terngrad,
-    top_k,
-    top_k_indices,
 )
 
 X = torch.tensor([3, -1, 0.5, -4, 2], dtype=torch.float64)
@@ -90,7 +78,7 @@ def thirds(d: int) -> list[int]:
 
 
 def test_c1_top_k() -> None:
-    sent = top_k(X, 0.4)
+    sent = compression.top_k(X, 0.4)
     assert sent.tolist() == [3, 0, 0, -4, 0]
     assert squares(X - sent) == 5.25 <= 0.6 * squares(X) == pytest.approx(18.15, rel=1e-12)
 
@@ -106,8 +94,8 @@ def test_c2_random_k_over_all_its_subsets(scaled: bool, error: float) -> None:
 
 
 def test_c3_qsgd() -> None:
-    assert qsgd(X, 4, U).tolist() == [2.75, -1.375, 1.375, -4.125, 1.375]
-    assert (qsgd(X, 4, U) * 4 / 5.5).tolist() == [2, -1, 1, -3, 1]
+    assert compression.qsgd(X, 4, U).tolist() == [2.75, -1.375, 1.375, -4.125, 1.375]
+    assert (compression.qsgd(X, 4, U) * 4 / 5.5).tolist() == [2, -1, 1, -3, 1]
     assert QSGD(levels=4).expected_error(X) == pytest.approx(1.71875, rel=1e-9)
     assert QSGD(levels=4).variance(5) * squares(X) == pytest.approx(9.453125, rel=1e-9)
     assert QSGD(levels=1).expected_error(X) == pytest.approx(27.5, rel=1e-9)
@@ -115,11 +103,11 @@ def test_c3_qsgd() -> None:
 
 
 def test_c4_terngrad() -> None:
-    assert terngrad(X, U).tolist() == [4, 0, 4, -4, 0]
-    assert terngrad(X, U, clip=2.5).tolist() == [4, 0, 4, -4, 0]  # the limit is 6.14
+    assert compression.terngrad(X, U).tolist() == [4, 0, 4, -4, 0]
+    assert compression.terngrad(X, U, clip=2.5).tolist() == [4, 0, 4, -4, 0]  # the limit is 6.14
     assert TernGrad().expected_error(X) == pytest.approx(11.75, rel=1e-9)
     limit = 2.45764114549
-    sent = terngrad(X, torch.zeros(5), clip=1)  # every entry is rounded up
+    sent = compression.terngrad(X, torch.zeros(5), clip=1)  # every entry is rounded up
     assert sent.numpy() == pytest.approx([limit, -limit, limit, -limit, limit], rel=1e-9)
 
 
@@ -133,7 +121,7 @@ def test_c5_scaled_sign() -> None:
 def test_c6_error_feedback() -> None:
     residual, sent = None, []
     for _ in range(4):
-        c, residual = error_feedback(TopK(delta=0.2), X, residual)
+        c, residual = compression.error_feedback(TopK(delta=0.2), X, residual)
         sent.append(c.tolist())
     assert sent == [[0, 0, 0, -4, 0], [6, 0, 0, 0, 0], [0, 0, 0, -8, 0], [0, 0, 0, 0, 8]]
     assert residual.tolist() == [6, -4, 2, -4, 0]
@@ -156,38 +144,38 @@ def test_c7_bits_of_messages() -> None:
     assert TopK(delta=0.01).ideal_bits(d) == pytest.approx(40_073.0120789, rel=1e-9)
 
 
-@pytest.mark.parametrize("scheme", [lambda x, u: qsgd(x, 4, u), terngrad], ids=["qsgd", "terngrad"])
+@pytest.mark.parametrize(
+    "scheme", [lambda x, u: compression.qsgd(x, 4, u), compression.terngrad], ids=["qsgd", "terngrad"]
+)
 def test_c8_the_mean_over_the_draws_is_the_vector_and_the_mean_square_its_variance(scheme) -> None:
     draws = 1000
     sent = torch.stack([scheme(X, torch.full((5,), (q + 0.5) / draws, dtype=torch.float64)) for q in range(draws)])
-    step = 5.5 / 4 if scheme is not terngrad else 4
+    step = 5.5 / 4 if scheme is not compression.terngrad else 4
     assert (sent.mean(0) - X).abs().max() <= step / draws
-    variance = QSGD(levels=4).expected_error(X) if scheme is not terngrad else TernGrad().expected_error(X)
+    variance = (
+        QSGD(levels=4).expected_error(X) if scheme is not compression.terngrad else TernGrad().expected_error(X)
+    )
     assert (sent - X).square().sum(1).mean() == pytest.approx(variance, abs=5 * step**2 / draws)
 
 
 def test_fedluck_10_ties_and_counts() -> None:
     x = vector([0.5, -2, 0.1, 2, -0.3, 0, 1, -1, 0.05, 0.7])
-    sent = top_k(x, 0.3)
+    sent = compression.top_k(x, 0.3)
     assert sent.nonzero().flatten().tolist() == [1, 3, 6]
     assert squares(x - sent) == pytest.approx(1.8425, rel=1e-10)
     assert TopK(delta=0.3).contraction(10) == 0.3
     assert 0.7 * squares(x) == pytest.approx(7.58975, rel=1e-10)
-    assert [kept_count(100, 0.07), kept_count(25, 0.28)] == [7, 7]
+    assert [compression.kept_count(100, 0.07), compression.kept_count(25, 0.28)] == [7, 7]
+    assert TopK(delta=0.1, wire="ideal_fraction").counted_bytes(sum(VGG11S)) == pytest.approx(346_192.8, rel=1e-12)
     for sizes, per_tensor, whole in [(CNN, 2344, 2341), (VGG11S, 8667, 8655), (LSTM, 2170, 2164)]:
-        assert sum(kept_count(n, 0.01) for n in sizes) == per_tensor
-        assert kept_count(sum(sizes), 0.01) == whole
-
-
-def test_fedluck_14_counts_kept_values_only() -> None:
-    c = TopK(delta=0.1, wire="ideal_fraction")
-    assert c.counted_bytes(sum(VGG11S)) == pytest.approx(346_192.8, rel=1e-12)
-    assert c.counted_bytes(sum(VGG11S)) < c.encoded_bytes(sum(VGG11S)) == TopK(delta=0.1).encoded_bytes(sum(VGG11S))
-    assert Identity().counted_bytes(sum(CNN)) == 936_360
+        assert sum(compression.kept_count(n, 0.01) for n in sizes) == per_tensor
+        assert compression.kept_count(sum(sizes), 0.01) == whole
 
 
 def test_fedluck_positions_take_18_bits_in_the_cnn_and_the_lstm_and_20_in_vgg() -> None:
-    widths = [TopK(delta=0.01).encoded_bits(sum(m)) / kept_count(sum(m), 0.01) - 32 for m in (CNN, LSTM, VGG11S)]
+    widths = [
+        TopK(delta=0.01).encoded_bits(sum(m)) / compression.kept_count(sum(m), 0.01) - 32 for m in (CNN, LSTM, VGG11S)
+    ]
     assert widths == [18, 18, 20]
 
 
@@ -224,14 +212,7 @@ def test_top_k_is_exact_and_the_lowest_position_wins_a_tie(dtype: torch.dtype) -
         unseen,
     ):
         for k in (0, 1, 2, 31, 32, 33, 50, 500, 2500, 4900, len(x) - 1, len(x)):
-            assert top_k_indices(x, k).tolist() == stable_top_k(x, k)
-
-
-@given(entries, st.data())
-def test_top_k_of_short_vectors(values, data) -> None:
-    x = vector(values)
-    k = data.draw(st.integers(0, len(x)))
-    assert top_k_indices(x, k).tolist() == stable_top_k(x, k)
+            assert compression.top_k_indices(x, k).tolist() == stable_top_k(x, k)
 
 
 def test_counts_are_right_where_the_product_is_not() -> None:
@@ -239,14 +220,18 @@ def test_counts_are_right_where_the_product_is_not() -> None:
     for percent in range(1, 101):
         for n in range(1, 400):
             exact = max(1, -(-n * percent // 100))
-            assert kept_count(n, percent / 100) == exact
+            assert compression.kept_count(n, percent / 100) == exact
             wrong += math.ceil(n * (percent / 100)) != exact
     assert wrong > 0
-    assert [kept_count(0, 0.5), kept_count(1, 1e-9), kept_count(7, 1.0)] == [0, 1, 7]
+    assert [compression.kept_count(0, 0.5), compression.kept_count(1, 1e-9), compression.kept_count(7, 1.0)] == [
+        0,
+        1,
+        7,
+    ]
 
 
 def test_every_random_subset_is_as_likely_as_any_other() -> None:
-    drawn = [tuple(random_k_indices(5, 2, seed).tolist()) for seed in range(5000)]
+    drawn = [tuple(compression.random_k_indices(5, 2, seed).tolist()) for seed in range(5000)]
     assert all(a < b for subset in drawn for a, b in pairwise(subset))
     counts = np.array([drawn.count(subset) for subset in sorted(set(drawn))])
     assert len(counts) == 10
@@ -263,8 +248,8 @@ def test_per_tensor_is_each_tensor_on_its_own(values, delta, data) -> None:
         assert torch.equal(whole, torch.cat([c.compress(part) for part in x.split(sizes)]))
     u = torch.rand(len(x), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     for c, scheme in [
-        (QSGD(levels=3, per_tensor=True), lambda x, u: qsgd(x, 3, u)),
-        (TernGrad(per_tensor=True), terngrad),
+        (QSGD(levels=3, per_tensor=True), lambda x, u: compression.qsgd(x, 3, u)),
+        (TernGrad(per_tensor=True), compression.terngrad),
     ]:
         pieces = [scheme(a, b) for a, b in zip(x.split(sizes), u.split(sizes), strict=True)]
         assert torch.equal(c.compress(x, torch.Generator().manual_seed(3), sizes), torch.cat(pieces))
@@ -276,21 +261,13 @@ def test_per_tensor_is_each_tensor_on_its_own(values, delta, data) -> None:
 @given(entries, rate)
 def test_top_k_is_a_contraction_and_a_projection(values, delta) -> None:
     x = vector(values)
-    sent = top_k(x, delta)
-    k = kept_count(len(x), delta)
+    sent = compression.top_k(x, delta)
+    k = compression.kept_count(len(x), delta)
     assert squares(x - sent) <= (1 - k / len(x)) * squares(x) * (1 + 1e-12)
     assert float((sent * (x - sent)).abs().max()) == 0
     assert squares(sent) <= squares(x)
-    assert torch.equal(top_k(-4 * x, delta), -4 * sent)
-    assert torch.equal(top_k(sent, delta), sent)
-
-
-@given(st.integers(1, 50), rate, st.floats(0.5, 100), st.integers(0, 99))
-def test_top_k_loses_most_where_all_magnitudes_are_equal(d, delta, size, seed) -> None:
-    x = size * (1 - 2 * torch.randint(2, (d,), generator=torch.Generator().manual_seed(seed)).double())
-    assert squares(x - top_k(x, delta)) == pytest.approx(
-        (1 - TopK(delta=delta).contraction(d)) * squares(x), rel=1e-12
-    )
+    assert torch.equal(compression.top_k(-4 * x, delta), -4 * sent)
+    assert torch.equal(compression.top_k(sent, delta), sent)
 
 
 @given(entries, rate, st.data())
@@ -313,13 +290,6 @@ def test_scaled_sign_is_a_contraction_with_equality(values) -> None:
     assert error <= (1 - ScaledSign().contraction(len(x))) * squares(x) * (1 + 1e-12)
 
 
-@given(st.integers(1, 50))
-def test_the_rate_of_scaled_sign_is_reached_by_a_single_entry(d) -> None:
-    x = torch.zeros(d, dtype=torch.float64)
-    x[d // 2] = -3
-    assert squares(x - ScaledSign().compress(x)) == pytest.approx((1 - ScaledSign().contraction(d)) * 9, abs=1e-12)
-
-
 @given(entries, st.integers(1, 30))
 def test_the_variance_of_qsgd_is_within_its_bound(values, levels) -> None:
     x = vector(values)
@@ -333,13 +303,6 @@ def test_the_variance_of_terngrad_is_within_its_bound(values) -> None:
     largest = x.abs().max()
     assert TernGrad().expected_error(x) == pytest.approx(float((x.abs() * (largest - x.abs())).sum()), rel=1e-9)
     assert TernGrad().expected_error(x) <= TernGrad().variance(len(x)) * squares(x) * (1 + 1e-12)
-
-
-@given(st.integers(1, 10_000))
-def test_the_bound_of_terngrad_is_reached(d) -> None:
-    x = torch.full((d,), 1 / (math.sqrt(d) + 1), dtype=torch.float64)
-    x[0] = 1
-    assert TernGrad().expected_error(x) == pytest.approx((math.sqrt(d) - 1) / 2 * squares(x), rel=1e-9, abs=1e-12)
 
 
 @given(st.integers(1, 60), rate)
@@ -362,6 +325,8 @@ def test_an_unbiased_compressor_is_a_contraction_where_its_variance_is_below_one
     assert QSGD(levels=4).contraction(4) == pytest.approx(0.75)
     assert QSGD(levels=1).contraction(10_000) is None
     assert Identity().contraction(3) == 1
+    assert ScaledSign().contraction(8) == 1 / 8
+    assert ScaledSign(per_tensor=True).contraction(8, [5, 3]) == 1 / 5
     assert SignSGD().contraction(3) is SignSGD().variance(3) is TernGrad(clip=2.5).variance(3) is None
 
 
@@ -378,15 +343,20 @@ def test_error_feedback_loses_nothing_and_its_residual_is_bounded(steps, delta) 
         residual, sent = None, torch.zeros(6, dtype=torch.float64)
         largest = max(sum(x * x for x in step) for step in steps)
         for step in steps:
-            out, residual = error_feedback(c, vector(step), residual)
+            out, residual = compression.error_feedback(c, vector(step), residual)
             sent += out
-            assert squares(residual) <= residual_bound(c.contraction(6), largest) * (1 + 1e-9)
+            assert squares(residual) <= compression.residual_bound(c.contraction(6), largest) * (1 + 1e-9)
         total = torch.tensor(steps, dtype=torch.float64).sum(0)
         assert (sent + residual - total).abs().max() <= (0 if isinstance(c, TopK) else 1e-9)
 
 
 def test_majority_vote_has_no_opinion_on_a_tie() -> None:
-    assert majority_vote(torch.tensor([[2.0, -1, 0, 3], [0.1, -2, 0, -9], [-5, -1, 1, 0]])).tolist() == [1, -1, 1, 0]
+    assert compression.majority_vote(torch.tensor([[2.0, -1, 0, 3], [0.1, -2, 0, -9], [-5, -1, 1, 0]])).tolist() == [
+        1,
+        -1,
+        1,
+        0,
+    ]
 
 
 def test_a_bit_cannot_say_zero() -> None:
@@ -424,8 +394,8 @@ def test_a_norm_is_never_below_the_largest_entry() -> None:
         torch.rand(1000),
         torch.tensor([1e300, 1], dtype=torch.float64),
     ):
-        assert euclidean_norm(x) >= x.abs().max()
-        assert torch.isfinite(euclidean_norm(x))
+        assert compression.euclidean_norm(x) >= x.abs().max()
+        assert torch.isfinite(compression.euclidean_norm(x))
 
 
 # What is sent
@@ -512,29 +482,32 @@ def test_a_vector_that_is_not_finite_is_refused(text: str, bad: float) -> None:
 
 test_wrong_arguments_are_refused = refuses(
     ValueError,
-    (lambda: top_k(X, 0), r"delta = 0; delta must be in \(0, 1\]"),
-    (lambda: top_k(X, 1.5), r"delta = 1.5"),
-    (lambda: top_k(X, float("nan")), r"delta = nan"),
-    (lambda: kept_count(-1, 0.5), r"n = -1"),
-    (lambda: top_k_indices(X, 6), r"k = 6; k must be in 0..5"),
-    (lambda: random_k_indices(5, 6, 0), r"k = 6; k must be in 0..5"),
-    (lambda: qsgd(X, 0, U), r"levels = 0; levels must be >= 1"),
-    (lambda: qsgd(X, 4, U[:4]), r"u.shape = \[4\]; u.shape must be \[5\]"),
-    (lambda: terngrad(X, U, clip=0), r"clip = 0; clip must be > 0"),
-    (lambda: majority_vote(X), r"signs = \[5\]; signs must be a matrix"),
+    (lambda: compression.top_k(X, 0), r"delta = 0; delta must be in \(0, 1\]"),
+    (lambda: compression.top_k(X, 1.5), r"delta = 1.5"),
+    (lambda: compression.top_k(X, float("nan")), r"delta = nan"),
+    (lambda: compression.kept_count(-1, 0.5), r"n = -1"),
+    (lambda: compression.top_k_indices(X, 6), r"k = 6; k must be in 0..5"),
+    (lambda: compression.random_k_indices(5, 6, 0), r"k = 6; k must be in 0..5"),
+    (lambda: compression.qsgd(X, 0, U), r"levels = 0; levels must be >= 1"),
+    (lambda: compression.qsgd(X, 4, U[:4]), r"u.shape = \[4\]; u.shape must be \[5\]"),
+    (lambda: compression.terngrad(X, U, clip=0), r"clip = 0; clip must be > 0"),
+    (lambda: compression.majority_vote(X), r"signs = \[5\]; signs must be a matrix"),
     (lambda: TopK(delta=0.1).compress(X.long()), r"\[5\] torch.int64 cpu.*must be a vector \[d\] of float32 or"),
     (lambda: TopK(delta=0.1).encode(X[None]), r"vector = .\[1, 5\]"),
     (lambda: TopK(delta=0.1, per_tensor=True).compress(X), r"segments = None; segments must be the sizes"),
-    (lambda: top_k(X, 0.1, [2, 2]), r"segments = \[2, 2\]; segments must be >= 0, with the sum 5"),
-    (lambda: top_k(X, 0.1, [6, -1]), r"segments = \[6, -1\]"),
+    (lambda: compression.top_k(X, 0.1, [2, 2]), r"segments = \[2, 2\]; segments must be >= 0, with the sum 5"),
+    (lambda: compression.top_k(X, 0.1, [6, -1]), r"segments = \[6, -1\]"),
     (lambda: RandomK(delta=0.1).compress(X), r"generator = None; generator must be a PyTorch or NumPy generator"),
     (lambda: QSGD().encoded_bytes(-1), r"d = -1"),
     (lambda: Identity().decode(b"", 0, torch.int32), r"dtype = torch.int32"),
     (lambda: QSGD().compress(torch.tensor([3e38, 3e38]), torch.Generator()), r"inf; .* must be finite"),
     (lambda: RandomK(delta=0.1, scaled=True).compress(torch.full((99,), 3e38), torch.Generator()), r"inf"),
-    (lambda: error_feedback(Identity(), X, X[:2]), r"residual.shape = \[2\]; residual.shape must be \[5\]"),
-    (lambda: residual_bound(0, 1), r"delta = 0"),
-    (lambda: residual_bound(0.5, -1), r"largest = -1"),
+    (
+        lambda: compression.error_feedback(Identity(), X, X[:2]),
+        r"residual.shape = \[2\]; residual.shape must be \[5\]",
+    ),
+    (lambda: compression.residual_bound(0, 1), r"delta = 0"),
+    (lambda: compression.residual_bound(0.5, -1), r"largest = -1"),
 )
 
 
@@ -586,33 +559,11 @@ def test_a_compressor_survives_json_and_its_text(text: str) -> None:
     assert hash(compressor({"kind": "topk", "delta": 0.5})) == hash(TopK(delta=0.5))
 
 
-def test_the_text_is_short() -> None:
-    assert str(TopK(delta=0.1)) == "topk(delta=0.1)"
-    assert str(QSGD()) == "qsgd"
-    assert str(RandomK(delta=0.1, scaled=True, wire="bitmask")) == 'randomk(delta=0.1, scaled=true, wire="bitmask")'
-
-
-def test_every_compressor_is_found_by_its_kind() -> None:
-    assert {kind: cls.__name__ for kind, cls in COMPRESSORS.items()} == {
-        "identity": "Identity",
-        "topk": "TopK",
-        "randomk": "RandomK",
-        "qsgd": "QSGD",
-        "terngrad": "TernGrad",
-        "signsgd": "SignSGD",
-        "scaledsign": "ScaledSign",
-    }
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("topp(delta=0.1)", r"'topp'.*'topk'"),
-        ("topk", r"delta\s+Field required"),
         ("topk(delta=0)", r"greater than 0"),
         ("topk(delta=1.1)", r"less than or equal to 1"),
-        ("topk(rate=0.1)", r"rate\s+Extra inputs are not permitted"),
-        ("topk(delta=x)", r"valid number, unable to parse string"),
         ({"kind": "topk", "delta": float("nan")}, r"finite number"),
         ('topk(delta=0.1, wire="zip")', r"'values\+indices', 'bitmask' or 'ideal_fraction'"),
         ("qsgd(levels=0)", r"greater than or equal to 1"),
@@ -625,8 +576,3 @@ def test_a_wrong_compressor_is_refused(value: object, message: str) -> None:
         compressor(value)
     with pytest.raises(ValidationError, match=message):
         Held(compressor=value)
-
-
-def test_subsets_are_counted_in_bits() -> None:
-    assert log2_choose(5, 2) == pytest.approx(math.log2(10), rel=1e-12)
-    assert log2_choose(5, 5) == pytest.approx(0, abs=1e-12)

@@ -12,19 +12,8 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from fl_core.algorithms.base import mean_step
-from fl_core.formulas.fedluck import (
-    SOLVERS,
-    Box,
-    Variant,
-    fit_upload,
-    fit_upload_with_latency,
-    job_seconds,
-    key_convergence_factor,
-    mean_step_seconds,
-    plan_devices,
-    rounds_per_job,
-    staleness_factor,
-)
+from fl_core.formulas import fedluck
+from fl_core.formulas.fedluck import SOLVERS, Box, Variant
 
 close = partial(pytest.approx, rel=1e-10)
 
@@ -34,14 +23,14 @@ close = partial(pytest.approx, rel=1e-10)
 
 def test_the_factor_falls_with_the_period() -> None:
     periods = np.linspace(0.2, 20, 200)
-    assert (np.diff(key_convergence_factor(10, 0.1, 0.2, 5.0, periods)) < 0).all()
+    assert (np.diff(fedluck.key_convergence_factor(10, 0.1, 0.2, 5.0, periods)) < 0).all()
 
 
 def test_arrays_broadcast() -> None:
     k, delta = np.arange(1, 4)[:, None], np.array([0.1, 0.5])
-    table = key_convergence_factor(k, delta, 0.2, 5.0, 1.5)
+    table = fedluck.key_convergence_factor(k, delta, 0.2, 5.0, 1.5)
     assert table.shape == (3, 2)
-    assert table[2, 1] == key_convergence_factor(3, 0.5, 0.2, 5.0, 1.5)
+    assert table[2, 1] == fedluck.key_convergence_factor(3, 0.5, 0.2, 5.0, 1.5)
 
 
 # Time and staleness, Eqs. 5 and 7
@@ -50,8 +39,8 @@ def test_arrays_broadcast() -> None:
 @pytest.mark.parametrize("seconds", [0.3, 0.7, 0.1])
 def test_rounding_never_delays_a_job_that_ends_at_a_tick(seconds) -> None:
     for rounds in range(1, 500):
-        assert rounds_per_job(rounds * seconds, seconds) == rounds
-        assert rounds_per_job(sum([seconds] * rounds), seconds) == rounds
+        assert fedluck.rounds_per_job(rounds * seconds, seconds) == rounds
+        assert fedluck.rounds_per_job(sum([seconds] * rounds), seconds) == rounds
 
 
 # Measured times, 2.2
@@ -60,44 +49,44 @@ def test_rounding_never_delays_a_job_that_ends_at_a_tick(seconds) -> None:
 @given(beta=st.floats(0.01, 100), latency=st.floats(0, 10))
 def test_noiseless_measurements_are_recovered(beta, latency) -> None:
     rates = np.repeat([0.05, 0.1, 0.25, 0.5, 1], 3)
-    fit = fit_upload_with_latency(rates.tolist(), (beta * rates + latency).tolist())
+    fit = fedluck.fit_upload_with_latency(rates.tolist(), (beta * rates + latency).tolist())
     assert fit == pytest.approx((beta, latency), rel=1e-9, abs=1e-9)
-    assert fit_upload(rates.tolist(), (beta * rates).tolist()) == close((beta, 0))
+    assert fedluck.fit_upload(rates.tolist(), (beta * rates).tolist()) == close((beta, 0))
 
 
 def test_a_fit_with_latency_stays_physical() -> None:
     """A negative intercept or slope would make a plan's job shorter than possible: the bound is the best fit then."""
-    assert fit_upload_with_latency([0.5, 1], [1, 3]) == fit_upload([0.5, 1], [1, 3])
-    assert fit_upload_with_latency([0.5, 1], [3, 2]) == (0, 2.5)
+    assert fedluck.fit_upload_with_latency([0.5, 1], [1, 3]) == fedluck.fit_upload([0.5, 1], [1, 3])
+    assert fedluck.fit_upload_with_latency([0.5, 1], [3, 2]) == (0, 2.5)
 
 
 test_each_formula_names_what_is_wrong = refuses(
     ValueError,
-    (lambda: key_convergence_factor(0, 0.1, 1, 1, 1), "local_steps = 0; local_steps must be > 0"),
-    (lambda: key_convergence_factor(1, 0, 1, 1, 1), r"compression_rate = 0; .* in \(0, 1\]"),
-    (lambda: key_convergence_factor(1, np.array([0.5, 1.5]), 1, 1, 1), "compression_rate = array"),
-    (lambda: key_convergence_factor(1, 1, -1, 1, 1), "seconds_per_step = -1"),
-    (lambda: key_convergence_factor(1, 1, 1, float("nan"), 1), "full_upload_seconds = nan"),
-    (lambda: key_convergence_factor(1, 1, 1, 1, 0), "period_seconds = 0"),
-    (lambda: key_convergence_factor(1, 1, 1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
-    (lambda: staleness_factor(1, 1, -1), "round_staleness = -1"),
+    (lambda: fedluck.key_convergence_factor(0, 0.1, 1, 1, 1), "local_steps = 0; local_steps must be > 0"),
+    (lambda: fedluck.key_convergence_factor(1, 0, 1, 1, 1), r"compression_rate = 0; .* in \(0, 1\]"),
+    (lambda: fedluck.key_convergence_factor(1, np.array([0.5, 1.5]), 1, 1, 1), "compression_rate = array"),
+    (lambda: fedluck.key_convergence_factor(1, 1, -1, 1, 1), "seconds_per_step = -1"),
+    (lambda: fedluck.key_convergence_factor(1, 1, 1, float("nan"), 1), "full_upload_seconds = nan"),
+    (lambda: fedluck.key_convergence_factor(1, 1, 1, 1, 0), "period_seconds = 0"),
+    (lambda: fedluck.key_convergence_factor(1, 1, 1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
+    (lambda: fedluck.staleness_factor(1, 1, -1), "round_staleness = -1"),
     (lambda: Variant(0), "staleness_coefficient = 0"),
     (lambda: Variant(delta_power=2), r"delta_power = 2; .* in \(0, 1\]"),
     (lambda: Variant(delta_power=0), "delta_power = 0"),
     (lambda: Variant(contraction="loose"), "contraction = 'loose'; .*'printed' or 'tight'"),  # type: ignore[arg-type]
-    (lambda: rounds_per_job(-1, 1), "job_seconds = -1"),
-    (lambda: rounds_per_job(1, 0), "period_seconds = 0"),
+    (lambda: fedluck.rounds_per_job(-1, 1), "job_seconds = -1"),
+    (lambda: fedluck.rounds_per_job(1, 0), "period_seconds = 0"),
     (lambda: mean_step(np.zeros(1), np.zeros((1, 1)), 0.0), "global_lr = 0.0"),
     (lambda: mean_step(np.zeros(1), np.zeros((2, 1)), 1.0, [1]), "2, one per upload"),
     (lambda: mean_step(np.zeros(1), np.zeros((1, 1)), 1.0, [0]), r"sample_counts = \[0\]"),
-    (lambda: mean_step_seconds([1, 1, 1]), "must be > warm_up = 3"),
-    (lambda: mean_step_seconds([-1], 0), "step_seconds"),
-    (lambda: mean_step_seconds([1], -1), "warm_up = -1"),
-    (lambda: fit_upload([], []), "compression_rates"),
-    (lambda: fit_upload([0.5], [1, 2]), "1, one per rate"),
-    (lambda: fit_upload([0.0], [1]), "compression_rates"),
-    (lambda: fit_upload([0.5], [-1]), "upload_seconds"),
-    (lambda: fit_upload_with_latency([0.5, 0.5], [1, 2]), "at least two different rates"),
+    (lambda: fedluck.mean_step_seconds([1, 1, 1]), "must be > warm_up = 3"),
+    (lambda: fedluck.mean_step_seconds([-1], 0), "step_seconds"),
+    (lambda: fedluck.mean_step_seconds([1], -1), "warm_up = -1"),
+    (lambda: fedluck.fit_upload([], []), "compression_rates"),
+    (lambda: fedluck.fit_upload([0.5], [1, 2]), "1, one per rate"),
+    (lambda: fedluck.fit_upload([0.0], [1]), "compression_rates"),
+    (lambda: fedluck.fit_upload([0.5], [-1]), "upload_seconds"),
+    (lambda: fedluck.fit_upload_with_latency([0.5, 0.5], [1, 2]), "at least two different rates"),
 )
 
 
@@ -123,21 +112,23 @@ TIMES = {
 )
 def test_no_point_of_the_box_beats_the_plan(solver, alpha, beta, latency, period, k, delta, c, p, form) -> None:
     options = {"latency_seconds": latency, "variant": Variant(c, p, form)}
-    found = plan_devices(alpha, beta, period, solver=solver, **options)
+    found = fedluck.plan_devices(alpha, beta, period, solver=solver, **options)
     if solver == "exact":
-        assert found.factor[0] <= key_convergence_factor(k, delta, alpha, beta, period, **options) * (1 + 1e-14)
+        assert found.factor[0] <= fedluck.key_convergence_factor(k, delta, alpha, beta, period, **options) * (
+            1 + 1e-14
+        )
     else:
-        d = job_seconds(k, delta, alpha, beta, latency_seconds=latency)
-        other = staleness_factor(k, delta, max(1, np.ceil(d / period)), options["variant"])
+        d = fedluck.job_seconds(k, delta, alpha, beta, latency_seconds=latency)
+        other = fedluck.staleness_factor(k, delta, max(1, np.ceil(d / period)), options["variant"])
         assert found.factor[0] <= other * (1 + 1e-8)
 
 
 def test_many_devices_are_planned_as_each_alone() -> None:
     alpha, beta = random_devices(5, 700)
     for solver, n in (("exact", 700), ("exact_ceil", 700), ("official_grid", 30)):
-        together = plan_devices(alpha[:n], beta[:n], 1.5, solver=solver)
+        together = fedluck.plan_devices(alpha[:n], beta[:n], 1.5, solver=solver)
         for i in range(0, n, n // 7):
-            alone = plan_devices(alpha[i], beta[i], 1.5, solver=solver)
+            alone = fedluck.plan_devices(alpha[i], beta[i], 1.5, solver=solver)
             assert [column[i] for column in together] == [column[0] for column in alone]
 
 
@@ -156,7 +147,7 @@ def test_many_devices_are_planned_as_each_alone() -> None:
     ],
 )
 def test_o6_exact(device, box, k, delta, phi) -> None:
-    found = plan_devices(*device, solver="exact", box=box)
+    found = fedluck.plan_devices(*device, solver="exact", box=box)
     assert [column[0] for column in found] == close([k, delta, phi])
 
 
@@ -166,27 +157,27 @@ def test_o6_exact(device, box, k, delta, phi) -> None:
 def test_the_grid_is_never_better_and_close() -> None:
     """Worst between its rates 0.01 and 0.02: 3.4 % above the minimum for one of 3,000 such devices."""
     alpha, beta = random_devices(0, 200)
-    exact, grid = (plan_devices(alpha, beta, 1.5, solver=solver) for solver in ("exact", "official_grid"))
+    exact, grid = (fedluck.plan_devices(alpha, beta, 1.5, solver=solver) for solver in ("exact", "official_grid"))
     assert (grid.factor >= exact.factor * (1 - 1e-14)).all()
     assert (grid.factor <= exact.factor * 1.04).all()
     assert (grid.local_steps == exact.local_steps).mean() > 0.9
 
 
 def test_a_device_without_compute_or_upload_time_takes_all_it_can() -> None:
-    assert plan_devices(0, 0, 1.0, solver="exact").local_steps[0] == 60
+    assert fedluck.plan_devices(0, 0, 1.0, solver="exact").local_steps[0] == 60
     for solver in SOLVERS:
-        assert plan_devices(0.3, 0.0, 1.0, solver=solver).compression_rate[0] == 1
-    assert plan_devices(0.0, 5.0, 1.0, solver="exact").local_steps[0] == 60
+        assert fedluck.plan_devices(0.3, 0.0, 1.0, solver=solver).compression_rate[0] == 1
+    assert fedluck.plan_devices(0.0, 5.0, 1.0, solver="exact").local_steps[0] == 60
 
 
 def test_the_supplements_power_compresses_only_where_the_steps_are_bounded() -> None:
     """E9."""
     alpha, beta = random_devices(2, 300)
     supplement = Variant(delta_power=1)
-    free = plan_devices(alpha, beta, 1.5, solver="exact", box=Box(1, 2000, 0.01, 1.0), variant=supplement)
+    free = fedluck.plan_devices(alpha, beta, 1.5, solver="exact", box=Box(1, 2000, 0.01, 1.0), variant=supplement)
     bound = free.local_steps == 2000
     assert (free.compression_rate[~bound] == 1).all()
-    narrow = plan_devices(alpha, beta, 1.5, solver="exact", variant=supplement)
+    narrow = fedluck.plan_devices(alpha, beta, 1.5, solver="exact", variant=supplement)
     assert (narrow.compression_rate < 1).any()
     assert (narrow.local_steps[narrow.compression_rate < 1] == 60).all()
 
@@ -194,18 +185,18 @@ def test_the_supplements_power_compresses_only_where_the_steps_are_bounded() -> 
 test_the_planners_name_what_is_wrong = refuses(
     ValueError,
     (
-        lambda: plan_devices(1, 1, 1, solver="exactly"),
+        lambda: fedluck.plan_devices(1, 1, 1, solver="exactly"),
         "solver = 'exactly'; solver must be one of official_grid, exact",
     ),
-    (lambda: plan_devices(-1, 1, 1), "seconds_per_step = -1"),
-    (lambda: plan_devices(1, [1, float("inf")], 1), "full_upload_seconds = .*inf"),
-    (lambda: plan_devices(1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
-    (lambda: plan_devices(1, 1, 0), "period_seconds = 0"),
+    (lambda: fedluck.plan_devices(-1, 1, 1), "seconds_per_step = -1"),
+    (lambda: fedluck.plan_devices(1, [1, float("inf")], 1), "full_upload_seconds = .*inf"),
+    (lambda: fedluck.plan_devices(1, 1, 1, latency_seconds=-1), "latency_seconds = -1"),
+    (lambda: fedluck.plan_devices(1, 1, 0), "period_seconds = 0"),
     (lambda: Box(0), r"k_min = 0; k_min must be in 1\.\.k_max = 60"),
     (lambda: Box(2.5), "k_min = 2.5; k_min must be a whole number"),  # type: ignore[arg-type]
     (lambda: Box(5, 4), "k_min = 5"),
     (lambda: Box(delta_min=0), "delta_min = 0"),
     (lambda: Box(delta_min=0.5, delta_max=0.4), "delta_min = 0.5"),
     (lambda: Box(delta_max=1.5), "delta_max = 1.5"),
-    (lambda: plan_devices(1, 1, 1, box=Box(delta_min=0.011, delta_max=0.019)), "multiple of 0.01"),
+    (lambda: fedluck.plan_devices(1, 1, 1, box=Box(delta_min=0.011, delta_max=0.019)), "multiple of 0.01"),
 )

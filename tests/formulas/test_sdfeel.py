@@ -11,20 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
+from fl_core.formulas import sdfeel
 from fl_core.formulas.checks import add_up
-from fl_core.formulas.sdfeel import (
-    consensus_phase,
-    effective_steps,
-    gossip_average,
-    gossip_towards,
-    gossip_weights,
-    intra_cluster_aggregate,
-    normalized_update,
-    plan_cluster,
-    spread,
-    staleness_discount,
-    synchronous_mixing_matrix,
-)
 from fl_core.models import build_network
 from fl_core.world import GapCompute
 
@@ -55,31 +43,31 @@ def test_a_normalised_update_is_the_mean_gradient_of_the_local_steps() -> None:
         gradients.append(gradient)
         w = w - 0.05 * gradient
     expected = -0.05 / 7 * sum(gradients)
-    torch.testing.assert_close(normalized_update(w, start, 7), expected, rtol=0, atol=1e-15)
+    torch.testing.assert_close(sdfeel.normalized_update(w, start, 7), expected, rtol=0, atol=1e-15)
 
 
 @given(st.integers(1, 200), st.lists(st.floats(-5, 5), min_size=2, max_size=6), st.integers(0, 99))
 def test_with_equal_step_counts_it_is_fedavg(steps, ends, seed) -> None:
     weights = list(np.random.default_rng(seed).dirichlet(np.ones(len(ends))))
-    updates = [normalized_update(end, 0.7, steps) for end in ends]
-    found = intra_cluster_aggregate(0.7, updates, weights, [steps] * len(ends))
+    updates = [sdfeel.normalized_update(end, 0.7, steps) for end in ends]
+    found = sdfeel.intra_cluster_aggregate(0.7, updates, weights, [steps] * len(ends))
     assert found == pytest.approx(np.dot(weights, ends), abs=1e-12)
 
 
 test_what_is_out_of_range_is_refused = refuses(
     ValueError,
-    (lambda: normalized_update(1.0, 0.0, 0), "steps must be >= 1"),
-    (lambda: effective_steps([0.5, 0.6], [1, 1]), "weights must be shares with sum 1"),
-    (lambda: effective_steps([1.0], [1, 1]), "weights must be as many as there are step counts, 2"),
-    (lambda: staleness_discount(-1), "staleness must be >= 0"),
-    (lambda: gossip_weights(0, {1: 0}), "staleness must be given for the trigger 0 too"),
-    (lambda: gossip_weights(0, {0: 0}, rule="right"), "rule must be derived, printed or data_weighted"),
-    (lambda: gossip_weights(0, {0: 0}, rule="data_weighted"), "cluster_weight must be a share > 0 for each"),
-    (lambda: synchronous_mixing_matrix([(1,), (0,), ()]), "neighbors must be those of a connected graph"),
-    (lambda: synchronous_mixing_matrix([(1,), ()]), "neighbors must be mutual"),
-    (lambda: consensus_phase([1, 2], np.eye(2), 0), "tolerance must be > 0"),
-    (lambda: plan_cluster([1.0, 3.0], rule="fixed", deadline_seconds=0.5), "deadline_seconds must be >= 1.0"),
-    (lambda: plan_cluster([]), "step_seconds must be > 0 for each client"),
+    (lambda: sdfeel.normalized_update(1.0, 0.0, 0), "steps must be >= 1"),
+    (lambda: sdfeel.effective_steps([0.5, 0.6], [1, 1]), "weights must be shares with sum 1"),
+    (lambda: sdfeel.effective_steps([1.0], [1, 1]), "weights must be as many as there are step counts, 2"),
+    (lambda: sdfeel.staleness_discount(-1), "staleness must be >= 0"),
+    (lambda: sdfeel.gossip_weights(0, {1: 0}), "staleness must be given for the trigger 0 too"),
+    (lambda: sdfeel.gossip_weights(0, {0: 0}, rule="right"), "rule must be derived, printed or data_weighted"),
+    (lambda: sdfeel.gossip_weights(0, {0: 0}, rule="data_weighted"), "cluster_weight must be a share > 0 for each"),
+    (lambda: sdfeel.synchronous_mixing_matrix([(1,), (0,), ()]), "neighbors must be those of a connected graph"),
+    (lambda: sdfeel.synchronous_mixing_matrix([(1,), ()]), "neighbors must be mutual"),
+    (lambda: sdfeel.consensus_phase([1, 2], np.eye(2), 0), "tolerance must be > 0"),
+    (lambda: sdfeel.plan_cluster([1.0, 3.0], rule="fixed", deadline_seconds=0.5), "deadline_seconds must be >= 1.0"),
+    (lambda: sdfeel.plan_cluster([]), "step_seconds must be > 0 for each client"),
 )
 
 
@@ -101,11 +89,11 @@ test_what_is_out_of_range_is_refused = refuses(
     ],
 )
 def test_o5_o6_the_weights_of_an_event(options, column, given_away, model) -> None:
-    weights = gossip_weights(2, {1: 0, 2: 2, 3: 7}, **options)
+    weights = sdfeel.gossip_weights(2, {1: 0, 2: 2, 3: 7}, **options)
     assert [weights.column[j] for j in (2, 1, 3)] == digits(column)
     assert [weights.given[j] for j in (1, 3)] == digits(given_away)
-    assert gossip_average(dict(enumerate(Y)), weights.column) == digits(model)
-    after = gossip_towards(Y[1], Y[2], weights.given[1])
+    assert sdfeel.gossip_average(dict(enumerate(Y)), weights.column) == digits(model)
+    after = sdfeel.gossip_towards(Y[1], Y[2], weights.given[1])
     assert after == digits(Y[1] + given_away[0])  # the two models are 1 apart
 
 
@@ -113,7 +101,7 @@ def test_o5_o6_the_weights_of_an_event(options, column, given_away, model) -> No
 
 
 def test_o12_the_consensus_phase() -> None:
-    matrix, start = synchronous_mixing_matrix(RING, kind="laplacian"), np.array([1.0, 4, 9, 16, 25, 36])
+    matrix, start = sdfeel.synchronous_mixing_matrix(RING, kind="laplacian"), np.array([1.0, 4, 9, 16, 25, 36])
     rows = [start]
     for _ in range(10):
         rows.append(rows[-1] @ matrix)
@@ -121,9 +109,9 @@ def test_o12_the_consensus_phase() -> None:
     assert rows[2] == digits([12.2, 11.36, 10.6, 17.6, 18.92, 20.32])
     printed = [15.121316352, 15.1031771136, 15.08503808, 15.212015616, 15.2301560832, 15.2482967552]
     assert rows[10] == digits(printed)
-    found = consensus_phase(start, matrix, 1e-9)
+    found = sdfeel.consensus_phase(start, matrix, 1e-9)
     assert found.models == pytest.approx([91 / 6] * 6, abs=1e-9)
-    assert found.spreads[10] == close(spread(rows[10]))
+    assert found.spreads[10] == close(sdfeel.spread(rows[10]))
     assert found.rounds == len(found.spreads) - 1
     assert found.spreads[-1] <= 1e-9 < found.spreads[-2]
 
@@ -149,7 +137,7 @@ def test_o2_the_printed_cost_of_a_step_is_that_of_a_hundred_images() -> None:
     assert image == 556_651_520
     assert round(100 * image / 1e9, 2) == 55.67
     for step, share in ((55.67, 0.0189046405149), (10 * image / 1e9, 0.161570345713)):
-        plan = plan_cluster([step], 71.5133568, 35.7566784)
+        plan = sdfeel.plan_cluster([step], 71.5133568, 35.7566784)
         assert 1 - plan.deadline_seconds / plan.iteration_seconds == digits(share)
 
 
@@ -159,7 +147,7 @@ def test_o3_deadlines_and_step_counts() -> None:
             return np.array([0.2, 0.9, 0.5, 0.1, 0.7, 0.4])
 
     seconds = GapCompute(ratio=10, seconds_per_step=55.67).draw(6, Given())
-    first, second = (plan_cluster(part, 71.5133568, 35.7566784) for part in (seconds[:3], seconds[3:]))
+    first, second = (sdfeel.plan_cluster(part, 71.5133568, 35.7566784) for part in (seconds[:3], seconds[3:]))
     assert (first.deadline_seconds, second.deadline_seconds) == pytest.approx((13426.2941176, 28530.875), rel=1e-11)
     assert (first.local_steps, second.local_steps) == ((100, 470, 258), (100, 775, 437))
     iterations = (first.iteration_seconds, second.iteration_seconds)
@@ -167,7 +155,7 @@ def test_o3_deadlines_and_step_counts() -> None:
 
 
 def test_other_deadlines() -> None:
-    mean = plan_cluster([1.0, 4.0], min_batches=10, rule="mean_min_batches")
+    mean = sdfeel.plan_cluster([1.0, 4.0], min_batches=10, rule="mean_min_batches")
     assert mean == (close(16.0), (16, 4), close(16.0))
-    fixed = plan_cluster([1.0, 4.0], 0.5, 0.25, rule="fixed", deadline_seconds=3.0)
+    fixed = sdfeel.plan_cluster([1.0, 4.0], 0.5, 0.25, rule="fixed", deadline_seconds=3.0)
     assert fixed == (3.0, (3, 0), 3.75)

@@ -14,19 +14,8 @@ from refusals import refuses
 
 from fl_core.algorithms.kasync import gsgm_accumulate, gsgm_direction, kasync_weights, sasgd_weights, twafl_weights
 from fl_core.algorithms.zenopp import judge_gradient
-from fl_core.formulas.wkafl import (
-    DECAY,
-    accumulate_momentum,
-    aggregate,
-    clip,
-    enters_stage2,
-    estimation_weights,
-    learning_rate,
-    selection_weights,
-    similarities,
-    stage2_clip,
-    stage_loss,
-)
+from fl_core.formulas import wkafl
+from fl_core.formulas.wkafl import DECAY
 
 close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-13)
 printed = partial(np.testing.assert_allclose, rtol=0, atol=6e-13)  # oracles are given with twelve decimals
@@ -41,7 +30,7 @@ GRADS = tensor((3, 4), (1, -1), (0, 2))
 
 
 def clipped_grads() -> torch.Tensor:
-    return clip(accumulate_momentum(GRADS, tensor(1, 2), 0.1), 2.0)
+    return wkafl.clip(wkafl.accumulate_momentum(GRADS, tensor(1, 2), 0.1), 2.0)
 
 
 # The equations
@@ -49,14 +38,16 @@ def clipped_grads() -> torch.Tensor:
 
 def test_o4_the_second_stage() -> None:
     losses = (0.5, 0.6, 0.7)
-    assert enters_stage2([stage_loss(losses)], 0.6 + 1e-9)
-    assert not enters_stage2([stage_loss(losses, "sum_loss")], 0.6 + 1e-9)
-    first = aggregate(clipped_grads(), estimation_weights(TAU), sim_beta=10, sim_min=0.3)
+    assert wkafl.enters_stage2([wkafl.stage_loss(losses)], 0.6 + 1e-9)
+    assert not wkafl.enters_stage2([wkafl.stage_loss(losses, "sum_loss")], 0.6 + 1e-9)
+    first = wkafl.aggregate(clipped_grads(), wkafl.estimation_weights(TAU), sim_beta=10, sim_min=0.3)
     printed(
-        stage2_clip(clipped_grads(), first.estimate, 0.5),
+        wkafl.stage2_clip(clipped_grads(), first.estimate, 0.5),
         ((0.408126066897, 0.552944993860), (0.555805339143, -0.404222064831), (0.031206497232, 0.686542939114)),
     )
-    made = aggregate(clipped_grads(), estimation_weights(TAU), sim_beta=10, sim_min=0.3, stage2_clip_factor=0.5)
+    made = wkafl.aggregate(
+        clipped_grads(), wkafl.estimation_weights(TAU), sim_beta=10, sim_min=0.3, stage2_clip_factor=0.5
+    )
     close(made.weights, first.weights)
     printed(made.gradient, (0.386533493724, 0.560598412894))
     printed(1 - 0.05 * made.gradient, (0.980673325314, 0.971970079355))
@@ -102,18 +93,20 @@ def gradients(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor]:
 @given(gradients(), st.floats(0.01, 10))
 def test_clipping_bounds_the_length_and_keeps_the_direction(drawn, bound) -> None:
     grads, _ = drawn
-    clipped = clip(grads, bound)
+    clipped = wkafl.clip(grads, bound)
     lengths, before = clipped.norm(dim=1), grads.norm(dim=1)
     assert (lengths <= bound * (1 + 1e-12)).all()
     close(lengths, before.clamp(max=bound))
     close(clipped * before[:, None], grads * lengths[:, None])
-    assert clip(grads, math.inf) is grads
+    assert wkafl.clip(grads, math.inf) is grads
 
 
 @given(gradients(), st.floats(0, 60), st.floats(0, 1), st.none() | st.floats(0.1, 10))
 def test_the_aggregate_is_a_weighted_mean_within_its_bounds(drawn, beta, sim_min, factor) -> None:
     grads, ages = drawn
-    made = aggregate(grads, estimation_weights(ages), sim_beta=beta, sim_min=sim_min, stage2_clip_factor=factor)
+    made = wkafl.aggregate(
+        grads, wkafl.estimation_weights(ages), sim_beta=beta, sim_min=sim_min, stage2_clip_factor=factor
+    )
     assert torch.isfinite(made.gradient).all()
     assert float(made.weights.sum()) == pytest.approx(1)
     assert (made.weights >= 0).all()
@@ -125,16 +118,18 @@ def test_the_aggregate_is_a_weighted_mean_within_its_bounds(drawn, beta, sim_min
 
 
 def test_the_scores_of_two_programs_are_multiplied_by_the_weights_of_staleness() -> None:
-    sims, weights = tensor(0.9, 0.5, 0.1), estimation_weights(TAU)
-    found = selection_weights(sims, 10, 0.3, -DECAY * TAU)
+    sims, weights = tensor(0.9, 0.5, 0.1), wkafl.estimation_weights(TAU)
+    found = wkafl.selection_weights(sims, 10, 0.3, -DECAY * TAU)
     expected = torch.exp(10 * sims) * weights * (sims >= 0.3)
     close(found, expected / expected.sum())
-    assert torch.isfinite(selection_weights(sims, 10, 0.3, -DECAY * tensor(5000, 4000, 0))).all()
+    assert torch.isfinite(wkafl.selection_weights(sims, 10, 0.3, -DECAY * tensor(5000, 4000, 0))).all()
 
 
 def test_zero_gradients_are_consistent_and_a_zero_estimate_is_applied_as_it_is() -> None:
-    assert similarities(tensor((0, 0), (1, 0)), tensor(0.5, 0)).tolist() == [1, 1]
-    made = aggregate(tensor((1, 0), (-1, 0)), tensor(0.5, 0.5), sim_beta=10, sim_min=0.0, stage2_clip_factor=1.0)
+    assert wkafl.similarities(tensor((0, 0), (1, 0)), tensor(0.5, 0)).tolist() == [1, 1]
+    made = wkafl.aggregate(
+        tensor((1, 0), (-1, 0)), tensor(0.5, 0.5), sim_beta=10, sim_min=0.0, stage2_clip_factor=1.0
+    )
     assert made.gradient.tolist() == [0, 0]
     assert made.similarities.tolist() == [0, 0]
 
@@ -156,17 +151,17 @@ def test_a_rounds_momentum_is_the_mean_of_its_directions() -> None:
 
 test_arguments_out_of_range_are_refused = refuses(
     ValueError,
-    (lambda: accumulate_momentum(GRADS, None, -1), "momentum_alpha = -1"),
-    (lambda: clip(GRADS, -1.0), "bound = -1.0"),
-    (lambda: stage2_clip(GRADS, tensor(1, 1), 0.0), "stage2_clip_factor = 0.0"),
-    (lambda: estimation_weights(tensor(-1, 2)), "staleness"),
-    (lambda: selection_weights(TAU, 10, 1.5), "sim_min = 1.5"),
-    (lambda: selection_weights(TAU, -1, 0.5), "sim_beta = -1"),
-    (lambda: learning_rate(0.0, 0, 0.1), "lr = 0.0"),
-    (lambda: learning_rate(0.1, -1, 0.1), "min_staleness = -1"),
-    (lambda: learning_rate(0.1, 0, 1.0), "lr_staleness_factor = 1.0"),
-    (lambda: stage_loss((1.0,), "loss"), "rule = 'loss'"),
-    (lambda: stage_loss(()), "losses = "),
+    (lambda: wkafl.accumulate_momentum(GRADS, None, -1), "momentum_alpha = -1"),
+    (lambda: wkafl.clip(GRADS, -1.0), "bound = -1.0"),
+    (lambda: wkafl.stage2_clip(GRADS, tensor(1, 1), 0.0), "stage2_clip_factor = 0.0"),
+    (lambda: wkafl.estimation_weights(tensor(-1, 2)), "staleness"),
+    (lambda: wkafl.selection_weights(TAU, 10, 1.5), "sim_min = 1.5"),
+    (lambda: wkafl.selection_weights(TAU, -1, 0.5), "sim_beta = -1"),
+    (lambda: wkafl.learning_rate(0.0, 0, 0.1), "lr = 0.0"),
+    (lambda: wkafl.learning_rate(0.1, -1, 0.1), "min_staleness = -1"),
+    (lambda: wkafl.learning_rate(0.1, 0, 1.0), "lr_staleness_factor = 1.0"),
+    (lambda: wkafl.stage_loss((1.0,), "loss"), "rule = 'loss'"),
+    (lambda: wkafl.stage_loss(()), "losses = "),
     (lambda: twafl_weights((0, 1), (4, 0)), "batch_sizes = "),
     (lambda: twafl_weights((0, 1), (4, 4), "other"), "weighting = 'other'"),
     (lambda: sasgd_weights((-1,)), "staleness = "),
