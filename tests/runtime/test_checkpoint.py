@@ -126,7 +126,10 @@ BASELINES = ("asofed", "asyncpart", "feddelay", "feddyn", "fedprox", "fedsa", "m
 PROGRAMS = {name: make_algorithm(name, **fields) for name, fields in DECLARED.items() if "fedasmu_" not in name} | {
     "sasgd_softsync": SoftsyncSASGD(num_aggregated=2, lr=0.1), "everything": Everything(), "patient": Patient(),
 }  # fmt: skip
-CASES = [pytest.param(algorithm, "faulty", 4) for algorithm in PROGRAMS] + [
+CASES = [
+    pytest.param(algorithm, "faulty", 4 if algorithm in ("everything", "patient") else 2) for algorithm in PROGRAMS
+]
+CASES += [
     pytest.param(algorithm, world, 24, marks=pytest.mark.thorough)
     for algorithm in PROGRAMS
     for world in WORLDS
@@ -223,9 +226,7 @@ def test_velocity_and_place_in_the_order_go_on_bit_for_bit(world, tmp_path):
         assert again.device_state[device].get("cursor") == state.get("cursor")
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "model"), [("fedasync", "lenet5"), ("fedavg", "linear"), ("sgd", "linear"), ("fedasync", "linear")]
-)
+@pytest.mark.parametrize(("algorithm", "model"), [("fedasync", "lenet5"), ("fedavg", "linear")])
 def test_fashion_mnist_goes_on_bit_for_bit_with_other_threads(algorithm, model, tmp_path):
     spec = RunSpec(
         algorithm={"name": algorithm, **({"clients_per_round": 3} if algorithm == "fedavg" else {})},
@@ -252,14 +253,6 @@ def test_the_wall_time_of_all_parts_is_added_up(tmp_path):
     assert again.wall_before > 0
 
 
-def current(folder: Path) -> Path:
-    return folder / CURRENT
-
-
-def previous(folder: Path) -> Path:
-    return folder / PREVIOUS
-
-
 def resumed(folder: Path, **options: Any) -> History:
     checkpoints = Checkpoints(folder, when=never, **options)
     return simulation(FedAsync(concurrency=4)).run(checkpoints=checkpoints)
@@ -282,13 +275,13 @@ def damage(path: Path, how: str) -> None:
     path.write_bytes(content)
 
 
-DAMAGES = ["empty", "truncated", "one byte short", "one byte long", *map(str, np.linspace(0, 1, 9))]
+DAMAGES = ["empty", "truncated", "one byte short", "one byte long", "0", "0.5", "1"]
 
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_the_checkpoint_before_a_damaged_one_is_used(how, tmp_path):
     reference = start(tmp_path)
-    damage(current(tmp_path), how)
+    damage(tmp_path / CURRENT, how)
     with pytest.warns(
         UserWarning, match=r"checkpoint.safetensors is damaged .*; the run goes on from the one before"
     ):
@@ -297,27 +290,27 @@ def test_the_checkpoint_before_a_damaged_one_is_used(how, tmp_path):
 
 def test_two_damaged_checkpoints_are_refused_and_the_error_says_what_to_do(tmp_path):
     start(tmp_path)
-    damage(current(tmp_path), "0.5")
-    damage(previous(tmp_path), "truncated")
+    damage(tmp_path / CURRENT, "0.5")
+    damage(tmp_path / PREVIOUS, "truncated")
     with pytest.raises(RunError, match=rf"damaged.*; .*damaged.*; delete {tmp_path} to begin again"):
         resumed(tmp_path)
 
 
 def test_a_damaged_checkpoint_does_not_take_the_place_of_the_good_one_before_it(tmp_path):
     start(tmp_path)
-    good = previous(tmp_path).read_bytes()
-    damage(current(tmp_path), "0.5")
+    good = (tmp_path / PREVIOUS).read_bytes()
+    damage(tmp_path / CURRENT, "0.5")
     checkpoints = Checkpoints(tmp_path, when=killed_at(14))
     with pytest.warns(UserWarning, match="damaged"), pytest.raises(Killed):
         simulation(FedAsync(concurrency=4)).run(checkpoints=checkpoints)
     assert checkpoints.written == 1
-    assert previous(tmp_path).read_bytes() == good
+    assert (tmp_path / PREVIOUS).read_bytes() == good
     assert resumed(tmp_path) == simulation(FedAsync(concurrency=4)).run()
 
 
 def test_an_interruption_between_the_two_renames_loses_nothing(tmp_path):
     reference = start(tmp_path)
-    current(tmp_path).replace(previous(tmp_path))
+    (tmp_path / CURRENT).replace(tmp_path / PREVIOUS)
     (tmp_path / "checkpoint.safetensors.new").write_bytes(b"half a checkpo")
     assert resumed(tmp_path) == reference
 
@@ -342,7 +335,7 @@ def rewritten(path: Path, old: bytes, new: bytes) -> None:
 
 def test_another_format_is_refused_and_the_error_says_so(tmp_path):
     start(tmp_path)
-    for path in (current(tmp_path), previous(tmp_path)):
+    for path in (tmp_path / CURRENT, tmp_path / PREVIOUS):
         rewritten(path, b'"format": "1"', b'"format": "7"')
     with pytest.raises(
         RunError, match="has format 7, but this version reads format 1: finish the run with the version"
@@ -359,7 +352,7 @@ def test_another_run_is_refused(tmp_path):
 def test_another_version_of_pytorch_is_warned_of(tmp_path):
     reference = start(tmp_path)
     version = torch.__version__.encode()
-    for path in (current(tmp_path), previous(tmp_path)):
+    for path in (tmp_path / CURRENT, tmp_path / PREVIOUS):
         rewritten(path, b'"torch": "' + version + b'"', b'"torch": "' + b"0" * len(version) + b'"')
     with pytest.warns(UserWarning, match="was written with PyTorch 000"):
         assert resumed(tmp_path) == reference
@@ -369,8 +362,8 @@ def test_the_file_is_an_ordinary_safetensors_file_with_aligned_numbers(tmp_path)
     from safetensors.torch import load_file
 
     start(tmp_path, algorithm=Everything(), at=40)
-    assert load_file(current(tmp_path))["checksum"].shape == (16,)
-    content = current(tmp_path).read_bytes()
+    assert load_file(tmp_path / CURRENT)["checksum"].shape == (16,)
+    content = (tmp_path / CURRENT).read_bytes()
     [size] = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + size])
     assert size % 8 == 0
@@ -387,7 +380,7 @@ def test_a_folder_that_cannot_be_made_ends_the_run_with_a_clear_error(tmp_path):
 
 def test_a_full_disk_ends_the_run_and_what_was_stored_before_is_used(tmp_path, monkeypatch):
     reference = start(tmp_path)
-    before = current(tmp_path).read_bytes()
+    before = (tmp_path / CURRENT).read_bytes()
     write = storage.write
 
     def full(file, metadata, text, tensors):
@@ -398,7 +391,7 @@ def test_a_full_disk_ends_the_run_and_what_was_stored_before_is_used(tmp_path, m
         patch.setattr(storage, "write", full)
         with pytest.raises(RunError, match=r"cannot write a checkpoint to .* \(No space left on device\); what was"):
             simulation(FedAsync(concurrency=4)).run(checkpoints=Checkpoints(tmp_path, 0.0))
-    assert current(tmp_path).read_bytes() == before
+    assert (tmp_path / CURRENT).read_bytes() == before
     assert not (tmp_path / "checkpoint.safetensors.new").exists()  # the room that it took is free again
     assert resumed(tmp_path) == reference
 
@@ -413,31 +406,18 @@ def test_a_folder_that_disappears_is_made_again(tmp_path):
 
     history = simulation(FedAsync(concurrency=4)).run(checkpoints=Checkpoints(folder, when=when))
     assert history == simulation(FedAsync(concurrency=4)).run()
-    assert current(folder).is_file()
+    assert (folder / CURRENT).is_file()
 
 
-class Keeps(Algorithm):
-    """Keeps what it is told to keep."""
-
-    what: Any = None
-    where: str = "server"
+class Single(Algorithm):
+    """Two devices at a time, whose every upload is the new model."""
 
     async def scheduler(self, server):
         await server.keep_busy(2)
 
     async def updater(self, server):
         [upload] = await server.receive()
-        if self.where == "server":
-            server.state["outer"] = [0, {"inner": self.what}]
         server.commit(upload.model)
-
-    async def device(self, device):
-        snapshot = await device.download()
-        if self.where == "device":
-            device.state["x"] = self.what
-        extra = {"x": self.what} if self.where == "upload" else {}
-        trained = await device.train(snapshot.model)
-        await device.upload(model=trained.model, based_on=snapshot, **extra)
 
 
 def cycle() -> list[Any]:
@@ -542,6 +522,32 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_stored_is_named(name):
+    make, kind = REFUSED[name]
+    with pytest.raises(RunError, match=f"a checkpoint cannot hold state.*a {re.escape(kind)}: keep"):
+        storage.Writer().text(storage.Owned("state", make()))
+
+
+class Keeps(Single):
+    """Keeps what cannot be stored; where it is uploaded, the first of two uploads waits for the second."""
+
+    where: str
+
+    async def updater(self, server):
+        uploads = await server.receive(2 if self.where == "upload" else 1)
+        if self.where == "server":
+            server.state["outer"] = [0, {"inner": print}]
+        server.commit(uploads[0].model)
+
+    async def device(self, device):
+        snapshot = await device.download()
+        if self.where == "device":
+            device.state["x"] = print
+        extra = {"x": print} if self.where == "upload" else {}
+        trained = await device.train(snapshot.model)
+        await device.upload(model=trained.model, based_on=snapshot, **extra)
+
+
 @pytest.mark.parametrize(
     ("where", "place"),
     [
@@ -550,35 +556,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         ("upload", "the upload['x'] of device "),
     ],
 )
-def test_what_cannot_be_stored_is_named_with_its_place(name, where, place, tmp_path, recwarn):
-    make, kind = REFUSED[name]
-    if (name, where) == ("sparse", "upload"):
-        pytest.skip("refused when its bytes are counted")
-    world = {"server": {}, "device": {}, "upload": {"trigger": {"kind": "continuous", "concurrency": 8}}}[where]
-    algorithm = Holds(what=make()) if where == "upload" else Keeps(what=make(), where=where)
-    with pytest.raises(
-        RunError, match=re.escape(f"a checkpoint cannot hold {place}") + f".*a {re.escape(kind)}: keep"
-    ):
-        simulation(algorithm, world).run(checkpoints=Checkpoints(tmp_path, 0.0))
+def test_the_place_of_what_cannot_be_stored_is_named(where, place, tmp_path, recwarn):
+    world = {"trigger": {"kind": "continuous", "concurrency": 8}} if where == "upload" else {}
+    with pytest.raises(RunError, match=re.escape(f"a checkpoint cannot hold {place}")):
+        simulation(Keeps(where=where), world).run(checkpoints=Checkpoints(tmp_path, 0.0))
     gc.collect()
     assert [str(each.message) for each in recwarn] == []  # as of a coroutine that nobody awaits
 
 
-class Holds(Keeps):
-    """Waits for two uploads, so that the first one waits too."""
-
-    where: str = "upload"
-
-    async def updater(self, server):
-        uploads = await server.receive(2)
-        server.commit(uploads[0].model)
-
-
-class Loops(Algorithm):
+class Loops(Single):
     """Never at the beginning of a turn."""
-
-    async def scheduler(self, server):
-        await server.keep_busy(2)
 
     async def updater(self, server):
         while True:
@@ -595,13 +582,10 @@ def test_a_program_that_loops_inside_is_warned_of_and_the_run_goes_on(tmp_path):
     assert history == simulation(Loops(), updates=80).run()
 
 
-class Forgetful(Algorithm):
+class Forgetful(Single):
     """Changes what it should only read before it waits."""
 
     what: str
-
-    async def scheduler(self, server):
-        await server.keep_busy(2)
 
     async def updater(self, server):
         if self.what == "number":
@@ -610,8 +594,7 @@ class Forgetful(Algorithm):
             server.state.setdefault("sum", torch.zeros(1)).add_(1)
         elif self.what == "rng":
             server.rng.random()
-        [upload] = await server.receive()
-        server.commit(upload.model)
+        await super().updater(server)
 
 
 @pytest.mark.parametrize("what", ["number", "tensor", "rng"])
@@ -626,15 +609,8 @@ def test_a_program_that_acts_before_it_waits_is_warned_of_and_not_resumed_wrongl
         simulation(Forgetful(what=what)).run(checkpoints=Checkpoints(tmp_path, when=never))
 
 
-class Moody(Algorithm):
+class Moody(Single):
     """Its devices keep something outside their state."""
-
-    async def scheduler(self, server):
-        await server.keep_busy(2)
-
-    async def updater(self, server):
-        [upload] = await server.receive()
-        server.commit(upload.model)
 
     async def device(self, device):
         snapshot = await device.download()
