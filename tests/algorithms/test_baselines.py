@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.algorithms import asofed, asyncpart, feddelay, feddyn, fedsa, moon, port, syncdrop
-from fl_core.algorithms.base import mean_step, running_mean
+from fl_core.algorithms.base import running_mean
 
 
 def tensor(*numbers):
@@ -49,47 +49,7 @@ def test_a_batch_has_the_mean_of_its_contrasts_and_equal_references_give_ln_2():
     close(equal.grad, np.zeros((2, 3)))
 
 
-def test_the_stable_form_is_the_softmax_that_is_printed():
-    for temperature in (0.05, 0.5, 3.0):
-        sims = [math.exp(float(torch.cosine_similarity(Z, other, 0)) / temperature) for other in (GLOBAL, PREVIOUS)]
-        printed = -math.log(sims[0] / sum(sims))
-        close(moon.contrastive_loss(Z[None], GLOBAL[None], PREVIOUS[None], temperature), printed)
-
-
 # FedDyn
-
-CURVATURE, CENTRE = tensor(1, 2, 2, 1, 0.5, 1.5).view(3, 2), tensor(1, 0, -1, 2, 0, -1).view(3, 2)
-
-
-def rounds_of_exact_solutions(chosen, alpha=0.5):
-    """BL-2.8 to BL-2.10 on Toy B, each local problem solved exactly."""
-    w, state, corrections = tensor(0.5, 0.5), 0.0, [torch.zeros(2, dtype=torch.float64)] * 3
-    for devices in chosen:
-        local = {k: (CURVATURE[k] * CENTRE[k] + corrections[k] + alpha * w) / (CURVATURE[k] + alpha) for k in devices}
-        for k, x in local.items():
-            slope = CURVATURE[k] * (x - CENTRE[k]) + feddyn.added_gradient(x, w, corrections[k], alpha)
-            close(slope, np.zeros(2))
-            corrections[k] = feddyn.next_correction(corrections[k], x - w, alpha)
-            close(corrections[k], CURVATURE[k] * (x - CENTRE[k]))  # the gradient of F_k where it now is
-        state = feddyn.next_state(state, sum(x - w for x in local.values()), alpha, 3)
-        w = feddyn.next_model(torch.stack(list(local.values())).mean(0), state, alpha)
-        close(state, torch.stack(corrections).mean(0))  # at all times
-    return w, state, corrections
-
-
-def test_feddyn_with_exact_solutions_is_oracle_1_and_ends_at_the_minimum_of_the_unweighted_mean():
-    w, state, corrections = rounds_of_exact_solutions([(0, 1, 2)])
-    close(w, (-0.244444444444, 0.15))
-    close(state, (0.186111111111, 0.0875))
-    close(torch.stack(corrections), [(-0.166666666667, 0.2), (0.6, -0.5), (0.125, 0.5625)])
-    close(rounds_of_exact_solutions([(0, 1, 2)] * 3)[0], (-0.217766803841, 0.150782407407))
-    close(rounds_of_exact_solutions([(0, 1, 2)] * 200)[0], (-0.285714285714, 0.111111111111))
-
-
-def test_feddyn_with_some_devices_a_round_is_oracle_2():
-    w, state, _ = rounds_of_exact_solutions([(0, 1), (1, 2)])
-    close(w, (-0.737037037037, 0.227777777778))
-    close(state, (0.18962962963, 0.0944444444444))
 
 
 def test_scaled_by_share_alpha_is_the_same_where_all_hold_as_much():
@@ -104,13 +64,6 @@ def test_the_weights_of_port_are_oracle_1():
     uploads = [(10, 0, 1.0), (20, 4, 0.3), (30, 12, -0.5)]
     weights = np.array([port.update_weight(n, staleness, cos) for n, staleness, cos in uploads])
     close(weights / weights.sum(), (0.277265157312, 0.387180987532, 0.335553855156))
-
-
-def test_without_direction_and_at_equal_age_updates_count_by_their_samples():
-    weights = [port.update_weight(n, 3, -0.2, similarity_factor=0.0) for n in (10, 20, 30)]
-    close(np.array(weights) / sum(weights), np.array([1, 2, 3]) / 6)
-    deltas, w = tensor(1, 2, 3, 4, 5, 6).view(3, 2), tensor(1, 1)
-    close(mean_step(w, deltas, 1.0, weights), mean_step(w, deltas, 1.0, [10, 20, 30]))
 
 
 def test_agreement_is_one_where_there_is_nothing_to_compare():
@@ -135,14 +88,6 @@ def test_the_step_factor_of_slow_devices_is_oracle_2():
     close([asofed.lr_factor(d) for d in (1, 2, 5, 20, 60)],
           (1, 1, 1.60943791243, 2.99573227355, 4.09434456222))  # fmt: skip
     assert asofed.lr_factor(None) == asofed.lr_factor(0.0) == 1
-
-
-def test_with_a_constant_gradient_the_second_step_is_empty_and_the_others_grow_back():
-    beta, previous, memory, steps = 0.5, 0.0, 0.0, []
-    for _ in range(5):
-        steps.append(asofed.corrected_gradient(1.0, previous, memory))
-        previous, memory = 1.0, asofed.next_memory(memory, previous, beta)
-    close(steps, (1, 0, 1 - beta, 1 - beta**2, 1 - beta**3))
 
 
 def test_attention_to_features_is_oracle_3_and_rescaled_leaves_equal_weights_alone():

@@ -8,36 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import runs
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fl_core.algorithms import FedASMU, FedASMU0, FedASMUDA, FedASMUFA, FedASMUH1, FedASMUH2, FedASMUH3, FedAsync
 from fl_core.algorithms.fedasmu import on_disk
 from fl_core.errors import RunError
-from fl_core.experiments.spec import RunSpec
-from fl_core.formulas.fedasmu import (
-    LEAST_PRINTED_SIGMA,
-    Controls,
-    FreshControls,
-    PastAggregation,
-    blend,
-    control_gradient,
-    descend_controls,
-    fresh_descend,
-    fresh_project,
-    fresh_weight,
-    fresh_weight_gradient,
-    inner_product,
-    matched_lambda,
-    mixing_weight,
-    moving_baseline,
-    next_slot,
-    project_controls,
-    propagation,
-    q_update,
-    reinforce,
-)
-from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, watchdog
+from fl_core.formulas import fedasmu
+from fl_core.formulas.fedasmu import LEAST_PRINTED_SIGMA, Controls, FreshControls, PastAggregation
+from fl_core.runtime import Simulation, watchdog
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, Network, TraceCompute, World
 
@@ -46,6 +26,8 @@ TASK = Quadratic(RNG.uniform(0.5, 2, (20, 6)), RNG.normal(size=(20, 6)), 3 * np.
 RATES = dict.fromkeys(("lr_lambda", "lr_sigma", "lr_iota", "lr_gamma", "lr_upsilon"), 0.1)
 LIVELY = {"lambda_0": 5.0, "gamma_0": 5.0, **RATES}
 """Control parameters that move within a short run."""
+STILL = {**LIVELY, **dict.fromkeys(("lr_lambda", "lr_sigma", "lr_iota"), 0.0)}
+"""Those of the server do not."""
 
 NAN = float("nan")
 
@@ -57,15 +39,10 @@ def world(devices: int = 20, concurrency: int = 6, **fields: Any) -> World:
 
 
 def simulate(
-    algorithm: Any, updates: int = 80, *, where: World | None = None, task: Any = TASK, seed: int = 0,
-    executor: str = "sequential", trace: bool = False, **training: Any,
-) -> Simulation:  # fmt: skip
-    run = Simulation(
-        task, where or world(), algorithm, budget=Budget(updates=updates), seed=seed, trace=trace,
-        training=LocalTraining(**{"lr": 0.05, "epochs": 4, **training}), evaluation=Evaluation(every_updates=1),
-    )  # fmt: skip
-    run.run(executor, threads=2 if executor == "threads" else None)
-    return run
+    algorithm: Any, updates: int | None = 100, *, where: World | None = None, task: Any = TASK, **settings: Any
+) -> Simulation:
+    settings = {"updates": updates, "every_updates": 1, "lr": 0.05, "epochs": 4, **settings}
+    return runs.simulate(algorithm, where or world(), task, threads=2, **settings)
 
 
 @cache
@@ -82,8 +59,6 @@ def log(run: Simulation) -> dict[str, np.ndarray]:
         name: np.full(rows, np.nan) for name in ("inner_product", "score", "lambda_", "slot", "fresh_weight")
     } | found
 
-
-# The event trace, oracle O15
 
 TRACE_TASK = Quadratic([[1.0], [2.0]], [[1.0], [-1.0]], [0.2])
 TRACE_WORLD = World(
@@ -124,10 +99,6 @@ def test_o15_the_event_trace_of_the_specification():
     }
     for name, column in expected.items():
         np.testing.assert_allclose(found[name], column, rtol=1e-9, err_msg=name)
-
-
-def test_o15_uploads_and_what_a_request_costs():
-    run = trace_run()
     assert run.server.counters["models_received"] == 5
     # Dispatched at 0 (both), 2, 3 and 4; the run ends at 6 before that tick. Two of five requests had an answer.
     assert run.server.counters["models_sent"] == 5 + 2
@@ -156,9 +127,9 @@ def test_the_static_weight_is_fedasyncs_with_its_parameters():
 
 def test_dynamic_weights_that_do_not_learn_are_frozen_ones_bit_for_bit():
     still = dict.fromkeys(RATES, 0.0)
-    runs = [simulate(FedASMU(server_weight=w, **{**LIVELY, **still})) for w in ("dynamic", "frozen_xi")]
-    assert runs[0].history == runs[1].history
-    assert runs[0].history != lively().history
+    weights = ("dynamic", "frozen_xi")
+    histories = [simulate(FedASMU(server_weight=w, **{**LIVELY, **still})).history for w in weights]
+    assert histories[0] == histories[1] != lively().history
 
 
 def test_each_ablation_leaves_out_what_it_says():
@@ -188,19 +159,16 @@ def test_a_dropped_upload_changes_nothing_and_its_device_is_free_again():
     run = simulate(FedASMU(staleness_bound=4, **LIVELY))
     outcomes = run.outcomes()
     assert outcomes["discarded"] > 5
-    assert outcomes["applied"] == run.version == 80
+    assert outcomes["applied"] == run.version == 100
     assert max(run.history.updates["staleness"]) <= 3
-    assert len(run.history.learned["device"]) == 80
-    assert outcomes["dispatched"] == 80 + outcomes["discarded"] + outcomes["in_flight"]
+    assert len(run.history.learned["device"]) == 100
+    assert outcomes["dispatched"] == 100 + outcomes["discarded"] + outcomes["in_flight"]
     assert lively().outcomes()["discarded"] == 0
 
 
 def test_e05_dropped_uploads_may_count_as_rounds():
-    run = Simulation(
-        TASK, world(), FedASMU(staleness_bound=4, **LIVELY), budget=Budget(uploads=80),
-        training=LocalTraining(epochs=4),
-    )  # fmt: skip
-    outcomes = run.run("sequential").outcomes
+    run = simulate(FedASMU(staleness_bound=4, **LIVELY), None, uploads=80)
+    outcomes = run.outcomes()
     assert outcomes["discarded"] > 5
     assert run.version == outcomes["applied"] == 80 - outcomes["discarded"]
 
@@ -241,15 +209,17 @@ def test_every_weight_follows_from_the_whole_record_of_the_run(mu, offset):
         if device in last:
             p = last[device]
             direction = past[p][2] - past[p][3]
-            q = inner_product(start - model, direction, lr, 4)
+            q = fedasmu.inner_product(start - model, direction, lr, 4)
             assert found["inner_product"][t] == pytest.approx(q, rel=1e-12)
-            assert propagation(kept, p, origin) == math.prod(kept[p + 1 : origin])
+            assert fedasmu.propagation(kept, p, origin) == math.prod(kept[p + 1 : origin])
             record = PastAggregation(p, p - past[p][1] + 1, controls[device])
-            step = descend_controls(controls[device], control_gradient(q, record, mu, sqrt_offset=offset), rates)
-            controls[device] = project_controls(step)
+            step = fedasmu.descend_controls(
+                controls[device], fedasmu.control_gradient(q, record, mu, sqrt_offset=offset), rates
+            )
+            controls[device] = fedasmu.project_controls(step)
             assert found["projected"][t] == sum(a != b for a, b in zip(step, controls[device], strict=True))
             learned += 1
-        expected = mixing_weight(t, t - origin + 1, controls[device], mu, sqrt_offset=offset)
+        expected = fedasmu.mixing_weight(t, t - origin + 1, controls[device], mu, sqrt_offset=offset)
         assert weight == pytest.approx(expected, rel=1e-12)
         last[device] = t
     assert learned > 80
@@ -269,18 +239,6 @@ def test_a_direction_is_gone_when_its_product_has_been_formed():
     assert not any(seen)
 
 
-def test_printed_signs_move_the_weights_the_other_way():
-    slowly = {**LIVELY, **dict.fromkeys(RATES, 1e-3), "project": False}
-    runs = {form: simulate(FedASMU(server_grad=form, **slowly), 120) for form in ("derived", "printed")}
-    for form, run in runs.items():
-        columns, start = log(run), {}
-        for t in np.flatnonzero(np.isfinite(columns["inner_product"])):
-            device = columns["device"][t]
-            moved = columns["iota"][t] - start.get(device, 0.0)
-            start[device] = columns["iota"][t]
-            assert moved * columns["inner_product"][t] * (-1 if form == "derived" else 1) > 0
-
-
 def test_propagation_scales_each_step_by_what_later_versions_have_left():
     algorithms = [Recorded(slot="none", **{**LIVELY, "propagation": p}) for p in ("none", "exact")]
     plain, exact = (simulate(algorithm, 40) for algorithm in algorithms)
@@ -288,7 +246,7 @@ def test_propagation_scales_each_step_by_what_later_versions_have_left():
     past = exact.server.state["past"]
     device, origin = past[first][:2]
     p = next(t for t, entry in enumerate(past) if entry[0] == device)
-    factor = propagation(exact.server.state["kept"], p, origin)
+    factor = fedasmu.propagation(exact.server.state["kept"], p, origin)
     steps = [log(run)["lambda_"][first] - 5.0 for run in (plain, exact)]
     assert 0 < factor < 1
     assert steps[1] == pytest.approx(factor * steps[0], rel=1e-9)
@@ -312,33 +270,17 @@ def test_what_is_left_counts_the_versions_of_the_own_server_and_nothing_mixed_in
     assert still > 10
 
 
-def test_through_the_producer_the_direction_is_that_of_the_version_it_started_from():
-    run = simulate(Recorded(history="producer", **LIVELY), 100)
-    past, found = run.server.state["past"], log(run)
-    for t, (_, origin, model, _, _, start, lr) in enumerate(past):
-        if origin == 0:
-            assert math.isnan(found["inner_product"][t])
-            continue
-        _, _, produced, before, _, _, _ = past[origin - 1]
-        assert found["inner_product"][t] == pytest.approx(inner_product(start - model, produced - before, lr, 4))
-    in_flight = {handle._trigger_snapshot.version for handle in run.handles}
-    assert len(run.server.state["made"]) <= len(in_flight) + 2
-    assert "direction" not in run.server.state["devices"][past[0][0]]
-
-
 def test_dividing_by_epochs_instead_of_steps_scales_the_product():
-    runs = [simulate(FedASMU(grad_divisor=d, **{**LIVELY, "lr_lambda": 0, "lr_sigma": 0, "lr_iota": 0}),
-                     task=MANY, batch_size=1) for d in ("steps", "epochs")]  # fmt: skip
-    products = [log(run)["inner_product"] for run in runs]
-    np.testing.assert_allclose(products[1], 3 * products[0], rtol=1e-12)
-
-
-MANY = Quadratic(TASK.curvature, TASK.centre, TASK.start, samples=[3] * 20)
+    many = Quadratic(TASK.curvature, TASK.centre, TASK.start, samples=[3] * 20)
+    by_steps, by_epochs = (
+        log(simulate(FedASMU(grad_divisor=divisor, **STILL), task=many, batch_size=1))["inner_product"]
+        for divisor in ("steps", "epochs")
+    )
+    np.testing.assert_allclose(by_epochs, 3 * by_steps, rtol=1e-12)
 
 
 def test_correcting_for_the_merge_costs_upload_bytes_and_takes_it_out_of_the_gradient():
-    still = {**LIVELY, **dict.fromkeys(("lr_lambda", "lr_sigma", "lr_iota"), 0.0)}
-    plain, corrected = (simulate(Recorded(merge_correction=c, slot=2, **still)) for c in (False, True))
+    plain, corrected = (simulate(Recorded(merge_correction=c, slot=2, **STILL)) for c in (False, True))
     assert torch.equal(plain.server.model, corrected.server.model)
     merges = np.isfinite(log(corrected)["slot"]).sum()
     more = corrected.server.counters["bytes_up"] - plain.server.counters["bytes_up"]
@@ -391,13 +333,6 @@ def test_an_update_of_the_server_takes_at_most_four_passes_over_vectors():
         assert sorted(seen) == sorted(["lerp", "sub"] if is_first else ["sub", "dot", "sub", "lerp"])
 
 
-def test_one_direction_is_kept_for_each_device_that_has_been_mixed_in():
-    run = lively()
-    kept = run.server.state["devices"]
-    assert set(kept) == set(run.history.updates["device"])
-    assert all(own["direction"].shape == (6,) for own in kept.values())
-
-
 def test_directions_on_disk_are_the_same_bits_and_leave_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert simulate(FedASMU(directions="memmap", **LIVELY)).history == lively().history
@@ -406,7 +341,6 @@ def test_directions_on_disk_are_the_same_bits_and_leave_no_file(tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-STILL = {**LIVELY, **dict.fromkeys(("lr_lambda", "lr_sigma", "lr_iota"), 0.0)}
 WIDE = Quadratic(np.ones((20, 400)), np.random.default_rng(1).normal(size=(20, 400)), np.zeros(400))
 
 
@@ -429,8 +363,8 @@ def test_half_precision_and_sketches_are_as_near_as_they_say():
     exact, run = products("ram")
     known = np.isfinite(exact)
     vectors = pairs(run)
-    halved = products("float16")[0]
-    assert run.history == products("float16")[1].history  # with rates 0 the products change nothing
+    halved, other = products("float16")
+    assert run.history == other.history  # with rates 0 the products change nothing
     for found, true, (g, d) in zip(halved[known], exact[known], vectors, strict=True):
         assert 0 < abs(found - true) <= 2.0**-11 * float((g * d).abs().sum()) < 1e-2 * abs(true)
     sketched = products("sketch", sketch_size=64)[0]
@@ -468,13 +402,11 @@ def test_c39_every_fresh_model_is_counted_in_time_and_bytes_and_a_no_costs_nothi
 
 def test_a_request_that_brings_nothing_leaves_no_trace_in_what_is_learned():
     alone = World(devices=1, compute=ConstantCompute(per="epoch"))
-    run = simulate(FedASMU(concurrency=1, trigger_period=1.0, **LIVELY), 6, where=alone, task=ONE)
+    task = Quadratic([[1.0] * 6], [[0.0] * 6], [3.0] * 6)
+    run = simulate(FedASMU(concurrency=1, trigger_period=1.0, **LIVELY), 6, where=alone, task=task)
     assert np.isnan(log(run)["slot"]).all()
     assert run.device_state.get(0, {}) == {}
     assert run.server.counters["models_sent"] == 6
-
-
-ONE = Quadratic([[1.0] * 6], [[0.0] * 6], [3.0] * 6)
 
 
 @pytest.mark.parametrize(("semantics", "count"), [("after_epoch", 3), ("before_epoch", 4)])
@@ -549,17 +481,17 @@ def test_every_merge_follows_from_the_controls_of_its_device(mu, offset, project
     for device, mine in found.items():
         controls = FreshControls(0.5, 1.0)
         for _, before, origin, fresh, after, _, report in mine:
-            weight = fresh_weight(fresh.version, origin, controls, mu, sqrt_offset=offset)
+            weight = fedasmu.fresh_weight(fresh.version, origin, controls, mu, sqrt_offset=offset)
             assert report["fresh_weight"] == pytest.approx(weight, rel=1e-12)
-            torch.testing.assert_close(after, blend(before, fresh.model, weight))
+            torch.testing.assert_close(after, fedasmu.blend(before, fresh.model, weight))
             pull = TASK.curvature[device] * (after - TASK.centre[device])
             losses = [0.5 * float(TASK.curvature[device] @ (w - TASK.centre[device]) ** 2) for w in (before, after)]
             assert report["reward"] == pytest.approx(losses[0] - losses[1], rel=1e-9, abs=1e-12)
             slope = float(pull @ (fresh.model - before))
-            by_controls = fresh_weight_gradient(fresh.version, origin, controls, mu, sqrt_offset=offset)
-            step = fresh_descend(controls, by_controls, rates, slope)
-            controls = fresh_project(step) if project else step
-            moved += controls != step if project else controls != fresh_project(step)
+            by_controls = fedasmu.fresh_weight_gradient(fresh.version, origin, controls, mu, sqrt_offset=offset)
+            step = fedasmu.fresh_descend(controls, by_controls, rates, slope)
+            controls = fedasmu.fresh_project(step) if project else step
+            moved += controls != step if project else controls != fedasmu.fresh_project(step)
             assert (report["gamma"], report["upsilon"]) == pytest.approx(tuple(controls), rel=1e-9)
     assert moved > 0  # the projection would bind
     slots = log(run)["slot"]
@@ -575,8 +507,8 @@ def test_every_q_table_follows_from_the_merges_of_its_device():
         for choice, *_, report in mine[1:]:
             values = table[last - 1]
             assert values[choice.action] >= values.max() - 1e-9  # nothing is left to chance
-            assert choice.slot == next_slot(last, choice.action, 3)
-            table = q_update(table, last, choice.action, choice.slot, report["reward"], 0.3, 0.6)
+            assert choice.slot == fedasmu.next_slot(last, choice.action, 3)
+            table = fedasmu.q_update(table, last, choice.action, choice.slot, report["reward"], 0.3, 0.6)
             last = choice.slot
             updates += 1
         assert np.array_equal(run.device_state[device]["q_table"], table)
@@ -590,8 +522,8 @@ def test_the_meta_model_follows_from_the_first_merges():
     meta, baseline = merges(lr_rl=0.0)[0].server.state["meta"], 0.0
     assert len(firsts) > 10
     for slot, count, gained in firsts:
-        baseline = moving_baseline(baseline, gained, 0.3)
-        meta = reinforce(meta, slot, count, gained - baseline, 0.1)
+        baseline = fedasmu.moving_baseline(baseline, gained, 0.3)
+        meta = fedasmu.reinforce(meta, slot, count, gained - baseline, 0.1)
     assert torch.equal(run.server.state["meta"], meta)
 
 
@@ -605,39 +537,7 @@ def test_a_meta_model_trained_beforehand_sends_first_slots_to_the_best_one():
     assert set(firsts.values()) == {3}
 
 
-def test_c40_a_merge_brings_uploads_nearer_to_the_global_model():
-    class Distance(FedASMU):
-        name = "distance"
-
-        def weigh(self, server, upload):
-            distance = float((upload.model - server.model).norm())
-            server.state.setdefault("distance", []).append((distance, "slot" in upload.payload))
-            return super().weigh(server, upload)
-
-    means = [
-        np.mean([d for d, _ in simulate(Distance(slot=slot, **STILL), 150).server.state["distance"]])
-        for slot in ("none", 3)
-    ]
-    assert means[1] < means[0]
-
-
 # Convergence on convex problems
-
-
-@pytest.mark.parametrize("kind", [FedASMU, FedASMUDA, FedASMUFA, FedASMU0, FedASMUH1])
-def test_where_all_devices_agree_the_known_optimum_is_found(kind):
-    centre = np.random.default_rng(5).normal(size=6)
-    task = Quadratic(TASK.curvature, np.tile(centre, (20, 1)), TASK.start)
-    run = simulate(kind(**LIVELY), 400, task=task, lr=0.2)
-    np.testing.assert_allclose(run.server.model, centre, atol=1e-6)
-
-
-def test_where_they_differ_it_comes_near_the_optimum_of_the_mean():
-    task = Quadratic(np.ones((20, 6)), TASK.centre, TASK.start)
-    run = simulate(FedASMU(**{**LIVELY, **dict.fromkeys(RATES, 1e-4)}), 1500, task=task, lr=0.1)
-    losses = run.history.evaluations["train_loss"]
-    optimum = task.loss(task.minimiser())
-    assert np.mean(losses[-200:]) - optimum < 0.02 * (losses[0] - optimum)
 
 
 def test_every_executor_gives_the_same_run():
@@ -646,16 +546,6 @@ def test_every_executor_gives_the_same_run():
     batched = simulate(FedASMU(**LIVELY), executor="batched").history
     assert batched.updates["device"] == reference.updates["device"]
     np.testing.assert_allclose(batched.model, reference.model, rtol=1e-9)
-
-
-def test_it_learns_images():
-    spec = RunSpec(
-        algorithm={"name": "fedasmu", "lambda_0": matched_lambda(40, 5), "gamma_0": matched_lambda(40, 5)},
-        model="linear", world=World.named("fedasmu", devices=50, epochs=3), budget={"updates": 40},
-        partition={"kind": "iid", "samples_per_device": 200},
-        training={"lr": 0.1, "epochs": 3, "batch_size": 64}, evaluation={"every_updates": None},
-    )  # fmt: skip
-    assert spec.simulation().run().evaluations["test_accuracy"][-1] > 0.7
 
 
 @pytest.mark.parametrize("form", ["derived", "printed"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -11,11 +9,9 @@ from baseline_runs import TOY_B, TOY_B_WORLD
 from fedluck_runs import BYTES, CELLS, fedluck_world, rounds, simulate, small, times
 
 from fl_core.algorithms import FedAsync, FedAvgTopK, FedBuff, FedLuck, FedPer, PeriodicAggregation
-from fl_core.experiments.run import run as run_spec
 from fl_core.experiments.spec import RunSpec
-from fl_core.experiments.store import Store
 from fl_core.formulas.compression import Identity, TopK, kept_count
-from fl_core.formulas.fedluck import plan_devices, rounds_per_job
+from fl_core.formulas.fedluck import plan_devices
 from fl_core.runtime import Simulation
 from fl_core.tasks import Quadratic
 from fl_core.tasks.quadratic import QuadraticWorkspace
@@ -110,15 +106,6 @@ def test_rounding_does_not_push_an_arrival_over_the_tick_but_a_real_delay_does(b
         np.testing.assert_array_equal(times, (0.3 + beta) * np.array(run.history.updates["version"]))
 
 
-def test_a_plan_that_fills_its_periods_is_used_in_the_last_of_them():
-    run = simulate(FedLuck(solver="exact_ceil"), fedluck_world(), small(), 400, learn=False)
-    jobs = [k * alpha + delta * beta for k, delta, alpha, beta in zip(*planned(run), *times("cnn"), strict=True)]
-    rounds_needed = [rounds_per_job(d, 1.5) for d in jobs]
-    assert sum(abs(d - 1.5 * c) < 1e-9 for d, c in zip(jobs, rounds_needed, strict=True)) >= 5
-    table = run.history.updates
-    assert all(s + 1 == rounds_needed[d] for d, s in zip(table["device"], table["staleness"], strict=True))
-
-
 # The plan
 
 
@@ -161,8 +148,10 @@ def test_where_speed_varies_the_measured_plan_differs_and_the_declared_one_does_
     assert planned(declared) == (exact.local_steps.tolist(), pytest.approx(exact.compression_rate.tolist()))
     assert planned(measured)[0] != planned(declared)[0]
     for run in (declared, measured):  # made once: every task has as many steps as the plan says
-        table = run.history.updates
+        table, learned = run.history.updates, run.history.learned
         assert len(table["device"]) > 100
+        assert dict(zip(learned["device"], learned["steps"], strict=True)) == dict(enumerate(planned(run)[0]))
+        assert dict(zip(learned["device"], learned["kept"], strict=True)) == dict(enumerate(planned(run)[1]))
         assert all(planned(run)[0][d] == k for d, k in zip(table["device"], table["steps"], strict=True))
 
 
@@ -291,16 +280,6 @@ ALL = {
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_where_devices_agree_on_the_optimum_it_is_found(name):
-    curvature = np.random.default_rng(0).uniform(0.5, 2, (10, 2))
-    task = Quadratic(curvature, np.tile([3.0, -1.0], (10, 1)), [0.0, 0.0])
-    algorithm = ALL[name].model_copy(update={"error_feedback": True})
-    updates, lr = (50, 0.4) if name == "fedavg_topk" else (100, 0.2)
-    run = simulate(algorithm, fedluck_world(), task, updates, lr=lr)
-    assert task.loss(run.server.model) < 1e-6 * task.loss(task.start)
-
-
-@pytest.mark.parametrize("name", ALL)
 def test_what_was_sent_and_what_is_kept_is_all_that_was_learned(name):
     class Watched(type(ALL[name])):
         """Adds up what its devices learn."""
@@ -376,19 +355,3 @@ def test_statistics_are_sent_and_counted_as_they_are(feedback):
     assert run.server.model[1:].tolist() == [0.0, 2.0]  # one of two parameters, and the count of both steps
     assert run.server.counters["bytes_up"] == 8 + 8
     assert len(run.device_state[0]["velocity"]) == 2
-
-
-def test_the_record_has_the_plan_of_every_device(tmp_path: Path):
-    spec = RunSpec(
-        dataset="fashion-mnist", partition="iid", model="linear", world={"devices": 4},
-        algorithm={"name": "fedluck", "period_seconds": 2.0, "k_max": 4}, training={"lr": 0.05, "batch_size": 20},
-        budget={"updates": 6}, evaluation={"every_updates": 3, "test_samples": 100}, seed=1,
-    )  # fmt: skip
-    store = Store(tmp_path, tmp_path)
-    store.save(run_spec(spec))
-    kept = store.get(spec)
-    assert kept is not None
-    learned = kept.history.learned
-    assert sorted(learned["device"]) == [0, 1, 2, 3]
-    assert all(1 <= k <= 4 for k in learned["steps"])
-    assert all(0 < delta <= 1 for delta in learned["kept"])

@@ -21,18 +21,6 @@ close = partial(pytest.approx, rel=1e-10)
 # The key convergence factor, Eq. 14
 
 
-def test_the_factor_falls_with_the_period() -> None:
-    periods = np.linspace(0.2, 20, 200)
-    assert (np.diff(fedluck.key_convergence_factor(10, 0.1, 0.2, 5.0, periods)) < 0).all()
-
-
-def test_arrays_broadcast() -> None:
-    k, delta = np.arange(1, 4)[:, None], np.array([0.1, 0.5])
-    table = fedluck.key_convergence_factor(k, delta, 0.2, 5.0, 1.5)
-    assert table.shape == (3, 2)
-    assert table[2, 1] == fedluck.key_convergence_factor(3, 0.5, 0.2, 5.0, 1.5)
-
-
 # Time and staleness, Eqs. 5 and 7
 
 

@@ -7,8 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from refusals import refuses
 
 from fl_core.formulas import sdfeel
@@ -29,29 +27,6 @@ def test_shares_add_up_to_the_same_digits_in_every_python() -> None:
 
 
 # Updates: Eqs. 2 and 3
-
-
-def test_a_normalised_update_is_the_mean_gradient_of_the_local_steps() -> None:
-    """Eq. 2 with automatic differentiation: two ways of computing it agree."""
-    torch.manual_seed(0)
-    x, labels = torch.randn(12, 5, dtype=torch.float64), torch.randint(3, (12,))
-    w = start = torch.randn(5, 3, dtype=torch.float64)
-    gradients = []
-    for _ in range(7):
-        w = w.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(torch.nn.functional.cross_entropy(x @ w, labels), w)
-        gradients.append(gradient)
-        w = w - 0.05 * gradient
-    expected = -0.05 / 7 * sum(gradients)
-    torch.testing.assert_close(sdfeel.normalized_update(w, start, 7), expected, rtol=0, atol=1e-15)
-
-
-@given(st.integers(1, 200), st.lists(st.floats(-5, 5), min_size=2, max_size=6), st.integers(0, 99))
-def test_with_equal_step_counts_it_is_fedavg(steps, ends, seed) -> None:
-    weights = list(np.random.default_rng(seed).dirichlet(np.ones(len(ends))))
-    updates = [sdfeel.normalized_update(end, 0.7, steps) for end in ends]
-    found = sdfeel.intra_cluster_aggregate(0.7, updates, weights, [steps] * len(ends))
-    assert found == pytest.approx(np.dot(weights, ends), abs=1e-12)
 
 
 test_what_is_out_of_range_is_refused = refuses(
@@ -98,6 +73,11 @@ def test_o5_o6_the_weights_of_an_event(options, column, given_away, model) -> No
 
 
 # Constant matrices and consensus
+
+
+def test_the_uniform_matrix_of_a_path() -> None:
+    matrix = sdfeel.synchronous_mixing_matrix([(1,), (0, 2), (1,)], kind="uniform")
+    np.testing.assert_allclose(3 * matrix, [[2, 1, 0], [1, 1, 1], [0, 1, 2]], atol=1e-15)
 
 
 def test_o12_the_consensus_phase() -> None:

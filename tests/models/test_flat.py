@@ -66,13 +66,6 @@ def test_relu_after_pooling_is_lenet_bit_for_bit():
     assert torch.equal(ours.gradient, published.gradient)
 
 
-def test_a_snapshot_is_a_copy():
-    flat = FlatModel(LeNet5((1, 28, 28), 10))
-    copy = flat.snapshot()
-    flat.vector.zero_()
-    assert float(copy.abs().sum()) > 0
-
-
 def test_flat_training_equals_ordinary_pytorch_training():
     torch.manual_seed(0)
     plain, flat = LeNet5((1, 28, 28), 10), FlatModel(LeNet5((1, 28, 28), 10))

@@ -5,25 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import runs
 from local_work import noise
 
 from fl_core.algorithms import Algorithm
-from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Classification, Quadratic
-from fl_core.world import TraceCompute, World
+from fl_core.world import World
 
 TOY_B = Quadratic([[1, 2], [2, 1], [0.5, 1.5]], [[1, 0], [-1, 2], [0, -1]], [0.5, 0.5], samples=[10, 20, 30])
-TOY_B_WORLD = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.5, 2.5)))
+TOY_B_WORLD = runs.fixed(1.0, 1.5, 2.5)
 """Section 1.5 of the baselines' specification: two local steps take 2, 3 and 5 s."""
 
 
 def simulate(algorithm: Algorithm, task: Any = TOY_B, world: World = TOY_B_WORLD, updates: int = 6, **training: Any):
-    run = Simulation(
-        task, world, algorithm, budget=Budget(updates=updates),
-        training=LocalTraining(**{"lr": 0.1, "steps": 2, **training}), evaluation=Evaluation(every_updates=1),
-    )  # fmt: skip
-    run.run("sequential")
-    return run
+    settings = {"updates": updates, "every_updates": 1, "lr": 0.1, "steps": 2, **training}
+    return runs.simulate(algorithm, world, task, **settings)
 
 
 def pictures(cuts: tuple[int, int] = (20, 40)) -> Classification:

@@ -7,10 +7,11 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import runs
 
 from fl_core.algorithms import Algorithm
 from fl_core.formulas.compression import Compressor
-from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation, simulation
+from fl_core.runtime import Simulation, simulation
 from fl_core.runtime.executors import Sequential, Ticket
 from fl_core.runtime.local import Trained, TrainJob
 from fl_core.tasks import Quadratic
@@ -39,16 +40,12 @@ def simulate(
     **training: Any,
 ) -> Simulation:
     """Run; without `learn` for clock and bytes alone: nothing is trained, and compression changes nothing."""
-    run = Simulation(
-        task, world, algorithm, budget=Budget(updates=updates, seconds=seconds),
-        training=LocalTraining(**{"lr": 0.1, "steps": 2, **training}), evaluation=Evaluation(every_updates=1),
-    )  # fmt: skip
+    settings = {"updates": updates, "seconds": seconds, "every_updates": 1, "lr": 0.1, "steps": 2, **training}
     with ExitStack() as stack:
         if not learn:
             stack.enter_context(patch.object(simulation, "make_executor", lambda name, task, *_: Still(task)))
             stack.enter_context(patch.object(Compressor, "compress", lambda self, vector, *_: vector))
-        run.run("sequential")
-    return run
+        return runs.simulate(algorithm, world, task, **settings)
 
 
 def fedluck_world(cell: str = "cnn", size: int = BYTES, **fields: Any) -> World:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import runs
 import torch
 
 from fl_core.algorithms import Algorithm
-from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
+from fl_core.runtime import Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import TraceCompute, World
 
@@ -27,13 +28,8 @@ def simulate(
     algorithm: Algorithm, world: World = MICRO_WORLD, task: Quadratic = MICRO, updates: int | None = None,
     every: int | None = 1, **settings: Any,
 ) -> Simulation:  # fmt: skip
-    budget = Budget(updates=updates, seconds=settings.pop("seconds", None))
-    run = Simulation(
-        task, world, algorithm, budget=budget, training=LocalTraining(**{"lr": 0.1, **settings}),
-        evaluation=Evaluation(every_updates=every),
-    )  # fmt: skip
-    run.run("sequential")
-    return run
+    settings = {"updates": updates, "every_updates": every, "lr": 0.1, **settings}
+    return runs.simulate(algorithm, world, task, **settings)
 
 
 def models(run: Simulation) -> np.ndarray:
