@@ -77,26 +77,12 @@ def test_a_trace_is_there_exactly_in_its_windows(trace):
         assert (devices.leaves_at(0, t) > t) == there
 
 
-def test_windows_by_hand():
-    devices = realise(((1, 2), (4, 6)), ((0, 10),), ())
-    assert [devices.resume_at(0, t) for t in (0, 1, 1.5, 2, 3, 4, 5.9, 6, 7)] == [1, 1, 1.5, 4, 4, 4, 5.9, inf, inf]
-    assert [devices.leaves_at(0, t) for t in (0, 1, 1.5, 2, 4, 5.9)] == [0, 2, 2, 2, 6, 6]
-    assert (devices.leaves_at(1, 3), devices.resume_at(1, 10)) == (10, inf)
-    assert (devices.resume_at(2, 0), devices.leaves_at(2, 0)) == (inf, 0)
-    assert not devices.always_available
-
-
 def test_repeated_windows_by_hand():
     devices = realise(((0, 1), (3, 4), (9, 10)), period=10)
     assert [devices.resume_at(0, t) for t in (0.5, 1, 4, 9.5, 10.5, 11, 1002, 1014)] == [
         *(0.5, 3, 9, 9.5, 10.5, 13, 1003, 1019)
     ]
     assert [devices.leaves_at(0, t) for t in (0.5, 3, 9, 10, 10.9, 103)] == [1, 4, 11, 11, 11, 104]
-
-
-def test_windows_that_touch_are_one():
-    devices = realise(((0, 1), (1, 2), (3, 4)))
-    assert devices.leaves_at(0, 0.5) == 2
 
 
 @pytest.mark.parametrize("windows", [((0, 10),), ((0, 4), (4, 10))])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from math import isnan
 
 import numpy as np
@@ -49,13 +48,6 @@ def test_sdfeel_speeds_are_those_of_the_specification():
     speeds = 1 / GapCompute(ratio=10, fixed="mean_time").draw(6, u)
     printed = [0.747295245078, 3.51668350625, 1.93417592844, 0.351668350625, 2.72542971734, 1.53854903398]
     assert speeds == pytest.approx(printed, rel=1e-11)
-
-
-@pytest.mark.parametrize(("ratio", "mean"), [(5, 1.299), (10, 1.667), (30, 2.700)])
-def test_with_the_mean_time_fixed_the_mean_speed_grows_with_the_gap(ratio, mean):
-    seconds = GapCompute(ratio=ratio, fixed="mean_time").draw(30, np.random.default_rng(0))
-    assert seconds.mean() == pytest.approx(1)
-    assert np.mean(1 / seconds) == pytest.approx(mean, abs=5e-4)
 
 
 @given(RATIOS, st.sampled_from(["uniform", "loguniform", "two_class"]), st.integers(2, 50), SEEDS)
@@ -111,30 +103,6 @@ def test_times_drawn_anew_have_their_mean_and_depend_on_nothing_but_the_task(com
     assert np.mean(times) == pytest.approx(mean, rel=0.05)
     again = World(devices=2000, compute=compute).realise(5)
     assert [again.profile(device, 1).seconds_per_step for device in range(1999, -1, -1)] == times[::-2]
-
-
-@pytest.mark.parametrize(
-    ("compute", "printed"),
-    [
-        (ExponentialCompute(), 0.1048),
-        (ExponentialCompute(mean=0.5, shift=0.5), 0.1048),
-        (UniformTaskCompute(), 0.1056),
-    ],
-)
-def test_k_asynchronous_updates_take_the_time_that_the_specification_found(compute, printed):
-    """WKAFL specification, D8: 100 devices, updates by the first 10."""
-    devices = World(devices=100, compute=compute).realise(0)
-    count = dict.fromkeys(range(100), 0)
-    running = [(devices.profile(device, 0).seconds_per_step, device) for device in range(100)]
-    heapq.heapify(running)
-    updates, clock = 1000, 0.0
-    for _ in range(updates):
-        used = [heapq.heappop(running) for _ in range(10)]
-        clock = used[-1][0]
-        for _, device in used:
-            count[device] += 1
-            heapq.heappush(running, (clock + devices.profile(device, count[device]).seconds_per_step, device))
-    assert clock / updates == pytest.approx(printed, rel=0.03)
 
 
 def test_what_was_there_before_draws_what_it_drew_before():

@@ -95,6 +95,7 @@ def test_a_class_with_a_name_is_known_as_soon_as_it_is_defined(monkeypatch):
     assert "pair" in named_worlds()
 
 
+@pytest.mark.thorough
 def test_no_paper_is_imported_before_a_name_is_looked_up():
     program = """
 import sys

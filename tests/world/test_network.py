@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from refusals import refuses
 
 from fl_core.tasks import POOLED
-from fl_core.world import LinspaceBandwidth, Network, UniformBandwidth, World
+from fl_core.world import Network, UniformBandwidth, World
 
 
 def network(devices: int, **fields: object) -> World:
@@ -50,16 +50,6 @@ def test_uniform_bandwidths_stay_in_their_bounds_and_differ_by_direction_and_see
     assert all(min(speeds) >= 1 and max(speeds) <= 3 for speeds in drawn)
     assert np.mean(drawn, axis=1) == pytest.approx(2, abs=0.1)
     assert len({tuple(speeds) for speeds in drawn}) == 4
-
-
-def test_a_network_survives_the_way_through_json():
-    world = World(
-        devices=2,
-        network=Network(
-            down_bits_per_second=(1.5, 2.0), up_bits_per_second=LinspaceBandwidth(first=1, last=2), latency_seconds=1
-        ),
-    )
-    assert World.model_validate_json(world.model_dump_json()) == world
 
 
 test_what_is_no_bandwidth_is_refused_with_what_would_be_one = refuses(

@@ -49,15 +49,6 @@ def test_what_is_sent_one_after_the_other_adds_up_to_what_the_link_can_carry(spe
     assert carried == pytest.approx(sum(sizes), abs=tolerance)
 
 
-@given(SPEEDS, st.floats(0, 50), st.floats(1, 1e7), st.floats(1, 1e7))
-def test_a_larger_message_and_one_that_begins_later_never_arrive_earlier(speeds, start, bits, more):
-    link = Trace.of(speeds)
-    end = start + link.seconds(bits, start)
-    slack = 1e-9 * max(1.0, end)
-    assert start + link.seconds(bits + more, start) >= end - slack
-    assert start + 0.5 + link.seconds(bits, start + 0.5) >= end - slack
-
-
 def test_a_link_of_one_speed_is_a_constant_one_and_an_outage_is_waited_for():
     assert Trace.of([2e6]).seconds(3e6, 7.3) == pytest.approx(1.5)
     assert Trace.of([8.0, 0.0, 0.0, 8.0]).seconds(12, 0.0) == 3.5
@@ -86,7 +77,7 @@ def test_a_run_under_traces_is_deterministic_and_goes_on_from_any_event(kind, tm
     whole = simulation(**kind)
     history = whole.run()
     assert simulation(**kind).run("threads", 2) == history
-    for stop in range(1, whole.kernel.events, 7):
+    for stop in range(1, whole.kernel.events, whole.kernel.events // 6):
         folder = tmp_path / str(stop)
         with pytest.raises(Killed):
             simulation(**kind).run(checkpoints=Checkpoints(folder, when=killed_at(stop)))
