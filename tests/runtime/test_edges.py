@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+import runs
 import torch
 
 from fl_core.algorithms import Algorithm, FedAsync, make_algorithm
@@ -14,7 +15,7 @@ from fl_core.errors import SpecError
 from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import encode
-from fl_core.runtime import Budget, Evaluation, Simulation
+from fl_core.runtime import Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
 from fl_core.world.compute import Compute
@@ -30,8 +31,7 @@ def simulation(
     rng = np.random.default_rng(0)
     task = Quadratic(rng.uniform(0.5, 1.5, (devices, 8)), rng.normal(size=(devices, 8)), np.zeros(8))
     chosen = make_algorithm(algorithm, **parameters) if isinstance(algorithm, str) else algorithm
-    evaluation = Evaluation(every_updates=every)
-    return Simulation(task, World(devices=devices, **world), chosen, budget=Budget(**budget), evaluation=evaluation)
+    return runs.simulation(chosen, World(devices=devices, **world), task, **budget, every_updates=every)
 
 
 def test_a_transfer_ends_though_what_is_left_takes_less_than_the_clock_can_tell():

@@ -91,8 +91,3 @@ def test_a_run_ends_at_the_first_evaluation_that_is_good_enough(evaluation: dict
     assert short.evaluations["test_accuracy"] == long["test_accuracy"][: first + 1]
     never = history(budget={"seconds": 5.0, "accuracy": 1.0}, evaluation=evaluation).evaluations
     assert never["seconds"][-1] == 5.0
-
-
-def test_an_accuracy_alone_is_no_budget() -> None:
-    with pytest.raises(Exception, match="at least one of updates, gradients, seconds"):
-        history(budget={"accuracy": 0.9})

@@ -138,17 +138,6 @@ def test_a_crashed_device_comes_back_without_its_work(down):
     assert history.model.tolist() == [0.25, 0.5]
 
 
-def test_while_a_device_is_down_others_take_its_place():
-    """Two devices, one task at a time; device d is down for 100 s from its crash on."""
-    crash = {"kind": "crash", "probability": ALWAYS, "devices": [0], "down_seconds": 100}
-    run, history = simulate(Replace(), world(crash, seconds=(2.0, 2.0)), seed=1, updates=20)
-    crashes = [row[0] for row in faults(history)]
-    assert {row[2] for row in rows(history)} == {1}
-    assert len(crashes) == 1
-    assert history.outcomes["lost"] == 1
-    assert 0 not in run.server.idle
-
-
 def test_a_paused_device_goes_on_where_it_stopped():
     pause = {"kind": "unavailable", "probability": ALWAYS, "stop_seconds": 1, "mean_seconds": 5}
     _, plain = simulate(Replace(), world(), updates=2)
@@ -342,22 +331,6 @@ def test_an_arrival_at_the_instant_of_a_restart_is_lost_and_one_when_it_is_up_is
     assert outcomes(history) == {"dispatched": 3, "applied": 1, "lost": 1, "in_flight": 1}
 
 
-def test_what_an_algorithm_keeps_survives_a_restart():
-    class OneByOne(Hold):
-        async def updater(self, server):
-            [upload] = await server.receive()
-            kept = server.state.setdefault("kept", [])
-            kept.append(upload.model)
-            if len(kept) == self.count:
-                server.commit(torch.stack(kept).mean(0))
-                server.state["kept"] = []
-
-    restart = {"kind": "server_restart", "at_seconds": [1.5], "down_seconds": 1}
-    _, history = simulate(OneByOne(), world(restart, seconds=(1.0, 3.0)), updates=1)
-    assert rows(history) == [(3, 1, 0, 0), (3, 1, 1, 0)]
-    assert outcomes(history) == {"dispatched": 2, "applied": 2}
-
-
 def test_ticks_that_were_due_happen_once_when_the_server_is_up():
     """Ticks at 0, 1, 2, ...; down from 0.5 s to 3.25 s: the next ones are at 3.25, 4, 5, ... s."""
 
@@ -533,14 +506,6 @@ def test_every_fault_has_its_own_draws_whatever_else_is_declared():
     assert len(second) > len(first)
     _, twice = simulate(Replace(), world(lost, lost), seconds=600)
     assert len(struck(twice, "lost")) > len(alone)  # a second fault of the same kind draws for itself
-
-
-def test_faults_of_the_same_kind_add_up():
-    """Two duplications make four messages of which one counts."""
-    double = {"kind": "duplicated", "probability": ALWAYS, "mean_seconds": 0}
-    _, history = simulate(Replace(), world(double, double), updates=5)
-    assert rows(history) == [(2.0 * t, t, 0, 0) for t in range(1, 6)]
-    assert history.outcomes["duplicates"] == 3 * 5
 
 
 def test_what_did_not_happen_any_more_is_not_recorded():

@@ -7,13 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from runs import fixed, simulate
 
 from fl_core.algorithms import Algorithm
 from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import Budget, Evaluation, Simulation
+from fl_core.runtime import Budget, Simulation
 from fl_core.tasks import Quadratic
-from fl_core.world import TraceCompute, World
+from fl_core.world import World
 from fl_core.world.triggers import Contributors
 
 pytestmark = pytest.mark.usefixtures("few_images")
@@ -43,13 +44,7 @@ class Gradients(Algorithm):
 
 
 def run(algorithm: Algorithm, updates: int, executor: str = "sequential", **world) -> Simulation:
-    compute = TraceCompute(seconds_per_step=(1.0, 2.5))
-    simulation = Simulation(
-        TASK, World(devices=2, compute=compute, **world), algorithm, budget=Budget(updates=updates),
-        evaluation=Evaluation(every_updates=None),
-    )  # fmt: skip
-    simulation.run(executor)
-    return simulation
+    return simulate(algorithm, fixed(1.0, 2.5, **world), TASK, executor=executor, updates=updates, every_updates=None)
 
 
 @pytest.mark.parametrize("executor", ["sequential", "threads", "batched"])

@@ -30,28 +30,6 @@ def test_every_event_happens_once_in_order_of_time_kind_and_dispatch(events):
     assert kernel.events == len(events)
 
 
-@given(st.lists(st.lists(st.floats(0, 10), min_size=1, max_size=5), min_size=1, max_size=8))
-def test_processes_wake_at_the_sum_of_their_delays_and_time_never_decreases(delays):
-    kernel, seen = Kernel(), []
-
-    async def walker(number: int, steps: list[float]) -> None:
-        for step in steps:
-            await sleep_until(kernel.now + step, Kind.PROGRESS)
-            seen.append((kernel.now, number))
-
-    for number, steps in enumerate(delays):
-        kernel.spawn(Process(walker(number, steps), f"walker {number}", number))
-    run_to_the_end(kernel)
-    times = [time for time, _ in seen]
-    assert times == sorted(times)
-    for number, steps in enumerate(delays):
-        expected, time = [], 0.0
-        for step in steps:
-            time += step
-            expected.append(time)
-        assert [t for t, n in seen if n == number] == expected
-
-
 @given(st.permutations(list(Kind)))
 def test_at_one_instant_kinds_come_in_the_documented_order(kinds):
     kernel, seen = Kernel(), []

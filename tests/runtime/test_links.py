@@ -109,29 +109,21 @@ def test_a_run_never_sends_more_than_its_link_and_every_transfer_is_whole():
                 assert len(inside) * SIZE <= rate * max(0.0, end - start) * (1 + 1e-9) + 1e-6
 
 
-def test_more_devices_at_once_help_until_the_link_is_full():
-    def seconds(concurrency, **network):
-        run = simulation(FedAsync(concurrency=concurrency), devices=40, network=network).run()
-        return run.evaluations["seconds"][-1]
-
-    free = {"server_down_bits_per_second": None, "server_up_bits_per_second": None}
-    alone, few, many = (seconds(n) for n in (1, 4, 40))
-    assert alone > 1.5 * few
-    assert many > 0.8 * 30 * SIZE / 150  # thirty models do not fit through the link in less
-    assert seconds(40, **free) < 0.3 * many
-
-
+POWER = {"compute_watts": [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], "radio_watts": 1.3, "down_joules_per_byte": 0.5,
+         "up_joules_per_byte": 4.0, "source": "made up for a test"}  # fmt: skip
 FAULTS = [{"kind": "crash", "probability": 0.2, "down_seconds": 2}, {"kind": "lost", "probability": 0.1},
           {"kind": "duplicated", "probability": 0.2}, {"kind": "delayed", "probability": 0.2}]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "world", [{}, {"faults": FAULTS}, {"clusters": {"servers": 1}}], ids=["plain", "faults", "clusters"]
+    ("algorithm", "world"),
+    [
+        (FedAsync(concurrency=6), {"faults": FAULTS, "power": POWER}),
+        (FedAvg(clients_per_round=4), {"clusters": {"servers": 1}}),
+    ],
+    ids=["faults and joules", "clusters"],
 )
-@pytest.mark.parametrize(
-    "algorithm", [FedAsync(concurrency=6), FedAvg(clients_per_round=4)], ids=["fedasync", "fedavg"]
-)
-def test_a_run_goes_on_from_any_event_and_threads_change_nothing(world, algorithm, tmp_path: Path):
+def test_a_run_goes_on_from_any_event_and_threads_change_nothing(algorithm, world, tmp_path: Path):
     whole = simulation(algorithm, **world)
     history = whole.run()
     assert simulation(algorithm, **world).run("threads", 2) == history
@@ -148,10 +140,6 @@ def test_what_does_not_go_with_a_finite_link_is_refused():
         simulation(availability={"kind": "periodic", "period_seconds": 5, "available": 0.5})
     with pytest.raises(ValidationError, match="has no fair share of a finite server link"):
         simulation(network={"down_bits_per_second": {"kind": "trace", "bits_per_second": [[1.0]]}})
-
-
-POWER = {"compute_watts": [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], "radio_watts": 1.3, "down_joules_per_byte": 0.5,
-         "up_joules_per_byte": 4.0, "source": "made up for a test"}  # fmt: skip
 
 
 def test_joules_are_those_of_the_work_and_the_bytes_that_the_run_has_seen():
@@ -173,16 +161,6 @@ def test_joules_are_those_of_the_work_and_the_bytes_that_the_run_has_seen():
     plain = simulation().run()
     assert not {"joules_compute", "joules_transfer"} & plain.evaluations.keys()
     assert {name: history.evaluations[name] for name in plain.evaluations} == plain.evaluations
-
-
-def test_joules_are_counted_once_by_a_run_that_is_resumed(tmp_path: Path):
-    world = {"power": POWER, "faults": FAULTS}
-    history = simulation(**world).run()
-    for stop in (20, 60, 100):
-        folder = tmp_path / str(stop)
-        with pytest.raises(Killed):
-            simulation(**world).run(checkpoints=Checkpoints(folder, when=killed_at(stop + 1, every=False)))
-        assert simulation(**world).run(checkpoints=Checkpoints(folder, when=lambda events: False)) == history
 
 
 def test_power_that_fits_no_world_is_refused():

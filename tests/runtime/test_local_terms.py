@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import runs
 import torch
 import torch.nn.functional as F
 from local_work import noise, results
@@ -16,7 +17,7 @@ from torch import nn
 from fl_core.algorithms import Algorithm, FedAsync
 from fl_core.algorithms.moon import contrastive_loss
 from fl_core.models import FlatModel, build_network
-from fl_core.runtime import Budget, LocalTraining, Simulation
+from fl_core.runtime import LocalTraining, Simulation
 from fl_core.runtime.local import TrainJob
 from fl_core.streams import stream
 from fl_core.tasks import Classification, Contrast, Quadratic
@@ -188,14 +189,9 @@ class InParts(Algorithm):
         await device.upload(model=model, based_on=snapshot)
 
 
-def simulate(algorithm: Algorithm, updates: int = 3, network: Network | None = None, **training: Any) -> Simulation:
+def simulate(algorithm: Algorithm, **training: Any) -> Simulation:
     task = Quadratic([[1.0, 2.0]], [[1.0, 0.0]], [0.5, 0.5])
-    world = World(devices=1, compute={"kind": "constant"}, network=network or Network())
-    run = Simulation(
-        task, world, algorithm, budget=Budget(updates=updates), training=LocalTraining(**{"lr": 0.1, **training})
-    )
-    run.run("sequential")
-    return run
+    return runs.simulate(algorithm, runs.fixed(1.0), task, updates=3, **{"lr": 0.1, **training})
 
 
 @pytest.mark.parametrize("reset", [True, False])
@@ -235,24 +231,9 @@ def test_a_part_of_a_model_is_counted_as_a_part(sampled):
     task = Quadratic(np.ones((2, 2)), np.zeros((2, 2)), [1.0, 1.0])
     network = Network(down_bits_per_second=64.0, up_bits_per_second=32.0)
     world = World(devices=2, compute={"kind": "constant"}, network=network, max_staleness=sampled)
-    run = Simulation(task, world, Partial(concurrency=2), budget=Budget(updates=6), training=LocalTraining(steps=2))
-    run.run("sequential")
+    run = runs.simulate(Partial(concurrency=2), world, task, updates=6, steps=2)
     table = run.history.evaluations
     assert table["bytes_down"][-1] == 8 * table["models_sent"][-1]
     assert table["bytes_up"][-1] == 4 * table["models_received"][-1]
     if sampled is None:
         assert run.history.updates["seconds"] == [4.0, 4.0, 8.0, 8.0, 12.0, 12.0]
-
-
-def test_an_answer_is_that_of_the_moment():
-    told = []
-
-    class Listening(Partial):
-        async def updater(self, server):
-            [upload] = await server.receive()
-            told.append((upload.told, upload.base_version))
-            server.commit(upload.model)
-
-    task = Quadratic(np.ones((2, 2)), np.zeros((2, 2)), [1.0, 1.0])
-    Simulation(task, World(devices=2), Listening(concurrency=1), budget=Budget(updates=4)).run()
-    assert all(version == base for (_, version), base in told)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
+import runs
 import torch
 
 from fl_core.algorithms import Algorithm, FedAsync
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
-from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
-from fl_core.world import ConstantCompute, Network, TraceCompute, World
+from fl_core.world import Network, World
 
 pytestmark = pytest.mark.usefixtures("few_images")
 
@@ -41,19 +43,13 @@ class Asking(Algorithm):
         await device.upload(model=start.model, based_on=start)
 
 
-def simulate(algorithm, world, updates=2, task=TASK, trace=False, **training):
-    run = Simulation(
-        task, world, algorithm, budget=Budget(updates=updates), training=LocalTraining(**training), trace=trace
-    )
-    run.run()
-    return run
+simulate = partial(runs.simulate, task=TASK, updates=2)
 
 
 @pytest.mark.parametrize("trace", [False, True])
 def test_a_newer_model_takes_a_transfer_and_a_no_takes_nothing(trace):
     network = Network(down_bits_per_second=64 / 0.25, latency_seconds=0.25)  # 0.5 s down, 0.25 s up
-    world = World(devices=2, compute=TraceCompute(seconds_per_step=(1.0, 2.0)), network=network)
-    run = simulate(Asking(), world, trace=trace)
+    run = simulate(Asking(), runs.fixed(1.0, 2.0, network=network), trace=trace)
     # Device 1's upload arrives at 2.75 and makes version 1; device 0 asks at 1.5, 2.5, 3.5 and, with that, 5.
     assert run.device_state[0]["got"] == [(1.5, 1.5, None), (2.5, 2.5, None), (3.5, 4.0, 1), (5.0, 5.0, None)]
     assert run.server.counters["models_sent"] == 3
@@ -61,16 +57,13 @@ def test_a_newer_model_takes_a_transfer_and_a_no_takes_nothing(trace):
 
 
 def test_a_question_for_a_newer_model_comes_after_the_arrivals_of_that_instant():
-    run = simulate(Asking(), World(devices=2, compute=ConstantCompute(seconds_per_step=1.0)))
+    run = simulate(Asking(), runs.fixed(1.0, 1.0))
     assert run.device_state[0]["got"][0] == (1.0, 1.0, 1)
 
 
 def test_a_server_that_is_down_answers_when_it_is_up_again():
-    world = World(
-        devices=2, compute=ConstantCompute(seconds_per_step=1.0),
-        faults=[{"kind": "server_restart", "at_seconds": [1.5], "down_seconds": 2.0}],
-    )  # fmt: skip
-    run = simulate(Asking(), world)
+    restart = {"kind": "server_restart", "at_seconds": [1.5], "down_seconds": 2.0}
+    run = simulate(Asking(), runs.fixed(1.0, 1.0, faults=[restart]))
     assert run.device_state[0]["got"][:2] == [(1.0, 1.0, 1), (2.0, 3.5, None)]
 
 
@@ -151,7 +144,7 @@ class Questions(FedAsync):
 def test_an_answer_comes_at_once_and_costs_nothing():
     network = Network(down_bits_per_second=64.0)
     plain, asked = (
-        simulate(kind(concurrency=1), World(devices=2, network=network), 5) for kind in (FedAsync, Questions)
+        simulate(kind(concurrency=1), World(devices=2, network=network), updates=5) for kind in (FedAsync, Questions)
     )
     assert asked.history == plain.history
     assert [asked.device_state[d]["answer"][:2] for d in sorted(asked.device_state)] == [
@@ -179,20 +172,3 @@ class Idle(Algorithm):
 def test_an_algorithm_that_lacks_a_method_is_told_which(algorithm, error):
     with pytest.raises(RunError, match=error):
         simulate(algorithm, World(devices=2))
-
-
-def test_the_step_size_decays_with_the_version_that_a_task_began_with():
-    class Rates(FedAsync):
-        async def device(self, device):
-            start = await device.download()
-            trained = await device.train(start.model, steps=1)
-            await device.upload(model=trained.model, based_on=start, rate=device.lr)
-            device.state.setdefault("rates", []).append((start.version, device.lr))
-
-    run = simulate(Rates(concurrency=2), World(devices=2), 20, lr=0.1, lr_decay=0.5, lr_decay_versions=3)
-    found = [pair for state in run.device_state.values() for pair in state["rates"]]
-    assert {version // 3 for version, _ in found} >= {0, 1, 2, 3, 4, 5}
-    assert all(rate == 0.1 * 0.5 ** (version // 3) for version, rate in found)
-    steady = simulate(FedAsync(concurrency=2), World(devices=2), 20, lr=0.1)
-    again = simulate(FedAsync(concurrency=2), World(devices=2), 20, lr=0.1, lr_decay=1.0, lr_decay_versions=1)
-    assert steady.history == again.history

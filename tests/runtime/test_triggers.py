@@ -7,44 +7,32 @@ from typing import Any
 
 import numpy as np
 import pytest
+import runs
 import torch
 from baseline_runs import TOY_B
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runs import fixed, rows
 
 from fl_core.algorithms import Algorithm, FedAsync, FedAvg
-from fl_core.runtime import Budget, LocalTraining, Simulation
+from fl_core.runtime import Simulation
 from fl_core.runtime.history import History
 from fl_core.streams import stream
 from fl_core.tasks import Quadratic
-from fl_core.world import ConstantCompute, TraceCompute, UniformCompute, World, triggers
+from fl_core.world import ConstantCompute, UniformCompute, World, triggers
 from fl_core.world.triggers import Contributors, Rounds, Sampled, Timed
 
 UNIFORM_MEAN = (0.335416666667, 0.39625)
 """The first synchronous round of the baselines' toy with equal weights."""
 
 
-def simulate(
-    algorithm: Algorithm, world: World, task: Quadratic | None = None, **budget: Any
-) -> tuple[Simulation, History]:
-    task = task or Quadratic([[1.0]] * world.devices, [[0.0]] * world.devices, [1.0])
-    run = Simulation(task, world, algorithm, budget=Budget(**budget))
-    return run, run.run("sequential")
+def simulate(algorithm: Algorithm, world: World, **settings: Any) -> tuple[Simulation, History]:
+    run = runs.simulate(algorithm, world, **settings)
+    return run, run.history
 
 
-def toy(algorithm: Algorithm, **budget: Any) -> tuple[Simulation, History]:
-    world = World(devices=3, compute=TraceCompute(seconds_per_step=(1.0, 1.5, 2.5)))
-    run = Simulation(TOY_B, world, algorithm, budget=Budget(**budget), training=LocalTraining(lr=0.1, steps=2))
-    return run, run.run("sequential")
-
-
-def fixed(*seconds: float) -> World:
-    return World(devices=len(seconds), compute=TraceCompute(seconds_per_step=seconds))
-
-
-def rows(history: History) -> list[tuple[float, int, int, int]]:
-    """Time, version, device and staleness of every upload that was used."""
-    return list(zip(*(history.updates[c] for c in ("seconds", "version", "device", "staleness")), strict=True))
+def toy(algorithm: Algorithm, updates: int) -> tuple[Simulation, History]:
+    return simulate(algorithm, fixed(1.0, 1.5, 2.5), task=TOY_B, updates=updates, lr=0.1, steps=2)
 
 
 def numbered(trace: list[tuple[float, list[tuple[int, int]]]], first: int = 1) -> list[tuple[float, int, int, int]]:
@@ -91,16 +79,6 @@ class Hold(Buffered):
 
     async def scheduler(self, server):
         await Contributors(order=self.order).turn(server)
-
-
-class HoldOneByOne(Hold):
-    """The same, written with one receive for each upload."""
-
-    async def updater(self, server):
-        uploads = []
-        for _ in range(self.count):
-            uploads += await server.receive()
-        self.step(server, uploads)
 
 
 def close(model: torch.Tensor, expected: tuple[float, ...]) -> None:
@@ -152,19 +130,11 @@ def test_tasks_and_waiting_uploads_never_take_more_places_than_there_are(count, 
     places: list[int] = []
     world = World(devices=6, compute=UniformCompute(fastest=1.0, slowest=5.0), jitter=0.3,
                   faults=[{"kind": "lost", "probability": lost}])  # fmt: skip
-    task = Quadratic([[1.0]] * 6, [[0.0]] * 6, [1.0])
     algorithm = Watched(count=min(count, concurrency), concurrency=concurrency)
-    run = Simulation(task, world, algorithm, budget=Budget(updates=12), seed=seed)
-    run.run("sequential")
+    run = runs.simulation(algorithm, world, updates=12, seed=seed)
+    run.run()
     assert max(places) <= concurrency
     assert len(set(run.history.updates["device"])) > 1 or concurrency == 1
-
-
-def test_a_world_that_declares_a_trigger_decides_instead():
-    timed = Timed(period_seconds=7.0, per_tick=1, concurrency=3)
-    world = fixed(1.0, 1.0, 1.0).model_copy(update={"trigger": timed})
-    _, history = simulate(Replacing(count=1), world, updates=3)
-    assert history.updates["seconds"] == [1.0, 8.0, 15.0]
 
 
 def test_all_arrivals_held_are_synchronous_rounds():
@@ -206,23 +176,7 @@ def test_contributors_are_triggered_in_order_of_arrival_or_of_their_numbers(orde
     assert by_task == second
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 10**6))
-def test_receiving_one_by_one_is_receiving_all_at_once(devices, count, seed):
-    count = min(devices, count)
-    world = World(devices=devices, compute=UniformCompute(fastest=1.0, slowest=5.0), jitter=0.3)
-    task = Quadratic([[1.0]] * devices, [[0.0]] * devices, [1.0])
-    together, singly = (
-        Simulation(task, world, algorithm(count=count), budget=Budget(updates=12), seed=seed).run("sequential")
-        for algorithm in (Hold, HoldOneByOne)
-    )
-    assert rows(singly) == rows(together)
-
-
 def test_synchronous_rounds_last_as_long_as_their_slowest_device():
-    _, history = toy(FedAvg(clients_per_round=3, weighting="samples"), updates=3)
-    assert rows(history) == numbered([(5 * r, [(1, 0), (2, 0), (3, 0)]) for r in (1, 2, 3)])
-    close(history.model, (0.0401625540726, 0.173326107964))
     _, history = toy(FedAvg(clients_per_round=2), updates=60)
     now, lengths = 0.0, {(0, 1): 3.0, (0, 2): 5.0, (1, 2): 5.0}
     drawn = Counter()
@@ -232,31 +186,6 @@ def test_synchronous_rounds_last_as_long_as_their_slowest_device():
         drawn[devices] += 1
         assert all(row[0] == now and row[3] == 0 for row in rows(history) if row[1] == version)
     assert min(drawn.values()) >= 8  # 20 each, standard deviation 3.7
-
-
-class TwoParts(FedAsync):
-    """Devices ask for a fresh model half-way (FedASMU)."""
-
-    async def device(self, device):
-        first = await device.download()
-        await device.train(first.model, steps=1)
-        fresh = await device.download()
-        asked = device.state.setdefault("asked", [])
-        asked.append((device.now, first.version, fresh.version))
-        trained = await device.train(fresh.model, steps=1)
-        await device.upload(model=trained.model, based_on=first)
-
-
-def test_timed_triggering_is_the_trace_of_fedasmu():
-    world = World(
-        devices=2,
-        compute=TraceCompute(seconds_per_step=(1.0, 1.5)),
-        trigger={"kind": "timed", "period_seconds": 1, "per_tick": 2, "concurrency": 2},
-    )
-    run, history = simulate(TwoParts(concurrency=2), world, updates=5)
-    assert rows(history) == numbered([(2, [(1, 0)]), (3, [(2, 1)]), (4, [(1, 1)]), (6, [(2, 1)]), (6, [(1, 1)])])
-    assert run.device_state[0]["asked"] == [(1, 0, 0), (3, 1, 2), (5, 3, 3)]
-    assert run.device_state[1]["asked"] == [(1.5, 0, 0), (4.5, 2, 3)]
 
 
 def test_timed_triggering_keeps_to_the_cap_and_to_the_number_per_tick():
@@ -284,29 +213,12 @@ def test_timed_triggering_keeps_to_the_cap_and_to_the_number_per_tick():
     ]  # fmt: skip
 
 
-def test_a_tick_with_nobody_idle_triggers_nobody_and_a_tick_draws_uniformly():
-    busy = World(devices=1, compute=ConstantCompute(seconds_per_step=3.5))
-
-    class Ticking(FedAsync):
-        async def scheduler(self, server):
-            await Timed(period_seconds=1, per_tick=1, concurrency=1).turn(server)
-
-    _, history = simulate(Ticking(concurrency=1), busy, updates=3)
-    assert rows(history) == [(3.5, 1, 0, 0), (7.5, 2, 0, 0), (11.5, 3, 0, 0)]
-    _, history = simulate(Ticking(concurrency=1), World(devices=4, compute=ConstantCompute()), updates=400)
-    counts = np.bincount(history.updates["device"])
-    assert abs(counts - 100).max() < 4.5 * np.sqrt(400 * 0.25 * 0.75)
-
-
 @pytest.mark.parametrize("limit", [1, 4])
 def test_sampled_staleness_is_the_loop_of_the_specification(limit):
     """FedAsync specification, section 2.6, with the run's own draws: epoch t at second t."""
     task = Quadratic([[1.0], [2.0], [4.0]], [[1.0], [-1.0], [3.0]], [5.0])
-    run = Simulation(
-        task, World(devices=3, max_staleness=limit), FedAsync(alpha=0.6), budget=Budget(updates=60),
-        training=LocalTraining(lr=0.1, steps=1), seed=5,
-    )  # fmt: skip
-    history = run.run("sequential")
+    sampled = World(devices=3, max_staleness=limit)
+    _, history = simulate(FedAsync(alpha=0.6), sampled, task=task, updates=60, lr=0.1, steps=1, seed=5)
     pool, expected = [5.0], []
     for epoch in range(1, 61):
         rng = stream(5, "sampled-staleness", epoch)
