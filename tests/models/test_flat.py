@@ -64,20 +64,3 @@ def test_relu_after_pooling_is_lenet_bit_for_bit():
     for flat in (ours, published):
         flat.network(images).square().mean().backward()
     assert torch.equal(ours.gradient, published.gradient)
-
-
-def test_flat_training_equals_ordinary_pytorch_training():
-    torch.manual_seed(0)
-    plain, flat = LeNet5((1, 28, 28), 10), FlatModel(LeNet5((1, 28, 28), 10))
-    flat.load(nn.utils.parameters_to_vector(plain.parameters()).detach())
-    optimiser = torch.optim.SGD(plain.parameters(), lr=0.1)
-    images, labels = torch.randn(20, 1, 28, 28), torch.randint(0, 10, (20,))
-    for _ in range(3):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(plain(images), labels).backward()
-        optimiser.step()
-        flat.gradient.zero_()
-        nn.functional.cross_entropy(flat.network(images), labels).backward()
-        with torch.no_grad():
-            flat.parameters.add_(flat.gradient, alpha=-0.1)
-    torch.testing.assert_close(nn.utils.parameters_to_vector(plain.parameters()), flat.vector)

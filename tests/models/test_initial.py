@@ -49,26 +49,16 @@ def test_initial_values_depend_on_the_stream_alone_and_leave_none_out(model, sha
     assert not torch.equal(first, FlatModel(initialised(model, shape, scheme=scheme, seed=2)).snapshot())
 
 
-@pytest.mark.parametrize("model", ["lenet5", "linear"])
+@pytest.mark.parametrize("model", ["lenet5", "linear", "lstm"])
 def test_glorot_draws_the_weights_in_order_of_their_names(model):
     """The published results started from these values."""
     network = initialised(model, (1, 28, 28))
     generator = torch_stream(1, "initial-model")
     for name, parameter in network.named_parameters():
         expected = torch.zeros_like(parameter)
-        if not name.endswith("bias"):
+        if "bias" not in name:
             nn.init.xavier_uniform_(expected, generator=generator)
         assert torch.equal(parameter, expected)
-
-
-def test_glorot_weights_are_uniform_with_zero_biases():
-    network = initialised("lenet5", (1, 28, 28))
-    assert_uniform(network.fc1.weight, math.sqrt(6 / (400 + 120)))
-    assert_uniform(network.conv2.weight, math.sqrt(6 / (6 * 25 + 16 * 25)))
-    assert all(float(p.detach().abs().sum()) == 0 for name, p in network.named_parameters() if "bias" in name)
-    lstm = initialised("lstm", (1, 32, 32)).lstm
-    assert_uniform(lstm.weight_hh_l1, math.sqrt(6 / (512 + 128)))
-    assert float(lstm.bias_ih_l0.detach().abs().sum()) == float(lstm.bias_hh_l1.detach().abs().sum()) == 0
 
 
 def test_pytorch_weights_and_biases_are_uniform_within_the_inverse_root_of_the_inputs():
@@ -80,21 +70,6 @@ def test_pytorch_weights_and_biases_are_uniform_within_the_inverse_root_of_the_i
     for parameter in initialised("lstm", (1, 32, 32), scheme="pytorch").lstm.parameters():
         assert_uniform(parameter, 128**-0.5)
         assert float(parameter.detach().std()) > 0
-
-
-@pytest.mark.parametrize(
-    ("model", "shape"),
-    [("wkafl_cnn", (1, 28, 28)), ("resnet20", (3, 32, 32)), ("lstm", (1, 32, 32)), ("textcnn", (20,))],
-)
-def test_the_pytorch_scheme_spreads_as_far_as_pytorch_itself(model, shape):
-    torch.manual_seed(0)
-    reference, network = build_network(model, shape, 10), initialised(model, shape, scheme="pytorch")
-    for theirs, ours in zip(reference.parameters(), network.parameters(), strict=True):
-        if theirs.numel() > 1000:
-            assert float(ours.detach().std()) == pytest.approx(float(theirs.detach().std()), rel=0.05)
-            assert float(ours.detach().abs().max()) == pytest.approx(
-                float(theirs.detach().abs().max()), rel=0.3 if model == "textcnn" else 0.02
-            )
 
 
 @pytest.mark.parametrize("scheme", INITIALISATIONS)

@@ -99,23 +99,6 @@ def test_a_network_gives_a_number_for_each_class_and_its_flat_vector_is_all_of_i
     assert torch.equal(logits, second.network(inputs))
 
 
-def test_pooling_before_relu_is_the_published_order_bit_for_bit():
-    network = build_network("vgg11s(width=0.25)", (3, 32, 32), 3)
-    inputs, labels = batch((3, 32, 32))
-    results = []
-    for published in (False, True):
-        layers = list(network)
-        if published:
-            for i, layer in enumerate(layers[:-1]):
-                if isinstance(layer, torch.nn.MaxPool2d):
-                    layers[i : i + 2] = layers[i + 1], layer
-        network.zero_grad()
-        F.cross_entropy(torch.nn.Sequential(*layers)(inputs), labels).backward()
-        results.append(torch.cat([p.grad.flatten() for p in network.parameters()]))
-    assert torch.equal(*results)
-    assert float(results[0].abs().sum()) > 0
-
-
 def test_width_scales_the_hidden_layers_and_neither_input_nor_classes():
     half = build_network("fedasync_cnn(width=0.125)", (3, 24, 24), 10)
     sizes = [tuple(p.shape[:2]) for name, p in half.named_parameters() if p.dim() > 1]

@@ -69,27 +69,6 @@ def test_a_network_without_some_units_is_one_that_never_touches_their_entries(te
         assert learned[units].float().mean() > 0.5
 
 
-def test_what_is_left_of_lenet_is_a_lenet_with_fewer_units():
-    space = made("lenet5")
-    mask = torch.ones(len(space.vector), dtype=torch.bool)
-    for group in hidden_units(space.network, space.slots):
-        group.keep(mask, range(group.count // 4))
-    conv, one, two = 4, 30, 21
-    assert int(mask.sum()) == 156 + (conv * 150 + conv) + (one * conv * 25 + one) + (two * one + two) + (5 * two + 5)
-    small = nn.Sequential(
-        nn.Conv2d(1, 6, 5, padding=2), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(6, conv, 5), nn.MaxPool2d(2), nn.ReLU(),
-        nn.Flatten(), nn.Linear(conv * 25, one), nn.ReLU(), nn.Linear(one, two), nn.ReLU(), nn.Linear(two, 5),
-    )  # fmt: skip
-    entries = space.vector[mask]
-    start = 0
-    for parameter in small.parameters():
-        parameter.data = entries[start : start + parameter.numel()].view(parameter.shape)
-        start += parameter.numel()
-    space.vector.mul_(mask)
-    images = torch.randn(4, 1, 28, 28)
-    torch.testing.assert_close(space.network(images), small(images))
-
-
 def test_how_much_a_unit_has_moved_counts_the_weights_that_it_reads_and_those_by_which_it_is_read():
     network = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2), nn.Linear(2, 4))
     space = FlatModel(network)
