@@ -376,30 +376,6 @@ def test_a_member_that_claims_to_be_small_cannot_grow(tmp_path: Path) -> None:
         read_member(archive, "first", limit=1000)
 
 
-def test_every_truncation_of_a_tar_is_noticed(tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "a.tar.gz", member("a/x", CONTENT[:90]), member("a/y", CONTENT[90:150]))
-    whole = path.read_bytes()
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        with pytest.raises(DataError, match="a.tar.gz is damaged"):
-            read_tar(path)
-
-
-def test_a_flipped_bit_of_a_tar_is_noticed_or_does_no_harm(tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "a.tar.gz", member("a/x", CONTENT[:90]), member("a/y", CONTENT[90:150]))
-    whole, right = path.read_bytes(), read_tar(path)
-    noticed = 0
-    for place in range(len(whole)):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << place % 8
-        path.write_bytes(damaged)
-        try:
-            assert read_tar(path) == right
-        except DataError:
-            noticed += 1
-    assert noticed > len(whole) - 30  # the others are in the time and name in the header of gzip
-
-
 def test_no_file_is_not_a_damaged_file_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="No such file"):
         read_tar(tmp_path / "a.tar.gz")

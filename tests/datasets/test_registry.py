@@ -169,10 +169,3 @@ def test_every_surrogate_belongs_to_a_real_data_set_of_the_same_shape_and_is_nev
         assert name not in registry.all_sources()
         assert (surrogate.shape, len(surrogate.classes)) == (real.shape, len(real.classes))
         assert surrogate.about
-
-
-def test_every_data_set_of_the_five_papers_can_be_asked_for():
-    names = set(registry.names())
-    needed = {"cifar10", "cifar100", "emnist-digits", "emnist-byclass", "tiny-imagenet", "femnist", "celeba", "imdb"}
-    assert needed | {"fashion-mnist", "speech-commands"} <= names
-    assert {f"{name}-surrogate" for name in needed | {"speech-commands"}} <= names
