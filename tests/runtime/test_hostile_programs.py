@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import runs
 import torch
 
 from fl_core.algorithms import Algorithm
 from fl_core.errors import RunError
-from fl_core.runtime import Budget, History, Simulation, kernel, simulation, watchdog
+from fl_core.runtime import History, kernel, simulation, watchdog
 from fl_core.tasks import Quadratic
 from fl_core.world import ConstantCompute, World
 
@@ -40,7 +41,7 @@ def simulate(program: Any, budget: dict[str, Any], world: dict[str, Any] | None 
     cls = program if isinstance(program, type) else type("Faulty", (Fair,), {name.rpartition("_")[2]: program})
     task = Quadratic([[1.0, 2.0]] * 4, [[0.0, 1.0], [2.0, 0.0], [1.0, 1.0], [0.0, 0.0]], [3.0, 3.0])
     settings = {"devices": 4, "compute": ConstantCompute()} | (world or {})
-    return Simulation(task, World(**settings), cls(), budget=Budget(**budget)).run(**run)
+    return runs.simulate(cls(), World(**settings), task, **budget, **run).history
 
 
 @pytest.fixture(autouse=True)
@@ -506,10 +507,6 @@ def names(cases: list[Any]) -> list[str]:
     return [(case[0] if isinstance(case, tuple) else case).__name__ for case in cases]
 
 
-def test_there_are_sixty_programs():
-    assert len(ENDLESS) + len(FAILING) + len(FORBIDDEN) + len(HONEST) >= 60
-
-
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize(("program", "budget", "says"), ENDLESS, ids=names(ENDLESS))
 def test_a_run_that_cannot_end_says_why(program, budget, says, executor):
@@ -561,17 +558,14 @@ def test_a_step_costs_the_sanitizer_no_more_however_many_devices_hold_a_model(mo
 
     looked = []
     monkeypatch.setattr(watchdog, "digest", lambda value: looked.append(value) or b"")
-    task = Quadratic([[1.0]] * 300, [[0.0]] * 300, [1.0])
-    run = Simulation(task, World(devices=300, compute=ConstantCompute()), Crowd(), budget=Budget(updates=2))
-    run.run(executor="debug")
+    run = runs.simulate(Crowd(), World(devices=300, compute=ConstantCompute()), updates=2, executor="debug")
     assert len(looked) < 3 * watchdog.MOST_UPLOADS * run.kernel.events, "and not 300 an event"
 
 
 def test_failures_of_all_servers_together_end_a_run():
     """Six servers that all diverge do not go on until one of them alone has had as many failures."""
-    task = Quadratic([[1.0]] * 30, [[0.0]] * 30, [1.0])
     world = World(devices=30, clusters={"servers": 6}, faults=[{"kind": "lost", "probability": 1.0}])
-    history = Simulation(task, world, Fair(), budget=Budget(updates=5)).run()
+    history = runs.simulate(Fair(), world, updates=5).history
     assert history.ended == "lost"
     assert history.outcomes["lost"] == watchdog.MOST_FAILED
 
