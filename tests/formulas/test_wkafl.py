@@ -125,15 +125,6 @@ def test_the_scores_of_two_programs_are_multiplied_by_the_weights_of_staleness()
     assert torch.isfinite(wkafl.selection_weights(sims, 10, 0.3, -DECAY * tensor(5000, 4000, 0))).all()
 
 
-def test_zero_gradients_are_consistent_and_a_zero_estimate_is_applied_as_it_is() -> None:
-    assert wkafl.similarities(tensor((0, 0), (1, 0)), tensor(0.5, 0)).tolist() == [1, 1]
-    made = wkafl.aggregate(
-        tensor((1, 0), (-1, 0)), tensor(0.5, 0.5), sim_beta=10, sim_min=0.0, stage2_clip_factor=1.0
-    )
-    assert made.gradient.tolist() == [0, 0]
-    assert made.similarities.tolist() == [0, 0]
-
-
 # GSGM
 
 
