@@ -135,6 +135,16 @@ def test_options_matter():
 # The schedule
 
 
+def test_the_stage_loss_may_be_averaged_over_several_updates():
+    began = [
+        simulate(
+            WKAFL(num_aggregated=2, lr=0.05, stage_threshold=8.0, stage_loss_window=w), random_task(), world(), 60
+        ).server.state["stage2_from"]
+        for w in (1, 12)
+    ]
+    assert began[0] < began[1]
+
+
 def test_a_world_smaller_than_k_is_refused():
     with pytest.raises(SpecError, match="wkafl wants 10 devices in flight"):
         RunSpec(algorithm="wkafl", world={"devices": 9})
