@@ -17,6 +17,9 @@ Pairs = Any
 """A tuple ``(inputs [n, ...], labels [n])``, with the number of each sample's person ``[n]`` as a third; or what has
 a length and gives ``(input, label)`` by number, as torchvision's data sets do."""
 Load = Callable[[], tuple[Pairs, Pairs]]
+MOST_CHANNELS = 4
+LARGEST = 2**31 - 1
+"""Of labels, owners and tokens."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def register_dataset(name: str, classes: Sequence[str] = ()) -> Callable[[Load],
 def _split(samples: Pairs) -> Split:
     if not isinstance(samples, tuple):
         pairs = [samples[number] for number in range(len(samples))]
-        samples = np.stack([np.asarray(pair[0]) for pair in pairs]), [int(pair[1]) for pair in pairs]
+        samples = np.stack([np.asarray(pair[0]) for pair in pairs]), np.stack([np.asarray(pair[1]) for pair in pairs])
     if len(samples) not in (2, 3):
         raise ValueError(f"samples are a tuple of {len(samples)}; give (inputs, labels) or (inputs, labels, owners)")
     inputs, labels, *owned = map(np.asarray, samples)
@@ -100,9 +103,9 @@ def _split(samples: Pairs) -> Split:
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or len(numbers) != len(inputs):
             kind = f"{numbers.dtype} {list(numbers.shape)}"
             raise ValueError(f"{name} are {kind}; they should be one integer for each of {len(inputs)} inputs")
-        if len(numbers) == 0 or numbers.min() < 0:
-            found = "there is none" if len(numbers) == 0 else f"{numbers.min()} is not"
-            raise ValueError(f"{name} must be numbers from 0 on, at least one; {found}")
+        if len(numbers) == 0 or numbers.min() < 0 or numbers.max() > LARGEST:
+            found = f"they are from {numbers.min()} to {numbers.max()}" if len(numbers) else "there is none"
+            raise ValueError(f"{name} must be numbers from 0 to {LARGEST:,}, at least one; {found}")
     return Split.of(np.ascontiguousarray(_stored(inputs)), labels, owners)
 
 
@@ -111,16 +114,21 @@ def _stored(inputs: np.ndarray) -> np.ndarray:
     if inputs.dtype == np.uint8:
         if inputs.ndim == 3:
             return inputs[:, None]
-        if inputs.ndim == 4:
-            return inputs if inputs.shape[1] in (1, 3) else inputs.transpose(0, 3, 1, 2)
+        few = [axis for axis in (1, 3) if inputs.ndim == 4 and inputs.shape[axis] <= MOST_CHANNELS]
+        if few:
+            return inputs if few == [1] or inputs.shape[1] in (1, 3) else inputs.transpose(0, 3, 1, 2)
     elif inputs.dtype.kind in "iu" and inputs.ndim == 2:
+        if inputs.size and inputs.max() > LARGEST:
+            raise ValueError(f"token {inputs.max()} is too large: at most {LARGEST:,}")
         return inputs.astype(np.int32)
     elif inputs.dtype.kind == "f" and inputs.ndim >= 2:
-        if not np.isfinite(inputs).all():
-            where = int(np.argwhere(~np.isfinite(inputs))[0][0])
-            raise ValueError(f"input {where} is not finite")
-        return inputs.astype(np.float32)
+        with np.errstate(over="ignore"):
+            stored = inputs.astype(np.float32)
+        if not np.isfinite(stored).all():
+            where = int(np.argwhere(~np.isfinite(stored))[0][0])
+            raise ValueError(f"input {where} is not finite, or too large for 32 bits")
+        return stored
     raise ValueError(
         f"inputs are {inputs.dtype} {list(inputs.shape)}; images are bytes [n, h, w], [n, c, h, w] or [n, h, w, c], "
-        "features floats [n, ...], texts integers [n, length]"
+        f"c at most {MOST_CHANNELS}, features floats [n, ...], texts integers [n, length]"
     )

@@ -126,6 +126,9 @@ class Preprocessing(Config):
         if len(mean) != channels:
             have = f"the images of {dataset.name!r} have {channels} channels"
             raise SpecError(f"preprocessing.mean has {len(mean)} numbers; {have}")
+        if 0.0 in std:
+            what = f"channel {std.index(0.0)} of all images of {dataset.name!r} has one value"
+            raise SpecError(f"{what}, which cannot be scaled by its deviation; take preprocessing.scale = 'unit'")
         pairs = list(zip(mean, std, strict=True))
         factor = torch.tensor([1 / (255 * s) for _, s in pairs]).view(channels, 1, 1)
         return Scale(factor, torch.tensor([m / s for m, s in pairs]).view(channels, 1, 1))

@@ -211,15 +211,19 @@ class DeviceHandle:
         in the same task goes on with the velocity of the first.
         """
         settings, samples, key, cursor = self._next_batch()
+        if steps is not None and epochs is not None:
+            raise RunError(f"{self} is told steps = {steps} and epochs = {epochs}: give one of them")
         if steps is None and epochs is None:
             steps, epochs = settings.steps, settings.epochs
         per_epoch = -(-samples // settings.batch_size)
         if steps is None:
             steps = epochs * per_epoch  # type: ignore[operator]  # one of the two is given
-        steps = int(steps)  # a NumPy number could not be stored
-        if steps < 1:
-            raise RunError(f"{self} cannot train for {steps} steps: steps and epochs must be at least 1")
+        told, steps = steps, int(steps)  # a NumPy number could not be stored
+        if steps < 1 or steps != told:
+            raise RunError(f"{self} cannot train for {told} steps: steps and epochs must be whole, at least 1")
         lr = settings.lr_at(self._trigger_snapshot.version) if lr is None else lr
+        if not 0 <= lr < inf:
+            raise RunError(f"{self} cannot train with lr = {lr}: it should be a number >= 0")
         self._calls += 1
         job = TrainJob(model, self.id, samples, steps, settings.batch_size, lr, settings.weight_decay, objective, key)
         job.contrast, job.correction, job.cursor = contrast, correction, cursor

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fl_core.errors import RunError
 from fl_core.streams import stream, torch_stream
 from fl_core.tasks import POOLED, Contrast, ContrastiveWorkspace, Correction, Objective, Workspace
 
@@ -240,7 +241,13 @@ def regularise(
     """Add to `gradient` ``[..., p]`` what is not the loss: the objective's gradient and the weight decay."""
     with torch.no_grad():
         if objective is not None:
-            gradient.add_(objective.gradient(parameters, start))
+            term = objective.gradient(parameters, start)
+            if getattr(term, "shape", None) != parameters.shape:  # else it would be added to every entry
+                found = list(term.shape) if isinstance(term, Tensor) else term
+                raise RunError(
+                    f"an objective's gradient is {found}; it should have the shape {list(parameters.shape)}"
+                )
+            gradient.add_(term)
         if weight_decay:
             gradient.add_(parameters, alpha=weight_decay)
 

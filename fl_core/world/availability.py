@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fl_core.config import Duration, Family, Seconds
+from fl_core.errors import SpecError
 
 Window = tuple[float, float]
 """Start and stop in seconds, half-open: [start, stop)."""
@@ -71,7 +72,13 @@ def _first(cycle: tuple[Window, ...], base: float, t: float) -> Window | None:
 def _joined(cycle: tuple[Window, ...], period: float | None) -> tuple[Window, ...]:
     """Join windows that touch, also across the end of the period."""
     joined: list[Window] = []
+    end = 0.0
     for start, stop in cycle:
+        if not end <= start < stop:
+            raise SpecError(
+                f"a window from {start} to {stop} s must begin after the one before it, and end after that"
+            )
+        end = stop
         if joined and joined[-1][1] == start:
             joined[-1] = (joined[-1][0], stop)
         else:

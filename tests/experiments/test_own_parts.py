@@ -257,6 +257,7 @@ PAIRS = [(torch.zeros(2), 0), (torch.ones(2), 1)]
         ((IMAGES, LABELS), (1, 5, 5)),
         ((torch.zeros(4, 5, 6, 3, dtype=torch.uint8), LABELS), (3, 5, 6)),
         ((np.zeros((4, 3, 5, 6), np.uint8), LABELS.astype(np.int32), LABELS), (3, 5, 6)),
+        ((np.zeros((4, 4, 6, 6), np.uint8), LABELS), (4, 6, 6)),
         ((np.zeros((4, 7), np.int64), LABELS), (7,)),
         ((np.zeros((4, 7)), LABELS), (7,)),
         (PAIRS, (2,)),
@@ -272,9 +273,14 @@ def test_samples_come_in_many_forms(samples, shape):
     [
         ((IMAGES, LABELS[:3]), r"labels are int64 \[3\]; they should be one integer for each of 4 inputs"),
         ((IMAGES, LABELS / 2), "labels are float64"),
-        ((IMAGES, LABELS - 1), "labels must be numbers from 0 on"),
+        ((IMAGES, LABELS - 1), "labels must be numbers from 0 to"),
         ((IMAGES, LABELS, LABELS[:, None]), "owners are int64"),
         ((IMAGES[:0], LABELS[:0]), "at least one"),
+        ((IMAGES, LABELS.astype(np.uint64) + 2**63), "labels must be numbers from 0 to 2,147,483,647, at least one"),
+        ([(x, y + 0.7) for x, y in PAIRS], "labels are float64"),
+        ((np.zeros((4, 10, 8, 8), np.uint8), LABELS), "c at most 4"),
+        ((np.full((4, 2), 2**40), LABELS), "token 1099511627776 is too large"),
+        ((np.full((4, 2), 1e300), LABELS), "input 0 is not finite, or too large for 32 bits"),
         ((np.full((4, 2), np.nan), LABELS), "training samples: input 0 is not finite"),
         ((np.zeros((4, 2), bool), LABELS), r"inputs are bool \[4, 2\]; images are bytes"),
         ((IMAGES,), "samples are a tuple of 1"),
@@ -293,7 +299,7 @@ def test_samples_that_cannot_be_used_are_refused(samples, said):
         (lambda: (IMAGES, LABELS, IMAGES, LABELS), "returned 4 things, not two: training and test samples, each"),
         (lambda: None, "returned NoneType, not two"),
         (lambda: 1 // 0, "ZeroDivisionError: "),
-        (lambda: ((IMAGES, LABELS), (IMAGES, LABELS - 1)), "test samples: labels must be numbers from 0 on"),
+        (lambda: ((IMAGES, LABELS), (IMAGES, LABELS - 1)), "test samples: labels must be numbers from 0 to"),
     ],
 )
 def test_a_function_that_gives_no_data_set_is_named(given, said):
@@ -302,6 +308,13 @@ def test_a_function_that_gives_no_data_set_is_named(given, said):
         load_dataset("mine")
     with pytest.raises(SpecError, match="a data set needs a name"):
         register_dataset(given)
+
+
+def test_images_of_one_value_cannot_be_standardised():
+    register_dataset("mine")(lambda: ((IMAGES, LABELS), (IMAGES, LABELS)))
+    spec = RunSpec(algorithm="fedasync", dataset="mine", model="linear", world={"devices": 2})
+    with pytest.raises(SpecError, match="channel 0 of all images of 'mine' has one value.*'unit'"):
+        spec.task()
 
 
 def gives(what):

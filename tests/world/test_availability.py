@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import inf
+from math import inf, nan
 
 import numpy as np
 import pytest
@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from refusals import refuses
 
+from fl_core.errors import SpecError
 from fl_core.tasks import POOLED
 from fl_core.world import Devices, PeriodicAvailability, TraceAvailability, World
+from fl_core.world.availability import Calendar
 
 
 def realise(*windows: tuple[tuple[float, float], ...], period: float | None = None) -> Devices:
@@ -132,6 +134,12 @@ test_windows_that_cannot_be_are_refused = refuses(
     ({"windows": [[[-1, 5]]]}, "greater than or equal to 0"),
     by=lambda fields: TraceAvailability(**fields),
 )
+
+
+@pytest.mark.parametrize("windows", [((5, 1),), ((0, 3), (2, 4)), ((nan, 3),)])
+def test_windows_of_one_s_own_are_in_order(windows):
+    with pytest.raises(SpecError, match="must begin after the one before it, and end after that"):
+        Calendar([windows], None)
 
 
 def test_a_trace_must_fit_the_devices():
