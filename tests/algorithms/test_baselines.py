@@ -90,6 +90,14 @@ def test_the_step_factor_of_slow_devices_is_oracle_2():
     assert asofed.lr_factor(None) == asofed.lr_factor(0.0) == 1
 
 
+def test_with_a_constant_gradient_the_second_step_is_empty_and_the_others_grow_back():
+    beta, previous, memory, steps = 0.5, 0.0, 0.0, []
+    for _ in range(5):
+        steps.append(asofed.corrected_gradient(1.0, previous, memory))
+        previous, memory = 1.0, asofed.next_memory(memory, previous, beta)
+    close(steps, (1, 0, 1 - beta, 1 - beta**2, 1 - beta**3))
+
+
 def test_attention_to_features_is_oracle_3_and_rescaled_leaves_equal_weights_alone():
     layer = tensor(1, -2, 0.5, 0, 0.3, -0.3).view(2, 3)
     close(asofed.attended(layer), [(0.231223897622, -1.25706343842, 0.070122191583),

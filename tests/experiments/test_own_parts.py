@@ -312,7 +312,7 @@ def test_a_function_that_gives_no_data_set_is_named(given, said):
 
 def test_images_of_one_value_cannot_be_standardised():
     register_dataset("mine")(lambda: ((IMAGES, LABELS), (IMAGES, LABELS)))
-    spec = RunSpec(algorithm="fedasync", dataset="mine", model="linear", world={"devices": 2})
+    spec = RunSpec(algorithm="sgd", dataset="mine", model="linear", world={"devices": 2})
     with pytest.raises(SpecError, match="channel 0 of all images of 'mine' has one value.*'unit'"):
         spec.task()
 
