@@ -18,6 +18,7 @@ Pairs = Any
 a length and gives ``(input, label)`` by number, as torchvision's data sets do."""
 Load = Callable[[], tuple[Pairs, Pairs]]
 MOST_CHANNELS = 4
+"""Of images: what is longer in an array is height or width."""
 LARGEST = 2**31 - 1
 """Of labels, owners and tokens."""
 
@@ -70,11 +71,10 @@ def register_dataset(name: str, classes: Sequence[str] = ()) -> Callable[[Load],
     """Make the data set that the decorated function returns known as `name`; a second one replaces the first.
 
     The function takes nothing and returns training and test samples, each as arrays or tensors ``(inputs, labels)``,
-    ``(inputs, labels, owners)``, or as a collection of pairs. Bytes are images, with channels first, last or none,
-    other integers are tokens, and floats are features. It is called once in a process, when a run needs it. A result
-    belongs to the samples: it counts as missing once the function returns others.
+    ``(inputs, labels, owners)``, or as a collection of pairs. Bytes are images, with at most four channels, first,
+    last or none, other integers are tokens, and floats are features. It is called once in a process, when a run needs
+    it. A result belongs to the samples: it counts as missing once the function returns others.
     """
-
     from fl_core.datasets.registry import all_sources, all_surrogates
 
     if not isinstance(name, str):

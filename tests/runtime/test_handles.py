@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import torch
 from runs import fixed, simulate
 
 from fl_core.algorithms import Algorithm
-from fl_core.errors import RunError, SpecError
+from fl_core.errors import SpecError
 from fl_core.experiments.spec import RunSpec
 from fl_core.runtime import Budget, Simulation
 from fl_core.tasks import Quadratic
@@ -57,51 +56,6 @@ def test_a_gradient_is_taken_at_the_model_received_or_at_the_newest_when_the_ste
     assert [row[3] for row in received] == [1, 1 / 2, 1, 1 / 4, 1 / 16, 1 / 8, 1 / 32]
     # Both end their step at 5 s, before either has arrived.
     assert [row[3] for row in newest] == [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 32]
-
-
-class Told(Algorithm):
-    """Local training with these arguments."""
-
-    given: Any
-
-    async def scheduler(self, server):
-        await server.keep_busy(1)
-
-    async def updater(self, server):
-        [upload] = await server.receive()
-        server.commit(upload.model)
-
-    async def device(self, device):
-        snapshot = await device.download()
-        trained = await device.train(snapshot.model, **self.given)
-        await device.upload(model=trained.model, based_on=snapshot)
-
-
-def term(gradient: Any) -> Any:
-    return SimpleNamespace(gradient=gradient)
-
-
-@pytest.mark.parametrize("executor", ["sequential", "batched"])
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"steps": 1.5}, "cannot train for 1.5 steps"),
-        ({"steps": 2, "epochs": 1}, "is told steps = 2 and epochs = 1"),
-        ({"lr": -1.0}, "cannot train with lr = -1.0"),
-        (
-            {"objective": term(lambda w, start: (w - start).square().sum())},
-            "gradient is .1?.; it",
-        ),
-        (
-            {"objective": SimpleNamespace(gradient=lambda w, start: torch.zeros(3))},
-            "is .*3.; it should have the shape .*2",
-        ),
-    ],
-)
-def test_local_training_that_would_be_another_one_is_refused(given, said, executor):
-    task = Quadratic([[1.0, 1.0]] * 2, [[0.0, 0.0]] * 2, [1.0, 1.0])
-    with pytest.raises(RunError, match=said):
-        simulate(Told(given=given), fixed(1.0, 2.5), task, executor=executor, updates=2, steps=1)
 
 
 def test_after_a_pause_the_newest_model_is_that_of_the_delayed_end():

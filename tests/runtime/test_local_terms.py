@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import nn
 
 from fl_core.algorithms import Algorithm, FedAsync
 from fl_core.algorithms.moon import contrastive_loss
+from fl_core.errors import RunError
 from fl_core.models import FlatModel, build_network
 from fl_core.runtime import LocalTraining, Simulation
 from fl_core.runtime.local import TrainJob
@@ -192,6 +194,44 @@ class InParts(Algorithm):
 def simulate(algorithm: Algorithm, **training: Any) -> Simulation:
     task = Quadratic([[1.0, 2.0]], [[1.0, 0.0]], [0.5, 0.5])
     return runs.simulate(algorithm, runs.fixed(1.0), task, updates=3, **{"lr": 0.1, **training})
+
+
+class Told(InParts):
+    """Trains once, with these arguments."""
+
+    given: Any
+
+    async def device(self, device):
+        snapshot = await device.download()
+        trained = await device.train(snapshot.model, **self.given)
+        await device.upload(model=trained.model, based_on=snapshot)
+
+
+def term(gradient: Any) -> Any:
+    return SimpleNamespace(gradient=gradient)
+
+
+@pytest.mark.parametrize("executor", ["sequential", "batched"])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"steps": 1.5}, "cannot train for 1.5 steps"),
+        ({"steps": 2, "epochs": 1}, "is told steps = 2 and epochs = 1"),
+        ({"lr": -1.0}, "cannot train with lr = -1.0"),
+        (
+            {"objective": term(lambda w, start: (w - start).square().sum())},
+            "gradient is .1?.; it",
+        ),
+        (
+            {"objective": SimpleNamespace(gradient=lambda w, start: torch.zeros(3))},
+            "is .*3.; it should have the shape .*2",
+        ),
+    ],
+)
+def test_local_training_that_would_be_another_one_is_refused(given, said, executor):
+    task = Quadratic([[1.0, 1.0]] * 2, [[0.0, 0.0]] * 2, [1.0, 1.0])
+    with pytest.raises(RunError, match=said):
+        runs.simulate(Told(given=given), runs.fixed(1.0, 2.5), task, executor=executor, updates=2, steps=1)
 
 
 @pytest.mark.parametrize("reset", [True, False])
