@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -44,7 +44,6 @@ MODULES = ":(top)fl_core/*.py", ":(top)notebooks/*.py"
 """What git calls the modules of both packages."""
 Callback = Callable[[dict[str, Any]], object]
 """Called with a copy of one row of a table of the history."""
-Made = TypeVar("Made")
 
 
 @dataclass
