@@ -466,7 +466,7 @@ def parts_of(claim: Claim, study: Study) -> list[Part]:
     found: list[Part] = []
     for part in claim.judge(study):
         if isinstance(part, Effect) and part.seeds and not (part.excluded or part.of_settings):
-            lost = guessing(study, part.runs)
+            lost = guessing(study, part)
             found.append(replace(part, excluded="; ".join(f"{method} is not trained" for method in lost)))
         elif not isinstance(part, Effect) or part.seeds:
             found.append(part)

@@ -15,7 +15,7 @@ import scipy
 
 from fl_core.datasets import num_classes, sizes
 from fl_core.errors import SpecError
-from fl_core.experiments.evidence import Censored, untrained
+from fl_core.experiments.evidence import Censored, Effect, untrained
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 
@@ -148,15 +148,15 @@ def final_accuracy(result: Result) -> float:
     return float(np.mean(values[-ceil(len(values) / 10) :]))
 
 
-def guessing(study: Study, runs: Iterable[str]) -> list[str]:
-    """Return the methods of the runs (hashes) that are not trained in one of the settings that these runs have."""
-    entries = {entry.key: entry for entry in reversed(study.entries) if entry.key in study.results}
+def guessing(study: Study, part: Effect) -> list[str]:
+    """Return the methods that are not trained, with the seeds that judge a part, in a setting that its runs have."""
+    seeds = part.seeds[: part.look or None]
+    entries = {entry.key: entry for entry in reversed(study.entries) if entry.labels.get("seed") in seeds}
     cells: dict[str, tuple[str, dict[int, float], Result]] = {}
-    for key in sorted(entries.keys() & set(runs)):
-        result, labels = study.results[key], dict(entries[key].labels)
-        seed = labels.pop("seed")
-        cell = cells.setdefault(repr(labels), (str(labels.get("method", "the method")), {}, result))
-        cell[1][seed] = final_accuracy(result)
+    for key in sorted(entries.keys() & study.results.keys() & part.runs):
+        rest, result = dict(entries[key].labels), study.results[key]
+        seed = rest.pop("seed")
+        cells.setdefault(repr(rest), (str(rest.get("method", "it")), {}, result))[1][seed] = final_accuracy(result)
     return sorted({method for method, ends, result in cells.values()
                    if untrained(ends, num_classes(result.spec.dataset),
                                 result.spec.evaluation.test_samples or sizes(result.spec.dataset)[1])})  # fmt: skip

@@ -143,7 +143,7 @@ def compare(
         rest = dict(zip(others, setting, strict=True))
         left, right = (measure(runs.select(**{by: each}, **rest)) for each in (value, reference))
         effect = Effect("", left, right, scale)
-        effects.append(replace(effect, excluded="not trained" if guessing(runs, effect.runs) else ""))
+        effects.append(replace(effect, excluded="not trained" if guessing(runs, effect) else ""))
         rows.append({**rest, by: value, "against": reference})
     effects = moderated(effects)
     adjusted = holm([min(effect.p.values()) for effect in effects])
