@@ -3,7 +3,7 @@
 Source: Sun et al. (IEEE ICC 2022), Eqs. 11 to 16. A-n, E-n and D-n are the paper's readings, errata and derivations
 (chapter "readings"); "derived" constants follow the steps of the paper's own sketch. What can be saved of Lemma 2 and
 Theorem 1 is about the objective that the algorithm really minimises (E-10, E-11, D11): :func:`lemma2_bound` and
-:func:`surrogate_bound`, and where there is noise and more than one local step these with 2 L for L.
+:func:`surrogate_bound`, and with more than one local step and noise, new in each iteration, these with 2 L for L.
 
 Symbols: eta `lr`, L `smoothness`, tau_max and tau_min `tau_max`, `tau_min` (their ratio `gap` stands for H, E-09),
 x = eta^2 L^2 U_2, sigma^2 `noise`, kappa^2 `dissimilarity`, sum_i m_i^2 `square_weights`, m-hat_i `weights`,
@@ -412,7 +412,7 @@ def lemma2_bound(
     """Return the bound on the change of the surrogate objective that replaces Lemma 2 (D11); for 2 L with noise.
 
     `effective_steps` is tau_eff = sum_d m-tilde_d tau-bar_d; `gradient`, `delayed` and `error` are those of
-    :func:`printed_lemma2_bound` for the surrogate objective: means weighted by m-tilde_d tau-bar_d.
+    :func:`printed_lemma2_bound` for the surrogate objective, with weights m-tilde_d tau-bar_d; noise must be new.
     """
     gap = step_ratio(tau_max, tau_min)
     return (
