@@ -166,7 +166,7 @@ CLAIMS = [
               "exponents of K: −0.5, −0.5, −1, −1; it needs C25c", exact.rate),
     printed("C12", "Remark 2", "The bound grows with H, with δ_max and with κ.",
             "finite differences of (16), both variants, τ_max fixed", exact.bound_grows,
-            proof="sec:sdfeel-theorem: H, δ_max² and κ² have positive factors where (15) and U₁ > 0 hold"),
+            proof="sec:sdfeel-theorem: H, δ_max² and κ² have positive factors where F falls, (15) and U₁ > 0"),
     printed("C13", "Remark 2", "H = 1 and δ_max = 0 give the bound of synchronous training.", "theirs",
             lambda study: [Check("reference [14]", None, "its text was not at hand")]),
     corrected("C13c", "Remark 2; E-17", "One step, H = 1, δ_max = 0 and exact averaging give SGD's bound.",
