@@ -118,12 +118,11 @@ class Interval:
 
     def holds(self, value: Any) -> bool:
         """Return whether `value` is a number in the interval."""
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        return self.low <= value <= self.high and not (self.integer and value % 1)
+        kinds = int if self.integer else int | float
+        return isinstance(value, kinds) and not isinstance(value, bool) and self.low <= value <= self.high
 
     def __str__(self) -> str:
-        return f"{'an integer' if self.integer else 'a number'} in [{self.low:g}, {self.high:g}]"
+        return f"{'an integer' if self.integer else 'a number'} in [{self.low:.12g}, {self.high:.12g}]"
 
 
 @dataclass(frozen=True)
@@ -140,13 +139,14 @@ def check_parameters(namespace: Mapping[str, Any], **valid: Valid) -> None:
     """Check a notebook's ``globals()``, so that a wrong parameter stops it with one sentence, a SpecError.
 
     `valid` says what each may be: a tuple of choices, an :class:`Interval`, a type, a list with one Interval, meaning
-    a non-empty list of such numbers, or one of these in :class:`OrNone`. An upper-case name that looks like a
-    misspelt parameter is wrong, too: papermill accepts any name, and a misspelt one would silently change nothing.
+    a non-empty list of such numbers, or one of these in :class:`OrNone`. A name that looks like a misspelt parameter,
+    or is one in lower case, is wrong, too: papermill accepts any name, and it would silently change nothing.
     """
     for name, value in namespace.items():
         injected = isinstance(value, str | int | float | list | dict | None) and value is not PROFILES  # is imported
-        if injected and name.isupper() and name not in valid and nearest(name, valid, cutoff=0.75):
-            raise SpecError(f"unknown parameter {name!r}{nearest(name, valid)} (valid: {', '.join(valid)})")
+        misspelt = nearest(name, valid, cutoff=0.75) if name.isupper() else name.upper() in valid
+        if injected and misspelt and name not in valid:
+            raise SpecError(f"unknown parameter {name!r}{nearest(name.upper(), valid)} (valid: {', '.join(valid)})")
     for name, rule in valid.items():
         words, holds = _rule(rule)
         if name not in namespace:

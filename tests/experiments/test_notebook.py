@@ -16,9 +16,10 @@ RULES = {
     "PROFILE": PROFILES,
     "ALPHA": Interval(0, 1),
     "SEEDS": [Interval(0, 99, integer=True)],
+    "SEED": Interval(0, 2**31, integer=True),
     "NAME": str,
 }
-GOOD = {"PROFILE": "smoke", "ALPHA": 0.6, "SEEDS": [0, 1], "NAME": "x"}
+GOOD = {"PROFILE": "smoke", "ALPHA": 0.6, "SEEDS": [0, 1], "SEED": 0, "NAME": "x"}
 
 
 def test_valid_parameters_and_other_names_pass():
@@ -34,12 +35,14 @@ def test_valid_parameters_and_other_names_pass():
         ({"ALPHA": True}, r"parameter ALPHA = True is not valid"),
         ({"SEEDS": []}, r"SEEDS = \[\] is not valid: it should be a list, each an integer in \[0, 99\]"),
         ({"SEEDS": [0.5]}, r"SEEDS = \[0.5\] is not valid"),
+        ({"SEED": 7.0}, r"SEED = 7.0 is not valid: it should be an integer in \[0, 2147483648\]"),
         ({"SEEDS": "01"}, r"SEEDS = '01' is not valid"),
         ({"SEEDS": [math.nan]}, r"SEEDS = \[nan\] is not valid"),
         ({"SEEDS": [math.inf]}, r"SEEDS = \[inf\] is not valid"),
         ({"PROFILE": ["smoke"]}, r"PROFILE = \['smoke'\] is not valid"),
         ({"NAME": 3}, r"NAME = 3 is not valid: it should be a value of type str"),
         ({"PROFLE": "laptop"}, r"unknown parameter 'PROFLE'; did you mean 'PROFILE'\? \(valid: PROFILE, ALPHA"),
+        ({"alpha": 0.3}, r"unknown parameter 'alpha'; did you mean 'ALPHA'\? \(valid: PROFILE, ALPHA"),
     ],
 )  # fmt: skip
 def test_a_wrong_parameter_is_one_sentence(change, message):
