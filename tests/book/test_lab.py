@@ -1,4 +1,4 @@
-"""The lab grades: as it is handed out nothing is done, its own solutions are, and a wrong one is not."""
+"""The lab grades: as it is handed out nothing is done, its own solutions are, and wrong ones are not, in seconds."""
 
 from __future__ import annotations
 
@@ -41,3 +41,15 @@ def test_its_own_solutions_are_right_and_wrong_ones_are_not(solutions):
     wrong = [answer.replace(*next(change for key, change in WRONG.items() if key in answer)) for answer in solutions]
     assert [a != b for a, b in zip(wrong, solutions, strict=True)] == [True] * 3
     assert "done" not in graded(wrong)
+
+
+def test_what_is_right_up_to_single_precision_is_right_and_what_knows_three_exponents_by_heart_is_not():
+    single = "def weight(tau, a=0.5):\n    return torch.tensor(tau + 1.0) ** -a"
+    by_heart = "def weight(tau, a=0.5):\n    return (tau + 1) ** -a if a in (0.3, 0.5, 2.0) else 1.0"
+    assert [graded([answer])[0] for answer in (single, by_heart)] == ["done", "not yet"]
+
+
+@pytest.mark.parametrize("body", ["[upload] = await server.receive()", "server.commit(server.model)", "pass"])
+def test_an_updater_without_a_wait_or_a_commit_is_told_so_and_does_not_go_on_for_minutes(body):
+    updater = f"async def updater(self, server):\n    {body}\n\n\nMine.updater = updater"
+    assert re.fullmatch(r"AssertionError: [01] versions were made, not 40", graded([updater])[2])
