@@ -41,7 +41,7 @@ UP, BACKHAUL = 5e6, 10e6  # Bits per second from device to server and from serve
 ROUND_SECONDS = {5: 17578.052826, 10: 32457.781315, 30: 91976.695269}
 """A synchronous round at each gap H, for the specification's draw of speeds: what horizons are measured in."""
 LONG_ROUNDS, LONG_GAP = 300, 30.0  # Horizon of the long runs, in synchronous rounds at this gap (C05).
-NON_IID = 0.1  # Dirichlet concentration of the runs with fewer classes on each device (C17).
+FEWER = 5  # What the Dirichlet concentration is divided by in the runs with fewer classes on each device (C17).
 
 
 class SDFeelWorld(NamedWorld):
@@ -181,7 +181,7 @@ class SDFeel(experiment.Experiment):
     def non_iid(self) -> Iterator[Entry]:
         """Yield both methods at the middle gap, and with fewer classes on each device (C17)."""
         yield from self.entries((ASYNC, SYNC), (self.middle,))
-        yield from self.entries((ASYNC, SYNC), (self.middle,), role="non-IID", alpha=NON_IID)
+        yield from self.entries((ASYNC, SYNC), (self.middle,), role="non-IID", alpha=self.options.alpha / FEWER)
 
     def long_runs(self) -> Iterator[Entry]:
         """Yield both methods with a linear model on a horizon of :data:`LONG_ROUNDS` synchronous rounds (C05)."""
@@ -234,7 +234,7 @@ class SDFeel(experiment.Experiment):
             ("heterogeneity gap H", "5, 10, 30", gaps),
             ("speeds", "not stated how they are drawn", "uniform, rescaled to exactly H, mean 1 GFLOPS"),
             ("labels", f"Dirichlet, concentration {_set('dirichlet_concentration')}",
-             f"Dirichlet, concentration {self.options.alpha:g}; with fewer classes {NON_IID:g}"),
+             f"Dirichlet, concentration {self.options.alpha:g}; with fewer classes {self.options.alpha / FEWER:g}"),
             ("batch; rate", f"{_set('batch_size')}; {_set('learning_rate')}, constant",
              f"{BATCH}; {scaled}{spec.training.lr:g}, constant"),
             ("momentum, augmentation", "not stated", "none"),

@@ -46,6 +46,13 @@ def test_smaller_profiles_keep_the_order_of_events_and_step_size_times_steps(dat
             assert product == pytest.approx(0.001 * 100)
 
 
+@pytest.mark.parametrize(("alpha", "fewer"), [(0.5, 0.1), (0.1, 0.02)])
+def test_fewer_classes_are_fewer_than_those_of_the_curves(alpha, fewer):
+    """They had a concentration of 0.1 whatever ALPHA was: with 0.1 the same runs stood on both sides of C17."""
+    grid = SDFeel.made(SDFeel.non_iid)("smoke", "fashion-mnist", alpha=alpha)
+    assert {entry.labels["role"]: entry.spec.partition.alpha for entry in grid} == {"curve": alpha, "non-IID": fewer}
+
+
 def test_the_estimate_of_cost_counts_the_mini_batches_of_all_devices():
     """A smoke run's estimate against what the run really does."""
     for entry in figure2("smoke", "fashion-mnist", gaps=(5,)):
