@@ -366,7 +366,7 @@ class WKAFLExperiment(experiment.Experiment):
             ("staleness", "true; the programs share memory", " and ".join(MODES[mode] for mode in self.snapshots)),
             ("Appendix A", "P = 100, 1,500 accepted gradients (code)",
              f"P = {self.scaled(Level(100, 10)).clients}, {scale.zeno_updates:,} updates; "
-             f"Byzantine: {chosen.byzantine:.0%} of the uploads, times −10"),
+             f"Byzantine: {100 * chosen.byzantine:g}% of the uploads, times −10"),
             ("repetitions", "not stated (code: 1)", f"{len(self.seeds)}"),
         ]  # fmt: skip
         return pd.DataFrame(rows, columns=["setting", "the paper", f"here, profile {self.profile}"])
@@ -448,6 +448,6 @@ def _cells(study: Study, snapshot: str, method: str) -> list[Cell]:
 def name_of(cell: Cell) -> str:
     """Return a cell in words."""
     if cell["role"] == "byzantine":
-        return f"{cell['byzantine']:.0%} Byzantine uploads" if cell["byzantine"] else "no Byzantine uploads"
+        return f"{100 * cell['byzantine']:g}% Byzantine uploads" if cell["byzantine"] else "no Byzantine uploads"
     level = f"P/K = {cell['clients'] / cell['aggregated']:g}"
     return level if cell["labels"] is None else f"{level}, {cell['labels']} label{'s' if cell['labels'] > 1 else ''}"

@@ -203,7 +203,7 @@ def byzantine_table(study: Study) -> pd.DataFrame:
         if runs := [result for _, result in study.select(method=method, **cell)]:
             outcomes = [run.history.outcomes for run in runs]
             rows.append(
-                {"Byzantine uploads": f"{cell['byzantine']:.0%}", "method": method,
+                {"Byzantine uploads": f"{100 * cell['byzantine']:g}%", "method": method,
                  "accuracy": mean_text([final(run) for run in runs]),
                  "updates": f"{np.mean([run.history.evaluations['version'][-1] for run in runs]):,.0f}",
                  "gradients used": f"{np.mean([each.get('applied', 0) for each in outcomes]):,.0f}",

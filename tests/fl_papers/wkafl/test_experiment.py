@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fl_core.experiments.grid import work
-from fl_papers.wkafl.experiment import WKAFLExperiment
+from fl_papers.wkafl.experiment import WKAFLExperiment, name_of
 
 pytestmark = pytest.mark.usefixtures("few_images")
 
@@ -42,6 +42,10 @@ def test_the_cells_of_tables_2_and_3(dataset, updates, snapshots):
     }
     assert {e.spec.budget.updates for e in entries} == {updates}
     assert len(comparison("laptop", dataset, None, snapshots=["copy", "aliased"])) == len(table2 | table3) * 3 * 2
+
+
+def test_a_small_share_of_byzantine_uploads_is_not_none():
+    assert name_of({"role": "byzantine", "byzantine": 0.005}) == "0.5% Byzantine uploads"
 
 
 def test_the_papers_settings():
