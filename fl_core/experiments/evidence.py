@@ -181,11 +181,11 @@ class Effect:
     def _error(self, values: np.ndarray) -> tuple[float, float]:
         """Return standard error and degrees of freedom of a mean."""
         freedom = len(values) - 1.0
-        variance = max(float(values.var(ddof=1)), self.step**2 / 12, self.chaos**2)
+        variance = float(values.var(ddof=1))
         if self.prior:
             extra, shared = self.prior
             variance, freedom = (extra * shared + freedom * variance) / (extra + freedom), freedom + extra
-        return float(np.sqrt(variance / len(values))), freedom
+        return float(np.sqrt(max(variance, self.step**2 / 12, self.chaos**2) / len(values))), freedom
 
     def _chance(self, values: np.ndarray) -> float:
         """Return the one-sided p-value of a mean above 0; with values of -inf, and of counts, of a median above 0."""

@@ -230,3 +230,5 @@ def test_no_interval_is_narrower_than_the_luck_of_rounding():
     assert (sure.direction, chaotic.direction) == ("holds", "open")
     width = {effect.chaos: effect.interval[1] - effect.interval[0] for effect in (sure, chaotic)}
     assert width[0.1] == pytest.approx(width[0.0] * 0.1 / np.std(list(sides[0].values()), ddof=1))
+    shared = Effect("gain", *sides, POINTS, "more", chaos=0.1, prior=(12.0, 1e-6))
+    assert shared.direction == "open"
