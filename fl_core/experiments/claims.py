@@ -303,10 +303,10 @@ class Judgement:
 
     @property
     def left_out(self) -> str:
-        """Which parts are not judged, and why, where others are."""
+        """Which parts are not judged, and why."""
         out = [part.excluded for part in self.parts if isinstance(part, Effect) and part.excluded]
         left = f"{len(out)} of {len(self.parts)} parts left out ({'; '.join(sorted(set(out)))})"
-        return left if out and self.effects else ""
+        return left if out else ""
 
     @property
     def _undecided(self) -> str:
@@ -314,7 +314,7 @@ class Judgement:
         if self.claim.kind != "run" or self.label not in OPEN:
             return parts if self.claim.kind == "run" and self.label in ("no difference", "contradicted") else ""
         if not self.effects:
-            return "no method of it is trained" if any(isinstance(e, Effect) for e in self.parts) else NO_RUNS
+            return "" if self.left_out else NO_RUNS
         if not self.seeds:
             have = min(len(effect.seeds) for effect in self.effects)
             return f"{have} seed{'s' if have != 1 else ''} of {min(LOOKS)} that a first look needs"

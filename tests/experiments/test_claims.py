@@ -154,7 +154,7 @@ def test_one_comparison_of_three_seeds_decides_nothing_and_says_why():
 
 def test_reasons():
     assert judged().reason == "no runs to judge it on"
-    assert judged(effect(1, excluded="at chance")).reason == "no method of it is trained"
+    assert judged(effect(1, excluded="B at chance")).reason == "1 of 1 parts left out (B at chance)"
     assert judged(effect(2, seeds=2)).reason == "2 seeds of 3 that a first look needs"
     assert judged(effect(0.4, 3)).reason == "more than 20 seeds would be needed"
     assert judged(effect(2), effect(0.1, seed=1)).reason == "1 of 2 parts hold"
