@@ -12,7 +12,7 @@ F*. Arrays with an entry for each update begin with j = 1.
 
 `staleness` of a gradient that is used: updates missed since its device received the model (fresh = 0). `age` of any
 device at any update: the same, whether it is used or not. Without memory means: durations independent and
-exponential, so that each update uses a uniform draw of K of the P devices.
+exponential with one mean, so that each update uses a uniform draw of K of the P devices.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ STAGE2: dict[str, Any] = {
 
 
 def mean_staleness(num_clients: int, num_aggregated: int) -> float:
-    """Return P / K - 1: the mean staleness of the gradients used, for every schedule that uses everybody (D7 i)."""
+    """Return P / K - 1: the mean staleness of the gradients used, of every schedule without endless gaps (D7 i)."""
     _require_sizes(num_clients, num_aggregated)
     return num_clients / num_aggregated - 1
 
 
 def min_mean_age(num_clients: int, num_aggregated: int) -> float:
-    """Return (P / K - 1) / 2, about P / (2 K): the least mean age, reached by round robin alone (D7 ii)."""
+    """Return (P / K - 1) / 2, about P / (2 K): the least mean age, reached in turn alone, if K divides P (D7 ii)."""
     return mean_staleness(num_clients, num_aggregated) / 2
 
 
