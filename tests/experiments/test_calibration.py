@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from made_up import measured
 
 from fl_core.datasets import all_surrogates, data_folder, sizes
 from fl_core.datasets.surrogates.calibration import REAL, REFERENCES
@@ -21,10 +22,8 @@ from fl_core.experiments.calibration import (
     entries,
     table,
 )
-from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store
 from fl_core.models import MODELS
-from fl_core.runtime import History
 
 EMPTY = Store(data_folder() / "nowhere", data_folder() / "nowhere")
 
@@ -35,9 +34,7 @@ def with_curves(**curves):
     results = {}
     for entry in study.entries:
         if (accuracy := curves.get(entry.labels["variant"].replace(" ", "_").replace("%", "percent"))) is not None:
-            history = History()
-            history.evaluations["test_accuracy"].extend(accuracy)
-            results[entry.key] = Result(entry.spec, history, {})
+            results[entry.key] = measured(entry.spec, test_accuracy=accuracy)
     return study.with_results(results)
 
 
@@ -70,9 +67,8 @@ def test_two_networks_on_one_data_set_are_two_rows_of_which_the_slow_one_has_no_
     study = calibration(EMPTY, ["tiny-imagenet"])
     assert [entry.labels["variant"] for entry in study.entries] == [REFERENCE, LINEAR, LESS, NOISY, REFERENCE]
     slow = study.entries[-1]
-    history = History()
-    history.evaluations["test_accuracy"].extend([0.0, 0.3, 0.49])
-    rows = table(study.with_results({slow.key: Result(slow.spec, history, {})})).set_index("network")
+    results = {slow.key: measured(slow.spec, test_accuracy=[0.0, 0.3, 0.49])}
+    rows = table(study.with_results(results)).set_index("network")
     assert list(rows.index) == ["lenet5", "resnet20"]
     assert rows["measured"].isna().tolist() == [True, False]
     assert rows["calibrated"].tolist() == [None, True]

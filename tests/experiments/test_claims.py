@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from made_up import measured
 
 from fl_core.errors import SpecError
 from fl_core.experiments import claims as module
@@ -26,11 +27,9 @@ from fl_core.experiments.claims import (
 )
 from fl_core.experiments.evidence import POINTS, Effect
 from fl_core.experiments.measures import BySeed, final_accuracy
-from fl_core.experiments.run import Result
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
 from fl_core.report.figures import draw_effects
-from fl_core.runtime import History
 
 STUDY = Study("laptop", "fashion-mnist", (), {})
 
@@ -123,9 +122,8 @@ def test_a_method_that_guesses_is_left_out_of_every_comparison_but_one_of_settin
     results, entries, ends = {}, [], {"FedAsync": 0.7, "FedAvg": 0.1, "PORT": 0.5, "FedSA": 0.5}.items()
     for (method, end), seed in itertools.product(ends, range(9)):
         entries.append(Entry(spec := RunSpec(algorithm=method.lower(), seed=seed), {"method": method, "seed": seed}))
-        end, history = 0.1 if method == "FedSA" and seed not in (1, 2, 3, 4) else end * (1 + 1e-3 * seed), History()
-        history.evaluations["test_accuracy"].extend([0.1, 0.1, end])
-        results[spec.hash] = Result(spec, history, {"data": "real"})
+        end = 0.1 if method == "FedSA" and seed not in (1, 2, 3, 4) else end * (1 + 1e-3 * seed)
+        results[spec.hash] = measured(spec, test_accuracy=[0.1, 0.1, end])
     study = Study("laptop", "fashion-mnist", tuple(entries), results)
 
     def found(method: str, **how: bool) -> Judgement:

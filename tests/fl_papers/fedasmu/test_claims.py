@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_up import measured
 
 from fl_core.experiments import ledger
 from fl_core.experiments.claims import Judgement, judge
@@ -17,8 +18,6 @@ from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study
 from fl_core.report.tables import claims_table
-from fl_core.runtime import History
-from fl_core.runtime.history import append
 from fl_papers.fedasmu import errata, tables
 from fl_papers.fedasmu.artifacts import GRIDS
 from fl_papers.fedasmu.claims import CLAIMS as OWN
@@ -95,14 +94,11 @@ def fabricate(entry: Entry, level: dict[str, float], seconds: dict[str, float]) 
     if varied == "heterogeneity" and method in SYNCHRONOUS:
         full, end = full * value / 50, end - value / 5000
     full *= 1 + 0.01 * rng.random()
-    history = History()
-    for step in range(101):
-        append(
-            history.evaluations, seconds=full * step / 50, version=10 * step, test_accuracy=end * min(1.0, step / 50),
-            models_received=step, bytes_up=100 * step,
-            bytes_down=step * (190 if method == "FedASMU" else 100),
-        )  # fmt: skip
-    return Result(entry.spec, history, {"data": "real"})
+    step = np.arange(101)
+    return measured(
+        entry.spec, seconds=full * step / 50, version=10 * step, test_accuracy=end * np.minimum(1.0, step / 50),
+        models_received=step, bytes_up=100 * step, bytes_down=step * (190 if method == "FedASMU" else 100),
+    )  # fmt: skip
 
 
 def study_of(
@@ -257,10 +253,7 @@ def test_the_ledger_is_judged_at_the_papers_budget_where_three_seeds_are_stored(
 def one_run(accuracy: list[float], seconds: list[float], method: str) -> tuple[Entry, Result]:
     entries = GRIDS["comparison"]("laptop", "fashion-mnist", (0,))
     entry = next(e for e in entries if e.labels["method"] == method)
-    history = History()
-    for value, at in zip(accuracy, seconds, strict=True):
-        append(history.evaluations, seconds=at, test_accuracy=value)
-    return entry, Result(entry.spec, history, {"data": "real"})
+    return entry, measured(entry.spec, seconds=seconds, test_accuracy=accuracy)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from made_up import measured
 
 from fl_core.algorithms import FedAsync
 from fl_core.errors import SpecError
@@ -14,8 +15,6 @@ from fl_core.experiments.artifacts import find_artifacts, make_study
 from fl_core.experiments.claims import judge
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
-from fl_core.runtime import History
-from fl_core.runtime.history import append
 from fl_core.world import TraceCompute, World
 from fl_papers.fedasync import exact
 from fl_papers.fedasync.claims import CLAIMS
@@ -81,7 +80,7 @@ swings, plain and adaptive; points by which Poly is ahead, and trends over α go
 
 def made_up(entry: Entry, world: dict[str, float]) -> Result:
     """A run whose loss falls as exp(-gradients / slowness), with a little noise from its seed."""
-    own, spec, history = entry.labels, entry.spec, History()
+    own, spec = entry.labels, entry.spec
     name, alpha, K = own["method"], own["alpha"] or 0.0, own["max_staleness"] or 0
     key = "FedAsync" if K == 4 and "Poly" not in name else name
     rng = np.random.default_rng([own["seed"], sum(map(ord, key)), int(100 * alpha), K])
@@ -91,13 +90,14 @@ def made_up(entry: Entry, world: dict[str, float]) -> Result:
     swing = world["shaky" if key == "FedAsync" else "calm"] * (1 - alpha if world["small α"] else alpha)
     swing *= 1 + 0.05 * rng.random()
     per_epoch, transfers = (100, 10) if name == "FedAvg" else (10, 1)
-    every = spec.evaluation.every_updates
-    for number, version in enumerate(range(0, spec.budget.updates + 1, every)):
-        loss = float(np.exp(-per_epoch * version / tau))
-        accuracy = 0.6 - 0.1 * loss + bent - swing * (number % 2 if version < spec.budget.updates else 0)
-        row = {"version": version, "gradients": per_epoch * version, "train_loss": loss, "test_accuracy": accuracy}
-        append(history.evaluations, models_sent=transfers * version, models_received=transfers * version, **row)
-    return Result(spec, history, {"data": "real", "model_sha256": key})
+    version = np.arange(0, spec.budget.updates + 1, spec.evaluation.every_updates)
+    loss = np.exp(-per_epoch * version / tau)
+    down = np.arange(len(version)) % 2 * (version < spec.budget.updates)
+    result = measured(
+        spec, version=version, gradients=per_epoch * version, models_sent=transfers * version,
+        models_received=transfers * version, train_loss=loss, test_accuracy=0.6 - 0.1 * loss + bent - swing * down,
+    )  # fmt: skip
+    return dataclasses.replace(result, provenance=result.provenance | {"model_sha256": key})
 
 
 def made_up_study(**world: float) -> Study:
@@ -191,11 +191,12 @@ def clocked(loss: Callable[[str, float, int], float]) -> Study:
     entries = event_grid("laptop", "fashion-mnist", list(range(5)), alphas=(0.6,))
     results = {}
     for entry in entries:
-        history, budget, own = History(), entry.spec.budget.seconds, entry.labels
-        for seconds in [*np.linspace(0, budget, 21), budget]:
-            append(history.evaluations, seconds=seconds, version=int(seconds), models_sent=0, models_received=0,
-                   train_loss=loss(own["method"], seconds, own["seed"]), test_accuracy=0.5)  # fmt: skip
-        results[entry.key] = Result(entry.spec, history, {"data": "real"})
+        budget, own = entry.spec.budget.seconds, entry.labels
+        seconds = np.array([*np.linspace(0, budget, 21), budget])
+        losses = [loss(own["method"], at, own["seed"]) for at in seconds]
+        results[entry.key] = measured(
+            entry.spec, seconds=seconds, version=seconds.astype(int), train_loss=losses, test_accuracy=[0.5] * 22
+        )
     return Study("laptop", "fashion-mnist", tuple(entries), results)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fedluck_runs import times
+from made_up import measured
 from tiny_grids import drawn, really_run, without_gaps
 
 from fl_core.errors import DataError
@@ -26,7 +27,6 @@ from fl_core.formulas.fedluck import plan_devices
 from fl_core.models import num_parameters
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table
-from fl_core.runtime import History
 from fl_papers.fedluck import claims as judges
 from fl_papers.fedluck import experiment, figures
 from fl_papers.fedluck.claims import before_fedper_by, interior_is_best, worst_setting
@@ -188,20 +188,10 @@ def made_up(
     period = spec.evaluation.every_seconds or 3.0
     rows = [(0.0, 0.1)] + [(t, accuracy(t)) for t in np.arange(period, end, period)]
     rows += [(t, accuracy(t) / 2) for t in (*spec.evaluation.at_seconds, end)]
-    rows.sort()
-    history = History()
-    for t, value in rows:
-        table = {
-            "seconds": float(t),
-            "version": int(t / 1.5),
-            "test_accuracy": value,
-            "bytes_up": bytes_per_second * t,
-        }
-        for name, column in history.evaluations.items():
-            column.append(table.get(name, 0))
-    for name, column in history.updates.items():
-        column.append({"seconds": begun, "device": 0, "staleness": 1}.get(name, 1))
-    return Result(spec, history, {"data": "real"})
+    seconds, values = np.transpose(sorted(rows))
+    first = {"seconds": [begun], "version": [1], "staleness": [1], "steps": [1]}
+    version, sent = (seconds / 1.5).astype(int), bytes_per_second * seconds
+    return measured(spec, first, seconds=seconds, version=version, test_accuracy=values, bytes_up=sent)
 
 
 def ramp(seconds_to_full: float) -> Callable[[float], float]:
@@ -407,12 +397,9 @@ def heat_study(value: Callable[[int, float], float]) -> Study:
         wanted = value(labels["steps"], labels["delta"]) + labels["seed"] * (
             1 + labels["steps"] / 60 + labels["delta"]
         )
-        history = History()
-        for version in range(0, 301):
-            row = {"version": version, "test_accuracy": 0.9 if version >= wanted else 0.2, "seconds": 1.5 * version}
-            for name, column in history.evaluations.items():
-                column.append(row.get(name, 0))
-        results[entry.key] = Result(entry.spec, history, {"data": "real"})
+        version = np.arange(301)
+        accuracy = np.where(version >= wanted, 0.9, 0.2)
+        results[entry.key] = measured(entry.spec, version=version, test_accuracy=accuracy, seconds=1.5 * version)
     return study.with_results(results)
 
 

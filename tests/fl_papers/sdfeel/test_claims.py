@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from made_up import measured
 
 from fl_core.experiments.artifacts import find_artifacts, make_study
 from fl_core.experiments.claims import judge
 from fl_core.experiments.evidence import Effect
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
-from fl_core.runtime import History
 from fl_papers.sdfeel.claims import times
 from fl_papers.sdfeel.experiment import ASYNC, CLOUD, SYNC, runs, value_at
 
@@ -27,13 +27,10 @@ def labels(study: Study, names: tuple[str, ...] = JUDGED) -> dict[str, str]:
 def made_up(entry: Entry, speed: float, best: float) -> Result:
     """A result whose loss falls from 2.3 towards 1 - `best` and whose accuracy rises to `best`, at a `speed`."""
     horizon = entry.spec.budget.seconds
-    history = History()
-    for seconds in np.linspace(0, horizon, 31):
-        rest = np.exp(-10 * speed * seconds / horizon)
-        row = {"seconds": seconds, "test_accuracy": best - (best - 0.1) * rest, "train_loss": 1 - best + 1.3 * rest}
-        for name, column in history.evaluations.items():
-            column.append(float(row.get(name, 0)))
-    return Result(entry.spec, history, {"data": "real"})
+    seconds = np.linspace(0, horizon, 31)
+    rest = np.exp(-10 * speed * seconds / horizon)
+    accuracy, loss = best - (best - 0.1) * rest, 1 - best + 1.3 * rest
+    return measured(entry.spec, seconds=seconds, test_accuracy=accuracy, train_loss=loss)
 
 
 def made_up_study(

@@ -8,14 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from made_up import measured
 from tiny_grids import drawn, really_run, without_gaps
 
 from fl_core.errors import SpecError
 from fl_core.experiments.artifacts import find_artifact, find_artifacts, make_study
-from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
-from fl_core.runtime import History
-from fl_core.runtime.history import append
 from fl_papers.wkafl.experiment import Scale, WKAFLExperiment
 
 comparison = WKAFLExperiment.made(WKAFLExperiment.comparison)
@@ -31,13 +29,11 @@ def made_up(labels: dict[str, float], dataset: str = "fashion-mnist", aliased: f
     """A comparison in which each method is at its accuracy from the start, and `aliased` higher where it is that."""
     entries, results = tuple(comparison("laptop", dataset, [0, 1, 2])), {}
     for entry in entries:
-        history, rng = History(), np.random.default_rng(entry.labels["seed"])
+        rng = np.random.default_rng(entry.labels["seed"])
         level = labels[entry.labels["method"]] + aliased * (entry.labels.get("snapshot") == "aliased")
         level += 1e-4 * rng.standard_normal()
-        for step in range(13):
-            accuracy = level + 0.001 * (-1) ** step if step else 0.1
-            append(history.evaluations, version=25 * step, test_accuracy=accuracy)
-        results[entry.key] = Result(entry.spec, history, {"data": "real"})
+        accuracy = [0.1, *(level + 0.001 * (-1) ** step for step in range(1, 13))]
+        results[entry.key] = measured(entry.spec, version=range(0, 325, 25), test_accuracy=accuracy)
     return Study("laptop", dataset, entries, results)
 
 

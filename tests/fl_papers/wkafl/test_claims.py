@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from made_up import measured
 
 from fl_core.experiments.claims import Judgement, judge
 from fl_core.experiments.evidence import luck
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
-from fl_core.runtime import History
 from fl_core.runtime.history import append
 from fl_papers.wkafl import experiment
 from fl_papers.wkafl.experiment import WKAFLExperiment
@@ -27,18 +27,17 @@ TABLES = [f"WKAFL-C{n:02d}" for n in (7, 8, 9, 10, 11, 12, 13, 14, 16, 18)]
 
 def fabricate(entry, level: dict[str, float], even: bool = False) -> Result:
     """Make up a run that rises to its level, lower and later where it is stale and skewed, and goes up and down."""
-    labels, history = entry.labels, History()
+    labels = entry.labels
     method, seed, skew = labels["method"], labels["seed"], (10 - (labels.get("labels") or 10)) / 20
     rng = np.random.default_rng([seed, sum(map(ord, method)), len(labels.get("snapshot") or ""), int(100 * skew)])
     stale = (labels.get("level") or 0) / 300
     end = level[method] - (0 if even else (1 - level[method]) * (stale / 4 + skew)) + 0.001 * rng.standard_normal()
     rate = 3.0 if even or method == "WKAFL" else 100 / (labels.get("level") or 100)
     shake = SHAKE.get(method, 0.01) * (1 + skew) * np.exp(0.05 * rng.standard_normal())
-    for number in range(31):
-        wobble = (0.01 if even else shake) * (-1) ** number * (1 + 0.1 * rng.random())
-        accuracy = end * (1 - np.exp(-number * rate)) + (number > 15) * wobble
-        append(history.evaluations, version=50 * number, test_accuracy=accuracy if number else 0.1)
-    return Result(entry.spec, history, {"data": "real"})
+    number = np.arange(31)
+    wobble = (0.01 if even else shake) * (-1.0) ** number * (1 + 0.1 * rng.random(31))
+    accuracy = end * (1 - np.exp(-number * rate)) + (number > 15) * wobble
+    return measured(entry.spec, version=50 * number, test_accuracy=[0.1, *accuracy[1:]])
 
 
 def study_of(grid, level=LEVEL, dataset="fashion-mnist", even=False, seeds=range(5), **overrides) -> Study:
@@ -108,16 +107,13 @@ def test_a_diverged_method_is_not_the_most_stable():
 
 def test_a_trend_is_not_unrest():
     """A run that still rises steadily was "less stable" than one that goes up and down half as far."""
-    history = History()
-    for version, accuracy in enumerate([0.1, *np.linspace(0.5, 0.8, 10)]):
-        append(history.evaluations, version=version, test_accuracy=float(accuracy))
-    rising = Result(comparison("laptop", "fashion-mnist", [0])[0].spec, history, {})
-    shaken = History()
-    for version, accuracy in enumerate([0.1, *[0.6, 0.66] * 5]):
-        append(shaken.evaluations, version=version, test_accuracy=accuracy)
-    other = Result(rising.spec, shaken, {})
-    assert experiment.unrest(rising) > experiment.unrest(other)
-    assert 0 < experiment.uneven(rising) < 2e-3 * experiment.uneven(other)
+    spec = comparison("laptop", "fashion-mnist", [0])[0].spec
+    rising, shaken = (
+        measured(spec, version=range(11), test_accuracy=[0.1, *values])
+        for values in (np.linspace(0.5, 0.8, 10), [0.6, 0.66] * 5)
+    )
+    assert experiment.unrest(rising) > experiment.unrest(shaken)
+    assert 0 < experiment.uneven(rising) < 2e-3 * experiment.uneven(shaken)
 
 
 def test_an_early_lead_that_does_not_grow_with_staleness_contradicts():
@@ -177,12 +173,11 @@ def test_sizes_are_printed_for_the_papers_own_data_alone(both):
 
 
 def test_measures_of_a_run():
-    history = History()
-    for version, accuracy in enumerate([0.1, *np.linspace(0.2, 0.6, 5), *[0.7, 0.8] * 5]):
-        append(history.evaluations, version=10 * version, test_accuracy=float(accuracy))
-    result = Result(comparison("laptop", "fashion-mnist", [0])[0].spec, history, {})
+    accuracy = [0.1, *np.linspace(0.2, 0.6, 5), *[0.7, 0.8] * 5]
+    spec = comparison("laptop", "fashion-mnist", [0])[0].spec
+    result = measured(spec, version=range(0, 160, 10), test_accuracy=accuracy)
     assert experiment.final(result) == pytest.approx(0.75)
     assert experiment.early(result) == pytest.approx(0.3)
     assert experiment.unrest(result) == pytest.approx(np.log(8 / 7) / 2)
-    append(history.evaluations, version=150, test_accuracy=0.99)  # the same model, on all test samples
+    append(result.history.evaluations, version=150, test_accuracy=0.99)  # the same model, on all test samples
     assert experiment.accuracies(result)[-2:] == [0.7, 0.8]
