@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import runs
 import torch
 from freeze import ALGORITHMS as DECLARED
 from freeze import FAULTS, NETWORK
@@ -24,7 +25,7 @@ from fl_core.algorithms import ALGORITHMS, Algorithm, FedAsync, SoftsyncSASGD, m
 from fl_core.errors import RunError
 from fl_core.experiments.spec import RunSpec
 from fl_core.formulas.fedasync import mix
-from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation, storage
+from fl_core.runtime import Checkpoints, History, Simulation, storage
 from fl_core.runtime.checkpoint import CURRENT, PREVIOUS
 from fl_core.streams import stream, torch_stream
 from fl_core.tasks import Quadratic
@@ -141,12 +142,10 @@ CASES += [
 def simulation(
     algorithm: Algorithm, world: dict[str, Any] | None = None, updates: int = 12, **training: Any
 ) -> Simulation:
-    evaluation = Evaluation(every_updates=5, every_seconds=4.0, at_seconds=(3.3, 9.0))
+    evaluation = {"every_updates": 5, "every_seconds": 4.0, "at_seconds": (3.3, 9.0)}
     work = {"epochs": 3} if algorithm.name == "fedasmu" else {"steps": 2}
-    return Simulation(
-        TASK, World(devices=8, **(world or {})), algorithm, budget=Budget(updates=updates),
-        training=LocalTraining(**{"lr": 0.1, **work, **training}), evaluation=evaluation, seed=3, trace=True,
-    )  # fmt: skip
+    settings = {"updates": updates, "lr": 0.1, **work, **evaluation, **training}
+    return runs.simulation(algorithm, World(devices=8, **(world or {})), TASK, seed=3, trace=True, **settings)
 
 
 class Every(Checkpoints):

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from killing import Killed, killed_at
 from pydantic import ValidationError
 
 from fl_core.algorithms import FedAsync, FedAvg
-from fl_core.runtime import Budget, Checkpoints, Evaluation, LocalTraining, Simulation
+from fl_core.runtime import Checkpoints
 from fl_core.runtime.messages import SharedLink, fair_shares
 from fl_core.tasks import Quadratic
 from fl_core.world import World
@@ -88,11 +89,9 @@ def simulation(algorithm=None, trace=False, devices=8, network=None, **world):
     task = Quadratic(rng.uniform(0.5, 2, (devices, 3)), rng.normal(size=(devices, 3)), [5.0, 5.0, 5.0])
     link = {"down_bits_per_second": {"kind": "uniform", "slowest": 40, "fastest": 400}, "latency_seconds": 0.2}
     link |= {"server_down_bits_per_second": 300.0, "server_up_bits_per_second": 150.0} | (network or {})
-    return Simulation(
-        task, World(devices=devices, network=link, **world), algorithm or FedAsync(concurrency=6),
-        budget=Budget(updates=30), training=LocalTraining(lr=0.1, steps=1), seed=3, trace=trace,
-        evaluation=Evaluation(every_updates=10),
-    )  # fmt: skip
+    where = World(devices=devices, network=link, **world)
+    settings = {"updates": 30, "lr": 0.1, "steps": 1, "every_updates": 10}
+    return runs.simulation(algorithm or FedAsync(concurrency=6), where, task, seed=3, trace=trace, **settings)
 
 
 def test_a_run_never_sends_more_than_its_link_and_every_transfer_is_whole():

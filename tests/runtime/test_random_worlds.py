@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import runs
 import torch
 from killing import Killed
 
 from fl_core.algorithms import SGD, Algorithm, FedAsync, FedAvg
 from fl_core.errors import RunError
 from fl_core.formulas.fedasync import mix
-from fl_core.runtime import Budget, Checkpoints, Evaluation, History, LocalTraining, Simulation
+from fl_core.runtime import Checkpoints, History, Simulation
 from fl_core.tasks import POOLED, Quadratic
 from fl_core.world import World
 from fl_core.world.triggers import Contributors
@@ -213,16 +214,9 @@ def random_case(case: int, trace: bool) -> Simulation:
     budget = some(rng, {"updates": updates}, {"seconds": seconds}, {"gradients": 2 * updates})
     if rng.random() < 0.2:
         budget["seconds"] = seconds
-    simulation = Simulation(
-        task,
-        World(**world),
-        algorithm,
-        seed=case,
-        trace=trace,
-        budget=Budget(**budget),
-        training=LocalTraining(lr=0.1, batch_size=4, steps=some(rng, None, 1, 3)),
-        evaluation=Evaluation(**some(rng, {"every_updates": 4}, {"every_seconds": 2.5}, {"every_updates": None})),
-    )
+    settings = {"seed": case, "trace": trace, "lr": 0.1, "batch_size": 4, "steps": some(rng, None, 1, 3), **budget}
+    settings |= some(rng, {"every_updates": 4}, {"every_seconds": 2.5}, {"every_updates": None})
+    simulation = runs.simulation(algorithm, World(**world), task, **settings)
     simulation.watchdog.before_each_event(lambda: unless_it_hangs(simulation.kernel.events, devices))
     return simulation
 

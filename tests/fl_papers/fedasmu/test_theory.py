@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import runs
 import torch
 from fedasmu_pairs import pair
 from hypothesis import given
@@ -12,7 +13,6 @@ from refusals import refuses
 
 from fl_core.algorithms import FedASMUFA
 from fl_core.formulas.fedasmu import half_product, matched_lambda, to_half
-from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
 from fl_papers.fedasmu import theory
@@ -92,12 +92,8 @@ test_an_argument_out_of_range_is_named = refuses(
 
 def test_the_schedule_is_that_of_the_simulator() -> None:
     zeros = np.zeros((100, 1))
-    run = Simulation(
-        Quadratic(zeros + 1, zeros, np.zeros(1)), World.named("fedasmu", devices=100), FedASMUFA(),
-        budget=Budget(updates=600), training=LocalTraining(lr=0.05, epochs=5), seed=0,
-        evaluation=Evaluation(every_updates=600),
-    )  # fmt: skip
-    run.run("sequential")
+    task, world = Quadratic(zeros + 1, zeros, np.zeros(1)), World.named("fedasmu", devices=100)
+    run = runs.simulate(FedASMUFA(), world, task, updates=600, every_updates=600, lr=0.05, epochs=5)
     simulated, played = np.array(run.history.updates["staleness"]) + 1, arrivals(600)
     assert simulated[100:].mean() == pytest.approx(played["staleness"][100:].mean(), rel=0.06)
     assert run.history.updates["seconds"][-1] == pytest.approx(played["seconds"].iloc[-1], rel=0.1)

@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+import runs
 from refusals import refuses
 
 from fl_core.algorithms import KAsync
-from fl_core.runtime import Budget, Evaluation, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import World
 from fl_papers.wkafl.theory import (
@@ -56,12 +56,9 @@ def test_the_staleness_of_a_run_that_begins_with_fresh_gradients(updates) -> Non
 def test_the_simulators_schedule_is_the_one_without_a_simulator(law) -> None:
     rng = np.random.default_rng(0)
     task = Quadratic(rng.uniform(0.5, 2, (40, 6)), rng.standard_normal((40, 6)), [3.0] * 6)
-    run = Simulation(
-        task, World.named("wkafl", devices=40, law=law), KAsync(num_aggregated=5, lr=0.01),
-        budget=Budget(updates=100), evaluation=Evaluation(every_updates=10),
-        training=LocalTraining(batch_size=50), seed=1,
-    )  # fmt: skip
-    table = run.run("sequential").updates
+    world = World.named("wkafl", devices=40, law=law)
+    run = runs.simulate(KAsync(num_aggregated=5, lr=0.01), world, task, updates=100, batch_size=50, seed=1)
+    table = run.history.updates
     made = k_asynchronous(lambda d, job: run.devices.profile(d, job).seconds_per_step, 40, 5, 100)
     assert (np.reshape(table["device"], (100, 5)) == made.clients).all()
     assert (np.reshape(table["staleness"], (100, 5)) == made.staleness).all()
