@@ -23,7 +23,7 @@ from fl_core.datasets import Preprocessing
 from fl_core.models import MODELS
 from fl_core.runtime import executors, make_executor
 from fl_core.runtime.executors import Captured, Together, batch_sizes, compute_together
-from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches
+from fl_core.runtime.local import GradientJob, LossJob, TrainJob, batches
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Classification, Proximal, Quadratic
 from fl_core.world import World
@@ -202,21 +202,6 @@ def test_quadratics_agree_to_the_last_digits(objective):
     assert_agree(task, pooled, **FLOAT64)
 
 
-def test_batch_normalisation_statistics_are_trained_together(monkeypatch):
-    class Normalised(nn.Sequential):
-        def __init__(self, shape, classes):
-            super().__init__(
-                nn.Conv2d(shape[0], 4, 5), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 24 * 24, classes)
-            )
-
-    monkeypatch.setitem(MODELS, "normalised", Normalised)
-    task = classification("normalised")
-    jobs = [training(task, i, lr=0.01) for i in range(3)]
-    assert_agree(task, jobs, **FLOAT32)
-    trained = results("batched", task, jobs)
-    assert all(not torch.equal(t.model[-8:], job.start[-8:]) for t, job in zip(trained, jobs, strict=True))
-
-
 def test_start_vectors_are_left_alone_and_results_stand_alone():
     task = quadratic()
     start = task.initial_model(0)
@@ -392,14 +377,6 @@ def test_an_error_in_a_job_is_raised_by_its_result_and_harms_no_other():
         with pytest.raises(IndexError):
             ex.result(tickets[5])
         assert ex.result(tickets[1]).steps == 5
-
-
-def test_losses_and_evaluations_are_the_ordinary_ones():
-    task = classification("lenet5")
-    jobs = [LossJob(task.initial_model(0), 1, 9), EvaluateJob(task.initial_model(0), 50)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert results("batched", task, jobs) == results("sequential", task, jobs)
 
 
 @pytest.mark.parametrize(

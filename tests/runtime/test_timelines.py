@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runs import fixed, rows, simulate
+from runs import fixed, simulate
 
 from fl_core.algorithms import FedAsync
 from fl_core.runtime.server import IdleSet
@@ -24,16 +24,6 @@ class Alternating(FedAsync):
         for epoch in range(base + 1, base + self.limit + 1):
             if max(0, epoch - self.limit) == base:
                 server.dispatch([0], seconds=float(epoch - base))
-
-
-def test_event_timeline_of_three_workers():
-    run = simulate(FedAsync(concurrency=3), fixed(3.0, 5.0, 7.0), updates=12)
-    assert [(t, v, "ABC"[d], s) for t, v, d, s in rows(run.history)] == [
-        (3, 1, "A", 0), (5, 2, "B", 1), (6, 3, "A", 1), (7, 4, "C", 3), (9, 5, "A", 1), (10, 6, "B", 3),
-        (12, 7, "A", 1), (14, 8, "C", 3), (15, 9, "B", 2), (15, 10, "A", 2), (18, 11, "A", 0), (20, 12, "B", 2),
-    ]  # fmt: skip
-    assert run.server.counters["models_received"] == 12
-    assert run.server.counters["models_sent"] == 3 + 11  # the last arrival ends the run before its re-dispatch
 
 
 PLAIN, ADAPTIVE = {"alpha": 0.9}, {"alpha": 0.9, "weight": "polynomial(a=0.5)"}
@@ -59,18 +49,6 @@ def test_mixing_stale_models_of_a_quadratic(limit, fields, weights, expected):
     made = [simulate(algorithm, world, updates=t, lr=0.5) for t in range(1, len(expected) + 1)]
     np.testing.assert_allclose([float(run.server.model) for run in made], expected, rtol=1e-12)
     np.testing.assert_allclose(made[-1].history.updates["weight"], weights, rtol=1e-12)
-
-
-@pytest.mark.parametrize(("limit", "mean"), [(1, 0.0), (16, 7.3)])
-def test_sampled_staleness_is_uniform_over_the_last_versions(limit, mean):
-    run = simulate(FedAsync(concurrency=10), World(devices=20, max_staleness=limit), updates=600)
-    version, staleness = (np.array(run.history.updates[column]) for column in ("version", "staleness"))
-    assert list(version) == list(range(1, 601))
-    assert (staleness < np.minimum(version, limit)).all()
-    assert len(np.bincount(staleness, minlength=limit)) == limit
-    assert abs(staleness.mean() - mean) < 4 * np.sqrt((limit**2 - 1) / 12 / 600) + 1e-9
-    assert run.server.counters["models_sent"] == run.server.counters["models_received"] == 600
-    assert len(set(run.history.updates["device"])) == 20
 
 
 def test_transfer_times_follow_from_bytes_and_bandwidth():
