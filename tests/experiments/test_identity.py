@@ -12,7 +12,7 @@ import sys
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -276,29 +276,6 @@ def test_an_edited_cell_of_a_notebook_gets_no_old_number_without_a_word(tmp_path
     assert code != other
     assert loss != changed
     assert (said, warned) == ("0", "1")
-
-
-def test_a_network_and_a_partition_of_ones_own_belong_to_a_run(request, monkeypatch):
-    from fl_core.datasets import Partition
-    from fl_core.models import MODELS, networks
-
-    request.addfinalizer(lambda: Partition.kinds.pop("halves", None))
-
-    def define_partition(first: float) -> None:
-        class Halves(Partition):
-            kind: Literal["halves"] = "halves"
-
-            def split(self, labels, devices, rng, owners=None):
-                return np.split(rng.permutation(int(len(labels) * first))[: 50 * devices], devices)
-
-    def digest(network: str, first: float) -> str:
-        width = int(network)
-        monkeypatch.setitem(MODELS, "mine", lambda shape, classes: networks.Linear(shape, width))
-        define_partition(first)
-        return code_digest(short(model="mine", partition={"kind": "halves"}))
-
-    assert digest("10", 0.5) == digest("10", 0.5) != code_digest(short())
-    assert len({digest("10", 0.5), digest("11", 0.5), digest("10", 0.6)}) == 3
 
 
 def test_rounded_numbers_are_neither_taken_for_exact_ones_nor_mixed_with_them(tmp_path):

@@ -117,11 +117,6 @@ def test_undecided_ones_say_what_they_need():
     assert (rows["reason"] != "").all()
 
 
-def test_a_ledger_without_runs_is_undecided(tmp_path: Path):
-    found = ledger.judged(paper=PAPER, store=Store(tmp_path, tmp_path))
-    assert {j.label for j in found if j.claim.kind == "run"} == {"undecided"}
-
-
 def test_of_no_claims_there_are_no_judgements():
     assert ledger.judged([]) == []
 

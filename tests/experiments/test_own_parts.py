@@ -68,7 +68,17 @@ class Halving(Algorithm):
         [upload] = await server.receive()
         server.commit(torch.lerp(server.model, upload.model, 0.6 * 0.5**upload.staleness))
 '''
-MINE = PARTS + HALVING
+PORTIONS = """
+from fl_core.datasets import Partition
+
+
+class Portions(Partition):
+    kind: Literal["portions"] = "portions"
+
+    def divide(self, labels, devices, rng, owners):
+        return np.split(rng.permutation(len(labels))[: 20 * devices], devices)
+"""
+MINE = PARTS + HALVING + PORTIONS
 SPEC: dict[str, Any] = {
     "algorithm": "halving", "dataset": "moons", "preprocessing": "turned", "model": "mlp", "budget": {"updates": 8},
     "world": {"devices": 10, "compute": "slow(most=3)"}, "evaluation": {"every_updates": 8, "train_samples": 10},
@@ -115,18 +125,19 @@ def defined(source: str = MINE) -> dict[str, Any]:
         ("uniform(1,", "uniform(2,"),
         ("label / 2", "label / 3"),
         ("[1, -1]", "[-1, 1]"),
+        ("20 * devices", "10 * devices"),
     ],
 )
 def test_a_part_that_has_changed_makes_stored_results_missing(before, after, tmp_path):
     assert MINE.count(before) == 1
     defined()
-    store = Store(tmp_path / "a", tmp_path / "b")
-    execute([RunSpec(**SPEC)], jobs=1, store=store, progress=False)
+    store, spec = Store(tmp_path / "a", tmp_path / "b"), SPEC | {"partition": "portions"}
+    execute([RunSpec(**spec)], jobs=1, store=store, progress=False)
     defined(MINE + "\n# nothing else\n")
-    assert plan([RunSpec(**SPEC)], store).missing == 0
+    assert plan([RunSpec(**spec)], store).missing == 0
     defined(MINE.replace(before, after))
     with pytest.warns(UserWarning, match="has changed since"):
-        assert store.get(RunSpec(**SPEC)) is None
+        assert store.get(RunSpec(**spec)) is None
 
 
 def test_results_of_parts_that_are_not_imported_are_passed_over_in_silence(tmp_path):

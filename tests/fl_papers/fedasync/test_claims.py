@@ -156,11 +156,6 @@ def test_a_learning_rate_is_not_chosen_on_the_seed_that_it_is_judged_on() -> Non
     assert chosen_lr(study, "FedAvg", without=0) != 0.2
 
 
-def test_one_seed_and_no_run_decide_no_claim_about_training() -> None:
-    one = dataclasses.replace(OBEYING, entries=tuple(e for e in OBEYING.entries if e.labels["seed"] == 0))
-    assert set(labels(EMPIRICAL, one).values()) == set(labels(EMPIRICAL).values()) == {"undecided"}
-
-
 # With a clock
 
 

@@ -64,13 +64,6 @@ def test_claims_come_out_as_curves_say() -> None:
     assert labels(defying) == dict.fromkeys(JUDGED, "contradicted")
 
 
-def test_one_seed_and_no_run_decide_nothing() -> None:
-    one = make_study(find_artifacts(RUNS), "laptop", seeds=[0]).with_results(OBEYING.results)
-    assert (
-        set(labels(one).values()) == set(labels(make_study(find_artifacts(RUNS), "smoke")).values()) == {"undecided"}
-    )
-
-
 def test_equal_losses_at_every_gap_are_no_difference_and_not_a_slowdown() -> None:
     """A tolerance of 2 % used to make the same curve at every H "hinder convergence": C04 was reproduced."""
     study = made_up_study(lambda gap: 1.0 + 1e-4 * gap, lambda gap: 1.0 + 1e-4 * gap)
