@@ -40,21 +40,6 @@ def test_profiles_have_one_list() -> None:
     assert tuple(PROFILES) == tuple(experiment.PROFILES)
 
 
-def test_the_paper_profile_is_the_papers_setting() -> None:
-    study = make_study(find_artifacts(FIGURES), "paper")
-    assert study.seeds == list(range(10))
-    for entry in study.entries:
-        spec, algorithm = entry.spec, entry.spec.algorithm
-        assert (spec.world.devices, spec.partition.samples_per_device, spec.training.batch_size) == (100, 500, 50)
-        assert spec.evaluation.train_samples == 50_000
-        assert spec.warmup.epochs == 5
-        if entry.labels["part"] == "whole":
-            assert (spec.budget.updates, spec.evaluation.every_updates) == (2000, 10)
-        if algorithm.name == "fedasync":
-            assert (algorithm.schedule, algorithm.step_epoch, algorithm.step_factor) == ("step", 800, 0.5)
-            assert algorithm.rho == 0.1
-
-
 def test_readers_can_change_the_grid() -> None:
     study = make_study(
         find_artifact("fedasync-fig3"), "smoke", seeds=[5], alphas=[0.3], max_staleness=[2, 8], rho=0.0, lrs=[0.02]

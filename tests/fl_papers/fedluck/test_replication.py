@@ -75,27 +75,6 @@ def test_a_seed_that_a_baseline_lacks_says_nothing_of_who_needs_least(monkeypatc
     assert judges.often_least_traffic(Study("laptop", "fashion-mnist", (), {})) == []
 
 
-def test_on_fashion_mnist_the_laptop_profile_is_the_papers_setting() -> None:
-    found = {e.labels["method"]: e.spec for e in comparison(("iid",), METHODS, "laptop", "fashion-mnist", (0,))}
-    for method, spec in found.items():
-        assert (spec.model, spec.world.devices, spec.initialisation) == ("fedluck_cnn", 10, "pytorch")
-        training = spec.training
-        assert (training.lr, training.batch_size, training.momentum, training.order) == (0.01, 64, 0.9, "cyclic")
-        assert not training.momentum_reset
-        assert spec.budget.seconds == {"FedAsync": 1200, "FedAvg+TopK": 1600}.get(method, 800)
-        assert (spec.partition.train_fraction, spec.evaluation.test_samples) == (0.8, 2_000)
-    steps = {method: found[method].training.steps for method in ("FedBuff", "FedAsync", "FedAvg+TopK")}
-    assert steps == {"FedBuff": 20, "FedAsync": 13, "FedAvg+TopK": 20}
-    fedluck, fedper, fedbuff, fedasync, fedavg = (found[m].algorithm for m in ("FedLuck", *BASELINES))
-    assert (fedluck.period_seconds, fedluck.global_lr, fedluck.per_tensor) == (1.5, 0.7, True)
-    assert (fedper.steps, fedper.compressor.delta, fedper.compressor.wire) == (10, 0.3, "ideal_fraction")
-    assert (fedbuff.buffer, fedbuff.global_lr, fedbuff.weight.kind, fedbuff.concurrency) == (8, 0.7, "constant", 10)
-    assert (fedasync.alpha, fedasync.rho, fedasync.weight.kind) == (0.4, 0.001, "constant")
-    assert (fedavg.global_lr, fedavg.clients_per_round, fedavg.compressor.delta) == (1.0, 10, 0.5)
-    assert found["frequency only"].algorithm.fixed_compression == 0.3
-    assert found["compression only"].algorithm.fixed_steps == 10
-
-
 @pytest.mark.parametrize("dataset", ["fashion-mnist", "cifar10", "speech-commands"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_smaller_network_takes_as_long_to_send_as_the_papers(dataset: str, profile: str) -> None:
