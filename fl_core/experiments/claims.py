@@ -382,7 +382,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Judgement], Any]]] = {
     "size": ("as printed, smaller, larger, open or not printed", lambda j: j.size if j.effects else ""),
     "parts": ("number of parts", lambda j: len(j.effects) + len(j.checks)),
     "held": ("of which hold", lambda j: j.held + sum(check.holds is True for check in j.checks)),
-    "decided_by": ("the part with least evidence", _deciding(lambda part: part.name, Part, "")),
+    "decided_by": ("least certain part; if contradicted, the surest", _deciding(lambda part: part.name, Part, "")),
     "effect": ("its mean effect", _deciding(lambda effect: effect.estimate)),
     "low": ("end of its interval", _deciding(lambda effect: effect.interval[0])),
     "high": ("end of its interval", _deciding(lambda effect: effect.interval[1])),

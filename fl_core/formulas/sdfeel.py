@@ -58,7 +58,7 @@ def intra_cluster_aggregate(
     """Return y-hat^(d) = y^(d) + tau-bar_d sum_i m-hat_i Delta_i, Eq. 3.
 
     The updates were measured from the model that the clients started from, and are applied to the server's present
-    one, which neighbours may have changed since. With equal steps this is BL-2.12.
+    one, which neighbours may have changed since. With equal steps from that model this is BL-2.12.
     """
     scale = effective_steps(weights, steps)
     return server_model + scale * sum(weight * update for weight, update in zip(weights, updates, strict=True))

@@ -267,8 +267,8 @@ CLAIMS = [
              "It converges to a neighbourhood, as large as devices differ and weights allow.", "corrected"),
     *theorem(42, "(3), appendix", "losses before and after a step on random quadratic losses", "E01, E02, E15",
              descent, "One step on λ, σ and ι lowers the loss of the global model.",
-             "With g_i = (w_o − w_o^i) / (η K), and −λ ln s for ln σ, a small step lowers the device's own loss, if "
-             "its previous upload made w_o.", "signs"),
+             "With g_i = (w_o − w_o^i) / (η K) of small local steps, and −λ ln s for ln σ, a small step lowers the "
+             "device's own loss, if its previous upload made w_o.", "signs"),
     claim("C43", "section 4, E17", "A remark, no claim: the paper's staleness bound of 99 never removes an upload.",
           "uploads dropped on the paper's schedule", exact("τ = 99", bound_of_99), "definition"),
     *theorem(45, "(2), Theorem 1", "the weight by its formula", "E04, E14", weight,

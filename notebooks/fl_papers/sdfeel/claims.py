@@ -198,7 +198,7 @@ CLAIMS = [
               TWO, partial(exact.inequality, sides=theory.lemma2_example, corrected=True), proof="eq:sdfeel-descent"),
     printed("C23", "Lemma 3, (13)", "The mean error of gradients is at most (13).",
             "both sides on a ring of 24 clusters (E-13)", partial(exact.inequality, sides=theory.lemma3_example)),
-    corrected("C23c", "Lemma 3; E-12, E-13, E-21", "It is with τ_max² in B and C, and a term with the gradient.",
+    corrected("C23c", "Lemma 3; E-12, E-13, E-21", "It is with τ_max² in B and C, a term with the gradient, C < 1.",
               "as C23; drift and collecting are proved, the terms of consensus and delay are not",
               partial(exact.inequality, sides=theory.lemma3_example, corrected=True)),
     printed("C24", "proof of Lemma 3", "Σ_s ρ_{s,k−1} ≤ 1/(1 − ρ_max).", "second eigenvalues of events",
