@@ -22,7 +22,7 @@ setup: $(STAMP) ## create .venv and install, unless that is done
 	@:
 
 lab: $(STAMP) ## open the chapters in JupyterLab
-	@$(BIN)/jupyter lab notebooks/0_start/start_here.ipynb
+	@$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" notebooks/0_start/start_here.ipynb
 
 book: $(STAMP) ## regenerate every notebook at profile smoke and build the HTML book
 	@$(BIN)/fl-core book --profile smoke

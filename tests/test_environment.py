@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 import sys
 import tomllib
 from functools import cache
@@ -163,3 +164,11 @@ def test_this_python_is_supported():
 def test_constraints_name_the_reference_versions_of_torch():
     assert str(exact(CONSTRAINTS["torch"])) == "2.13.0"
     assert str(exact(CONSTRAINTS["torchvision"])) == "0.28.0"
+
+
+def test_make_lab_shows_all_chapters():
+    """Without a root JupyterLab takes the folder of the file that it opens, above which nothing can be opened."""
+    server = pytest.importorskip("jupyter_server.serverapp").ServerApp()
+    [words] = re.findall(r"jupyter lab (.*)", (ROOT / "Makefile").read_text())
+    server.parse_command_line(shlex.split(words.replace("$(CURDIR)", str(ROOT))))
+    assert server.root_dir == str(ROOT)
