@@ -73,7 +73,7 @@ def started(tmp_path: Path) -> Iterator[Callable[[str], psutil.Popen]]:
             stderr=subprocess.PIPE,
             text=True,
             # Whoever starts the tests in the background of a script makes them, and their children, ignore it.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGHUP)],
         )
         begun.append(process)
         by = time.monotonic() + 90
