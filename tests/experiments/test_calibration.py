@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -75,6 +76,12 @@ def test_the_table_says_how_far_off_a_surrogate_is_and_what_hurts(monkeypatch):
         assert bool(table(with_curves(**curves)).iloc[0]["calibrated"]) is verdict
     monkeypatch.setattr(module, "REFERENCES", (replace(known, comparable=False),))
     assert table(with_curves(**curves)).iloc[0]["calibrated"] is None
+
+
+def test_a_run_that_is_missing_leaves_a_gap_and_no_verdict():
+    row = table(with_curves(linear_model=[0.1, 0.4])).iloc[0]
+    assert row["calibrated"] is None
+    assert all(math.isnan(row[name]) for name in ("measured", "difference", "less data", "wrong labels"))
 
 
 def test_a_data_set_without_reference_is_refused_by_name():

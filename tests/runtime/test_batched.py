@@ -23,7 +23,7 @@ from fl_core.datasets import Preprocessing
 from fl_core.models import MODELS
 from fl_core.runtime import executors, make_executor
 from fl_core.runtime.executors import Captured, Together, batch_sizes, compute_together
-from fl_core.runtime.local import GradientJob, LossJob, TrainJob, batches
+from fl_core.runtime.local import EvaluateJob, GradientJob, LossJob, TrainJob, batches
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Classification, Proximal, Quadratic
 from fl_core.world import World
@@ -147,6 +147,14 @@ def float64():
 
 def test_every_network_is_among_those_compared():
     assert {text.partition("(")[0] for text in SHAPES} == set(MODELS)
+
+
+def test_losses_and_evaluations_are_the_ordinary_ones():
+    task = classification("lenet5")
+    jobs = [LossJob(task.initial_model(0), 1, 9), EvaluateJob(task.initial_model(0), 50)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert results("batched", task, jobs) == results("sequential", task, jobs)
 
 
 @pytest.mark.parametrize("model", SHAPES)
