@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache, partial, reduce
 from itertools import islice
 from math import ceil
@@ -79,16 +80,15 @@ class ClusterEvent(NamedTuple):
 def cluster_event_clock(iteration_seconds: Sequence[float]) -> Iterator[ClusterEvent]:
     """Yield the events of independent clusters, for ever; those of equal time in the order of their numbers (2.2).
 
-    Times are n T, never sums: equal periods must tie exactly.
+    Times are n T in fractions, never sums: what ties must tie exactly, or D4 does not hold for 0.1 s and 0.3 s.
     """
     periods = _periods(iteration_seconds)
-    queue = [(period, cluster) for cluster, period in enumerate(periods)]
-    heapq.heapify(queue)
+    queue = sorted((period, cluster) for cluster, period in enumerate(periods))  # a heap
     pulled, completed = [0] * len(periods), [0] * len(periods)
     k = 0
     while True:
         seconds, d = queue[0]
-        yield ClusterEvent(k, seconds, d, tuple(k - since for since in pulled))
+        yield ClusterEvent(k, float(seconds), d, tuple(k - since for since in pulled))
         k += 1
         pulled[d] = k
         completed[d] += 1
@@ -101,9 +101,9 @@ def staleness_bound(iteration_seconds: Sequence[float]) -> NDArray[np.int64]:
     return np.array([sum(ceil(own / other) for other in periods) - 1 for own in periods])  # less that of d itself
 
 
-def _periods(iteration_seconds: Sequence[float]) -> list[float]:
-    periods = [float(period) for period in iteration_seconds]
-    require(periods and min(periods) > 0, "iteration_seconds", periods, "> 0 for each cluster")
+def _periods(iteration_seconds: Sequence[float]) -> list[Fraction]:
+    periods = [Fraction(float(period)) for period in iteration_seconds]
+    require(periods and min(periods) > 0, "iteration_seconds", list(iteration_seconds), "> 0 for each cluster")
     return periods
 
 
