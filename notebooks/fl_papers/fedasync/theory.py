@@ -73,7 +73,7 @@ def local_solution(x_base: R, centre: R, curvature: R, lr: float, steps: int, rh
 
 
 def max_stable_lr(smoothness: float, rho: float = 0.0) -> float:
-    """Return 2 / (L + rho): local steps FA-5 converge on every L-smooth quadratic iff gamma is smaller.
+    """Return 2 / (L + rho): local steps FA-5 converge on every convex L-smooth quadratic iff gamma is smaller.
 
     The paper's Theorem 2 allows larger ones (erratum E8).
     """
@@ -131,7 +131,7 @@ def stationary_error(alpha: float, curvature: float, p: float, variance: float, 
 def total_staleness(concurrency: int, num_updates: int) -> int:
     """Return (M - 1) N: staleness of all completed tasks and of those in flight, whatever the speeds. Derived.
 
-    Each of N updates makes the other M - 1 in flight older by one: with bounded durations the mean tends to M - 1.
+    Each update ages the other M - 1 in flight by one: with durations between positive bounds the mean tends to M - 1.
     """
     require_range(">= 1", concurrency=concurrency)
     require_range(">= 0", num_updates=num_updates)
