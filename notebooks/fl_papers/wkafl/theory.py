@@ -127,7 +127,7 @@ def expected_inverse_staleness(num_clients: int, num_aggregated: int) -> float:
 
 
 def expected_live_versions(num_clients: int, num_aggregated: int) -> float:
-    """Return P / K times the K-th harmonic number: the versions that some device still uses (2.2)."""
+    """Return P / K times the K-th harmonic number: about the versions in use, without memory where K << P (2.2)."""
     _require_sizes(num_clients, num_aggregated)
     return float(num_clients / num_aggregated * (1 / np.arange(1, num_aggregated + 1)).sum())
 
