@@ -214,7 +214,7 @@ def stay() -> Shown:
 
 
 def merges() -> Shown:
-    """C50: E12. Line 10 changes w_{o,l-1}, and the condition of line 8 stays true once the fresh model has come."""
+    """C50: E12. Line 10 changes w_{o,l-1}; the condition of line 8, read as a state, stays true from then on."""
     found = [epoch - 1 for epoch in range(1, 6) if epoch >= 2]
     return found != [2], f"l* = 2 of 5: merges after {', '.join(map(str, found))} epochs"
 
@@ -264,7 +264,7 @@ CLAIMS = [
           exact("mean distance", distance), "theory"),
     *theorem(41, "Theorem 1", "both sides of the bound", "E13", convergence,
              "FedASMU converges to a critical point.",
-             "It converges to a neighbourhood, as large as devices differ and weights allow.", "corrected"),
+             "If convex, and weights ignore noise, it reaches a neighbourhood (V², staleness, merges).", "corrected"),
     *theorem(42, "(3), appendix", "losses before and after a step on random quadratic losses", "E01, E02, E15",
              descent, "One step on λ, σ and ι lowers the loss of the global model.",
              "With g_i = (w_o − w_o^i) / (η K) of small local steps, and −λ ln s for ln σ, a small step lowers the "
