@@ -31,7 +31,7 @@ VIEWS = [
 ]
 PROBE = """
 const all = (selector) => [...document.querySelectorAll(selector)];
-const images = all('article img'), width = window.innerWidth;
+const images = all('article img'), width = document.documentElement.clientWidth;
 return {
   equations: all('span.math, div.math').length,
   typeset: all('mjx-container').length,
