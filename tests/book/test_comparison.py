@@ -13,6 +13,7 @@ from scipy import stats
 from fl_core.experiments.store import default_store
 from fl_core.report import heterogeneity
 from fl_core.report.explorable import POINTS, Comparison, Mark
+from fl_core.report.interactive import asset
 
 SEEDS = range(4)
 SHOWN = "return [...document.querySelectorAll('.flc')].map((root) => root.dataset.state)"
@@ -65,11 +66,14 @@ def test_the_page_draws_what_python_computed_and_nothing_else(open_page):
     wrong = re.sub(
         r'("found":\{"FedAvg":\[0\.\d)', lambda m: m[1][:-1] + str((int(m[1][-1]) + 1) % 10), good, count=1
     )
-    page = open_page(good + wrong, width=360)
+    beside = f"<style>{asset('explorable.css')}</style>"  # of a figure with sliders on the same page
+    page = open_page(good + wrong + beside, width=360)
     assert page.execute_script(SHOWN) == ["drawn", "refused"]
     assert page.execute_script("return document.documentElement.scrollWidth") <= 360
     count = "return document.querySelectorAll('.flc-curves path[stroke]:not(.flx-grid)').length"
     assert page.execute_script(count) == 4  # three curves and a mark
+    letters = "return getComputedStyle(document.querySelector('.flc-curves text')).fontSize"
+    assert page.execute_script(letters) == "13px"
     page.execute_script("const box = document.querySelector('[name=on]'); box.click();")
     assert page.execute_script(count) == 3
     said = page.execute_script("return document.querySelector('.flc-dots').getAttribute('aria-label')")
