@@ -104,7 +104,8 @@ def themed(figure: Figure, said: str) -> HTML:
 def vectors(svg: str, said: str) -> str:
     """Return an SVG for a page: what is black or grey in it has the colour of the text, what is white of the ground.
 
-    Words that are white stand on something dark, and stay white.
+    Words that are white stand on something dark, and stay white. Coloured ones come nearer to the text: a colour that
+    is good for a line is too pale for letters.
     """
     svg = re.sub(
         r'<metadata>.*?</metadata>|(?<=<g) id="[^"]*"| id="image[^"]*"', "", svg[svg.index("<svg") :], flags=re.DOTALL
@@ -118,6 +119,8 @@ def vectors(svg: str, said: str) -> str:
     svg = re.sub(r"<(?!text)\w+ [^>]*", lambda tag: tag[0].replace("#ffffff", ground), svg)
     svg = re.sub(rf"fill: ({'|'.join(PALE)})\b", "fill: currentColor; fill-opacity: 0.1", svg)
     svg = re.sub("|".join(INK), "currentColor", svg)
+    coloured = rf"(<(?:text|g) [^>]*fill: )({'|'.join(COLOURS.values())})\b"
+    svg = re.sub(coloured, r"\1color-mix(in srgb, \2 55%, currentColor)", svg, flags=re.IGNORECASE)
     width = float(re.findall(r'width="([\d.]+)pt"', svg)[0]) * RC["figure.dpi"] / 72
     label = f'class="themed" fill="currentColor" role="img" aria-label="{escape(said, quote=True)}"'
     return svg.replace("<svg ", f'<svg {label} style="max-width:min(44rem,{width:.0f}px)" ', 1)

@@ -7,13 +7,14 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 
-from fl_core.report.style import themed
+from fl_core.report.style import ORANGE, themed
 
 
 def test_a_drawing_keeps_its_points_as_steps_between_them():
     x = np.linspace(0, 5, 400)
     figure, axis = plt.subplots(figsize=(2, 1))
     axis.fill_between(x, np.sin(x) - 1, np.sin(x) + 1)
+    axis.text(0, 0, "word", color=ORANGE)
     svg = themed(figure, "A wave.").data
     [path] = [path for path in re.findall(r' d="([^"]*)"', svg) if path.count("l") > 700]
     steps = np.array([[float(n) for n in step.split()] for step in re.findall(r"l([^lMz]*)", path)])
@@ -24,3 +25,4 @@ def test_a_drawing_keeps_its_points_as_steps_between_them():
     assert used <= names
     assert not names & set(re.findall(r'id="([^"]*)"', themed(plt.figure(), "Another.").data))
     assert "currentColor" in svg
+    assert re.search(r"<text [^>]*fill: color-mix\(in srgb, #e69f00 55%, currentColor\)", svg)  # else too pale
