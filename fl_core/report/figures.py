@@ -54,13 +54,14 @@ def plot_curves(frame: pd.DataFrame, view: Curves) -> Figure:
     for every panel its column and ``<column>_std`` (NaN with one seed: no band).
     """
     panels, values = view.panels, sorted(frame[view.parameter].dropna().unique())
-    rows = 1 + -(-len(frame[["method", view.parameter]].drop_duplicates()) // 2)
+    handles = _handles(frame, view, values)
+    columns = 1 if max(len(str(handle.get_label())) for handle in handles) > 30 else 2  # else it widens the figure
+    rows = 1 + -(-len(handles) // columns)
     with drawing((5.6, 2.7 * len(panels) + 0.24 * rows), len(panels), sharex=True, squeeze=False) as (figure, axes):
         for axis, panel in zip(axes[:, 0], panels, strict=True):
             _draw(axis, frame, panel, view, values)
         axes[-1, 0].set_xlabel(view.x_label)
-        handles = _handles(frame, view, values)
-        figure.legend(handles=handles, loc="outside lower center", ncols=2, handlelength=3.2)
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=3.2)
     return figure
 
 
@@ -111,14 +112,14 @@ def draw_learned(history: History, panels: Mapping[str, str], x: str = "version"
     table = pd.DataFrame(history.learned)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    with drawing((7.2, 1.9 * rows + 0.4), rows, columns, sharex=True, squeeze=False) as (figure, axes):
+    with drawing((5.8, 1.55 * rows + 0.3), rows, columns, sharex=True, squeeze=False) as (figure, axes):
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
         for axis, (column, symbol) in zip(axes.flat, panels.items(), strict=False):
             axis.plot(table[x], table[column], ".", color=BLUE, markersize=4, rasterized=True)  # thousands
             axis.set_title(symbol)
             axis.ticklabel_format(axis="y", useOffset=False)
-        figure.supxlabel(x, fontsize=9)
+        figure.supxlabel(x, fontsize=11)
     return figure
 
 

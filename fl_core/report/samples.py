@@ -117,7 +117,7 @@ def plot_stages(images: Mapping[str, Tensor], columns: int = 4) -> Figure:
             axis.imshow(_colour((image.float() - low) / max(high - low, 1e-9)), interpolation="nearest")
             height, width = image.shape[1:]
             axis.set_title(title, loc="center")
-            axis.set_xlabel(f"{height} × {width}\n{low:.3g} to {high:.3g}".replace("-", "−"), fontsize=9)
+            axis.set_xlabel(f"{height} × {width}\n{low:.3g} to {high:.3g}".replace("-", "−"), fontsize=9.5)
             axis.set(xticks=[], yticks=[])
             axis.spines[:].set_visible(False)
         for axis in axes.flat[len(images) :]:

@@ -27,6 +27,9 @@ INK = "#000000", BLACK, "#262626", "#333333", "#444444", "#4c4c4c", "#555555", "
 PALE = "#ececec", "#f6f6f6", "#e3f0f8"
 """Grounds of bars and boxes that are hardly there, in light and in dark."""
 
+SMALL = 9.6
+"""Points of the smallest letters of a figure of the book: with less they have less than 8 px on a phone."""
+
 COLOURS = {
     "black": BLACK, "blue": BLUE, "vermilion": VERMILION, "green": GREEN, "purple": PURPLE, "orange": ORANGE,
     "sky": SKY, "grey": GREY,

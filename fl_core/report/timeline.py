@@ -58,7 +58,7 @@ def draw_timeline(axis: Axes, history: History, until: float, devices: int) -> N
     used = used[used["arrived"] <= until]
     for trained, device, staleness in zip(used["trained"], used["device"], used["staleness"], strict=True):
         place = (trained - 0.01 * until, device)
-        axis.text(*place, str(staleness), ha="right", va="center", fontsize=8, color="white", zorder=4)
+        axis.text(*place, str(staleness), ha="right", va="center", fontsize=9, color="white", zorder=4)
     faults = history.fault_frame()
     faults = faults[(faults["seconds"] <= until) & (faults["device"] >= 0)]
     axis.plot(faults["seconds"], faults["device"], "x", color=BLACK, ms=6, mew=1.8, zorder=5)

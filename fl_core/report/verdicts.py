@@ -67,7 +67,7 @@ def forest(judgements: Sequence[Judgement], names: Mapping[str, str] | None = No
     panels = {unit: rows for unit, rows in panels.items() if rows} or {"ratio": []}
     heights = [len(rows) + 0.8 for rows in panels.values()]
     size = 5.2, 0.29 * sum(heights) + 1.3  # letters that can be read at half the width of a page, and on a phone
-    letters = {"font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
+    letters = {"font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8.5}
     with drawing(size, len(panels), rc=letters, height_ratios=heights, squeeze=False) as (figure, axes):
         for axis, (unit, rows) in zip(axes[:, 0], panels.items(), strict=True):
             _panel(axis, unit, rows, names or {})

@@ -41,11 +41,15 @@ return {
   sticking_out: all('article *').filter(e => e.getBoundingClientRect().right > width + 1 &&
     !e.closest('pre, table, mjx-container, .pst-scrollable-table-container, .highlight, .cell_output'))
     .slice(0, 5).map(e => e.tagName + '.' + e.className),
+  small_letters: all('article svg.themed text').filter(t => Math.hypot(t.getScreenCTM().a, t.getScreenCTM().b) *
+    Math.max(...(t.children.length ? [...t.children] : [t]).map(e => parseFloat(getComputedStyle(e).fontSize))) < 6.5)
+    .slice(0, 5).map(t => t.closest('svg').ariaLabel.slice(0, 60) + ': ' + t.textContent),
   wide_tables: width < 1200 ? [] : all('article table').map(t => [t, t.closest(
     '.pst-scrollable-table-container, .table-box, .flx-scroll, .cell_output, section, article')]).filter(([t, box]) =>
     box.clientWidth && t.scrollWidth > box.clientWidth + 1).map(([t]) => t.innerText.slice(0, 60)),
 };
 """
+LISTED = "broken", "sticking_out", "small_letters", "wide_tables"
 AXE = """
 const [view, done] = arguments, tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'];
 const colours = { runOnly: { type: 'rule', values: ['color-contrast', 'link-in-text-block'] } };
@@ -273,7 +277,7 @@ def test_pages_in_a_browser_without_network(html: Path, browser: Any, request: p
         faults += [f"{name} loads {url}" for url in requested(browser) if not url.startswith(local)]
         log = browser.get_log("browser")
         faults += [f"{name} console: {entry['message']}" for entry in log if entry["level"] == "SEVERE"]
-        faults += [f"{name}: {key} {seen[key]}" for key in ("broken", "sticking_out", "wide_tables") if seen[key]]
+        faults += [f"{name}: {key} {seen[key]}" for key in LISTED if seen[key]]
         if seen["equations"] != seen["typeset"] or seen["wrong"]:
             faults.append(f"{name}: {seen['typeset']} of {seen['equations']} equations, {seen['wrong']} wrong")
         if seen["overflow"] > 0:

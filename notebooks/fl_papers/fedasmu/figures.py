@@ -27,7 +27,7 @@ from fl_core.formulas.staleness import Polynomial
 from fl_core.report.explorable import Explorable, Slider
 from fl_core.report.figures import draw_curve
 from fl_core.report.interactive import asset
-from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing, line_of, log_ordinate
+from fl_core.report.style import BLUE, GREEN, GREY, ORANGE, SKY, SMALL, VERMILION, drawing, line_of, log_ordinate
 from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import Network, World
@@ -260,9 +260,9 @@ def timeline(spans: pd.DataFrame) -> Figure:
             own = spans[spans["activity"] == "fresh model"] if name == "version" else made
             own = own[own["end"] < until]
             for x, device, number in own[["end", "device", name]].itertuples(index=False, name=None):
-                axis.text(x, device + shift, f"{number:.0f}", ha="center", va="bottom", fontsize=8, color=colour)
+                axis.text(x, device + shift, f"{number:.0f}", ha="center", va="bottom", fontsize=SMALL, color=colour)
         for x, device, number in made[["start", "device", "staleness"]].itertuples(index=False, name=None):
-            axis.text(x - 6, device, f"{number:.0f}", ha="right", va="center", fontsize=8, color="white")
+            axis.text(x - 6, device, f"{number:.0f}", ha="right", va="center", fontsize=SMALL, color="white")
         for x in made["end"]:
             axis.axvline(x, color=GREY, lw=0.6, alpha=0.6, zorder=0)
         axis.set(yticks=range(spans["device"].max() + 1), ylim=(spans["device"].max() + 0.5, -0.7), xlim=(0, until),
@@ -305,7 +305,7 @@ def accuracy(curves: pd.DataFrame) -> Figure:
 def conditions(points: pd.DataFrame) -> Figure:
     """Draw accuracy and time to the target over what is varied; hatched: no runs; no mark: not reached."""
     methods, rows = list(points["method"].unique()), list(points["varied"].unique())
-    with drawing((6.4, 2.6 * len(rows) + 0.9), len(rows), 2, squeeze=False) as (figure, axes):
+    with drawing((5.6, 2.3 * len(rows) + 0.75), len(rows), 2, squeeze=False) as (figure, axes):
         for (left, right), varied in zip(axes, rows, strict=True):
             own = points[points["varied"] == varied]
             values = sorted(own["value"].unique())

@@ -28,7 +28,7 @@ from fl_core.formulas.staleness import Exponential, Hinge, Linear, Polynomial, S
 from fl_core.models import Dropout, build_network
 from fl_core.report.explorable import Comparison, Explorable, Slider
 from fl_core.report.interactive import asset
-from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing
+from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, SMALL, VERMILION, drawing
 from fl_core.report.tables import Table, with_spread
 from fl_core.runtime import Budget, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
@@ -391,8 +391,8 @@ def _roles(axis: Axes) -> None:
     ):  # fmt: skip
         _box(axis, (0.15, 4.95 - 2.1 * row), 2.2, 1.1, f"{name}\n{state}", edge=edge, fill=fill)
     _arrow(axis, (5.8, 5.75), (2.4, 5.75), "0  trigger", GREEN)
-    _arrow(axis, (5.75, 3.75), (2.4, 5.2), "1, 2  receive $x_\\tau$, $\\tau$", BLACK, lift=-0.45)
-    axis.text(1.25, 4.75, "3  train", ha="center", va="top", fontsize=9, color=BLUE)
+    _arrow(axis, (5.75, 3.75), (2.4, 5.2), "1, 2  receive $x_\\tau$, $\\tau$", BLACK, lift=-0.6)
+    axis.text(1.25, 4.75, "3  train", ha="center", va="top", fontsize=SMALL, color=BLUE)
     _arrow(axis, (2.4, 1.25), (5.75, 1.25), "4–6  push $x_{\\mathrm{new}}$, $\\tau$", ORANGE)
     _arrow(axis, (7.0, 1.4), (7.4, 1.4), "", ORANGE)
     _arrow(axis, (8.4, 2.0), (8.4, 2.85), "7, 8  mix", VERMILION, aside=True)
@@ -405,8 +405,8 @@ def _workers(axis: Axes, timeline: pd.DataFrame) -> None:
         own = timeline[timeline["worker"] == name]
         axis.barh(place, own["end"] - own["start"], left=own["start"], height=0.6, color=SKY, ec="white", lw=1.5)
         for end, version, staleness in own[["end", "version", "staleness"]].itertuples(index=False, name=None):
-            axis.text(end - 0.12, place, f"{staleness}", ha="right", va="center", fontsize=9, color="#111111")
-            axis.text(end, place - 0.34, f"{version}", ha="center", va="bottom", fontsize=8, color=VERMILION)
+            axis.text(end - 0.12, place, f"{staleness}", ha="right", va="center", fontsize=SMALL, color="#111111")
+            axis.text(end, place - 0.34, f"{version}", ha="center", va="bottom", fontsize=SMALL, color=VERMILION)
     axis.set(yticks=range(len(names)), ylim=(len(names) - 0.5, -0.8), xlabel="virtual time (s)", xlim=(0, 20.6))
     axis.set_yticklabels([f"worker {name}" for name in names])
     axis.set_title("(b) three workers: staleness (black) and version made (red)")
@@ -419,7 +419,7 @@ def _box(
     box = "round,pad=0.05,rounding_size=0.12"
     axis.add_patch(FancyBboxPatch(at, width, height, box, ec=edge, fc=fill, lw=1.4))
     x, y = at[0] + width / 2, at[1] + (height - 0.12 if top else height / 2)
-    axis.text(x, y, text, ha="center", va="top" if top else "center", fontsize=9)
+    axis.text(x, y, text, ha="center", va="top" if top else "center", fontsize=SMALL)
 
 
 def _arrow(
@@ -428,9 +428,9 @@ def _arrow(
     look: Any = {"arrowstyle": "-|>", "mutation_scale": 12, "color": colour, "lw": 1.4, "shrinkA": 0, "shrinkB": 0}
     axis.add_patch(FancyArrowPatch(start, end, **look))
     x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
-    place = (x + 0.12, y) if aside else (x - max(0, -lift), y + lift)
+    place = (x + 0.12, y) if aside else (x - max(0, -lift) / 3, y + lift)
     ways = ("left", "center") if aside else ("center", "bottom" if lift > 0 else "top")
-    axis.text(*place, text, ha=ways[0], va=ways[1], fontsize=9, color=colour)
+    axis.text(*place, text, ha=ways[0], va=ways[1], fontsize=SMALL, color=colour)
 
 
 def explore_staleness() -> Explorable:

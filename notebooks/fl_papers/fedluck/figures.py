@@ -29,7 +29,7 @@ from fl_core.formulas.compression import TopK
 from fl_core.formulas.fedluck import Box, job_seconds, key_convergence_factor, plan_devices, rounds_per_job
 from fl_core.models import num_parameters
 from fl_core.report.interactive import as_json, asset, html_table
-from fl_core.report.style import BLACK, GREY, ORANGE, SKY, VERMILION, drawing, line_of, log_ordinate
+from fl_core.report.style import BLACK, GREY, ORANGE, SKY, SMALL, VERMILION, drawing, line_of, log_ordinate
 from fl_core.world import TraceCompute, World
 from fl_papers.fedluck import theory
 from fl_papers.fedluck.experiment import CLASSES, METHODS, PERIODS_PER_EVALUATION, TASKS
@@ -265,7 +265,7 @@ def timeline(jobs: pd.DataFrame) -> Figure:
         axis.barh(jobs["device"], jobs["used"] - jobs["arrived"], left=jobs["arrived"], height=0.5, fc="white",
                   ec=GREY, lw=0.5, hatch="////")  # fmt: skip
         for device, used, staleness in jobs[["device", "used", "round_staleness"]].itertuples(index=False, name=None):
-            axis.text(used - 0.1, device - 0.29, f"{staleness}", ha="right", va="bottom", fontsize=8, color=VERMILION)
+            axis.text(used - 0.1, device - 0.29, f"{staleness}", ha="right", va="bottom", size=SMALL, color=VERMILION)
         for tick in ticks:
             axis.axvline(tick, color=BLACK, lw=0.8, alpha=0.6, zorder=0)
         axis.set(yticks=range(jobs["device"].max() + 1), xlabel="virtual time (s); a line is a tick",
@@ -353,7 +353,7 @@ def _cells(axis: Axes, cells: pd.DataFrame, column: str) -> None:
             mark = "*" if column == "rounds" and missed.to_numpy()[row, place] else ""
             colour = "white" if value > middle else "#111111"
             text = f"{value:.0f}" if column == "rounds" or value >= 10 else f"{value:.1f}"
-            axis.text(place, row, text + mark, ha="center", va="center", fontsize=9, color=colour)
+            axis.text(place, row, text + mark, ha="center", va="center", fontsize=SMALL, color=colour)
         else:
             axis.add_patch(Rectangle((place - 0.5, row - 0.5), 1, 1, fill=False, ec=GREY, hatch="////", lw=0))
     axis.set(xticks=range(len(grid.columns)), yticks=range(len(grid.index)), xlabel="kept fraction δ",

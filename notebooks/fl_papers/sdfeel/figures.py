@@ -344,7 +344,7 @@ def draw_staleness(found: pd.DataFrame) -> Figure:
 
 def draw_bound(terms: pd.DataFrame) -> Figure:
     """Draw the four terms of the bound (16) on logarithmic ordinates, a panel for each thing that is varied."""
-    with drawing((5.8, 5.4), 2, 2) as (figure, axes):
+    with drawing((5.5, 5.1), 2, 2) as (figure, axes):
         for axis, (name, own) in zip(axes.flat, terms.groupby("varied", sort=False), strict=True):
             x = np.arange(len(own))
             for term, (colour, marker, label) in TERMS.items():
@@ -367,7 +367,7 @@ def draw_idle_time(shares: pd.DataFrame) -> Figure:
             axis.barh(names, shares[column], 0.7, left=left, fc=colour, ec=GREY, lw=0.5, hatch=hatch, label=column)
             left += shares[column].to_numpy()
         for place, value in enumerate(shares["computing"]):
-            axis.text(value - 0.01, place, f"{value:.1%}", ha="right", va="center", fontsize=9, color="#111111")
+            axis.text(value - 0.01, place, f"{value:.1%}", ha="right", va="center", fontsize=9.6, color="#111111")
         axis.invert_yaxis()
         axis.set(xlim=(0, 1), xlabel="part of the time, mean over devices")
         axis.grid(visible=False)
@@ -392,7 +392,7 @@ def _lanes(axis: Axes, bars: pd.DataFrame) -> None:
         axis.plot(at, first[cluster], "o", ms=5, color=PURPLE, mfc=PURPLE, zorder=4)
         words, paper = f"{k:.0f} ({late:.0f})", {"fc": "white", "ec": "none", "pad": 0.6}
         place = (at - 0.13, first[cluster])
-        axis.text(*place, words, ha="right", va="center", fontsize=8, color=PURPLE, zorder=5, bbox=paper)
+        axis.text(*place, words, ha="right", va="center", fontsize=9.6, color=PURPLE, zorder=5, bbox=paper)
     names = {place: f"server {cluster}" for cluster, place in first.items() if len(events)}
     names |= {int(place): f"device {device}" for place, device in zip(lanes, bars["device"], strict=True)}
     axis.set_yticks(list(names), list(names.values()))

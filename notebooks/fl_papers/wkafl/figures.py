@@ -30,7 +30,7 @@ from fl_core.formulas.wkafl import Aggregation, clip, similarities
 from fl_core.report.explorable import Comparison, Explorable, Mark, Slider, in_units
 from fl_core.report.figures import draw_curve
 from fl_core.report.interactive import asset
-from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, drawing, line_of
+from fl_core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, SMALL, VERMILION, drawing, line_of
 from fl_core.runtime import Budget, Evaluation, LocalTraining, ServerHandle
 from fl_core.world import World
 from fl_papers.wkafl import experiment
@@ -343,10 +343,10 @@ def draw_timeline(jobs: pd.DataFrame) -> Figure:
                 axis.barh(job["client"], job["used"] - job["finished"], left=job["finished"], height=0.5, lw=0.5,
                           **waits)  # fmt: skip
                 axis.text(job["finished"] - 0.06, job["client"], f"{job['staleness']:.0f}", ha="right", va="center",
-                          fontsize=9, color="#111111")  # fmt: skip
+                          fontsize=SMALL, color="#111111")  # fmt: skip
         for number, seconds in enumerate(sorted(jobs["used"].dropna().unique()), 1):
             axis.axvline(seconds, color=VERMILION, lw=1, zorder=0)
-            axis.text(seconds, -0.62, f"{number}", ha="center", va="bottom", fontsize=9, color=VERMILION)
+            axis.text(seconds, -0.62, f"{number}", ha="center", va="bottom", fontsize=SMALL, color=VERMILION)
         axis.set(yticks=range(4), ylim=(3.5, -0.6), xlabel="virtual time (s)", xlim=(0, jobs["used"].max() + 0.1))
         axis.set_yticklabels([f"client {number}" for number in range(4)])
         axis.grid(visible=False)
@@ -378,7 +378,7 @@ def draw_conflict(sweep: pd.DataFrame) -> Figure:
         axis.plot(x, y, "o", color=BLUE, mfc=BLUE, label="weights $e^{-\\lambda\\tau}$")
         for decay, left, high in zip(sweep["decay"], x, y, strict=True):
             if decay <= 0.1 or decay == sweep["decay"].max():
-                axis.annotate(f"λ = {decay:g}", (left, high), (6, -11), textcoords="offset points", fontsize=9)
+                axis.annotate(f"λ = {decay:g}", (left, high), (6, -11), textcoords="offset points", fontsize=10)
         axis.set(xlabel="average number of gradients that count", ylabel="average staleness")
         axis.margins(x=0.12)
         figure.legend(loc="outside lower center", ncols=2)
@@ -397,7 +397,7 @@ def draw_vectors(frame: pd.DataFrame) -> Figure:
                 arrow = {"arrowstyle": "-|>", "color": colour, "lw": width, "shrinkA": 0, "shrinkB": 0}
                 axis.annotate("", end, (0, 0), arrowprops=arrow)
                 if row["what"] == "gradient":
-                    axis.annotate(f"{row['staleness']:.0f}", end, (5, 5), textcoords="offset points", fontsize=9)
+                    axis.annotate(f"{row['staleness']:.0f}", end, (5, 5), textcoords="offset points", fontsize=10)
             points = np.vstack([own[["x", "y"]].to_numpy(), [[0, 0]]])
             low, high = points.min(axis=0), points.max(axis=0)
             half, middle = 1.2 * max((high - low)[0] / 2, (high - low)[1]), (low + high) / 2
@@ -428,7 +428,7 @@ def draw_steps(frame: pd.DataFrame) -> Figure:
                                                color=GREY, lw=1.3))  # fmt: skip
         axis.add_patch(FancyArrowPatch((8.9, 0.43), (8.9, count - 0.57), connectionstyle="arc3,rad=0.35",
                                        arrowstyle="-|>", mutation_scale=12, color=ORANGE, lw=1.4))  # fmt: skip
-        axis.text(10.6, count / 2, "new model, to the K clients", rotation=90, va="center", ha="center", fontsize=9,
+        axis.text(10.6, count / 2, "new model, to the K clients", rotation=90, va="center", ha="center", fontsize=10,
                   color=ORANGE)  # fmt: skip
         handles = [Patch(fc="white", ec=edge, label=where) for where, edge in edges.items()]
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
