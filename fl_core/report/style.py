@@ -122,7 +122,7 @@ def vectors(svg: str, said: str) -> str:
     svg = re.sub(r"<(?!text)\w+ [^>]*", lambda tag: tag[0].replace("#ffffff", ground), svg)
     svg = re.sub(rf"fill: ({'|'.join(PALE)})\b", "fill: currentColor; fill-opacity: 0.1", svg)
     svg = re.sub("|".join(INK), "currentColor", svg)
-    coloured = rf"(<(?:text|g) [^>]*fill: )({'|'.join(COLOURS.values())})\b"
+    coloured = rf"(<t(?:ext|span) [^>]*fill: )({'|'.join(COLOURS.values())})\b"
     svg = re.sub(coloured, r"\1color-mix(in srgb, \2 55%, currentColor)", svg, flags=re.IGNORECASE)
     width = float(re.findall(r'width="([\d.]+)pt"', svg)[0]) * RC["figure.dpi"] / 72
     label = f'class="themed" fill="currentColor" role="img" aria-label="{escape(said, quote=True)}"'

@@ -14,7 +14,7 @@ def test_a_drawing_keeps_its_points_as_steps_between_them():
     x = np.linspace(0, 5, 400)
     figure, axis = plt.subplots(figsize=(2, 1))
     axis.fill_between(x, np.sin(x) - 1, np.sin(x) + 1)
-    axis.text(0, 0, "word", color=ORANGE)
+    axis.text(0, 0, "word, $x$", color=ORANGE)
     svg = themed(figure, "A wave.").data
     [path] = [path for path in re.findall(r' d="([^"]*)"', svg) if path.count("l") > 700]
     steps = np.array([[float(n) for n in step.split()] for step in re.findall(r"l([^lMz]*)", path)])
@@ -25,4 +25,4 @@ def test_a_drawing_keeps_its_points_as_steps_between_them():
     assert used <= names
     assert not names & set(re.findall(r'id="([^"]*)"', themed(plt.figure(), "Another.").data))
     assert "currentColor" in svg
-    assert re.search(r"<text [^>]*fill: color-mix\(in srgb, #e69f00 55%, currentColor\)", svg)  # else too pale
+    assert re.search(r"<tspan [^>]*fill: color-mix\(in srgb, #e69f00 55%, currentColor\)", svg)  # else too pale

@@ -409,7 +409,7 @@ def _workers(axis: Axes, timeline: pd.DataFrame) -> None:
             axis.text(end, place - 0.34, f"{version}", ha="center", va="bottom", fontsize=SMALL, color=VERMILION)
     axis.set(yticks=range(len(names)), ylim=(len(names) - 0.5, -0.8), xlabel="virtual time (s)", xlim=(0, 20.6))
     axis.set_yticklabels([f"worker {name}" for name in names])
-    axis.set_title("(b) three workers: staleness (black) and version made (red)")
+    axis.set_title("(b) three workers: staleness inside, version made above")
     axis.grid(visible=False, axis="y")
 
 
