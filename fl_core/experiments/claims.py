@@ -269,8 +269,9 @@ class Judgement:
     def decisive(self) -> Part | None:
         """The part that the label hangs on: the one with least evidence for it."""
         if self.effects:
-            against = self.direction == "opposite"
-            return min(self.effects, key=lambda e: e.p["opposite"] if against else -e.p["holds"])
+            if self.direction == "opposite":
+                return min(self.effects, key=lambda e: (e.p["opposite"], e.chances["opposite"]))
+            return max(self.effects, key=lambda e: (e.p["holds"], e.chances["holds"]))
         order = {False: 0, None: 1, True: 2}
         checks = sorted(self.checks, key=lambda check: (check.shows == "statement", order[check.holds]))
         return checks[0] if checks else None

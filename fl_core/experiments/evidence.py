@@ -228,10 +228,18 @@ class Effect:
     @cached_property
     def p(self) -> dict[Outcome, float]:
         """Two-sided p-value of each outcome, over all looks: compare them with `LEVEL`."""
+        share = LOOKS[self.look] if self.look else LEVEL
+        return {outcome: min(1.0, 2 * chance * LEVEL / share) for outcome, chance in self.chances.items()}
+
+    @cached_property
+    def chances(self) -> dict[Outcome, float]:
+        """One-sided p-value of each outcome at this look: it tells apart what has a `p` of 1."""
         if not self.look or self.excluded or self.too_coarse:
             return {"holds": 1.0, "opposite": 1.0, "equal": 1.0}
-        found = {outcome: [max(map(self._chance, each)) for each in ways] for outcome, ways in self._ways.items()}
-        return {outcome: min([1.0, *(2 * p * LEVEL / LOOKS[self.look] for p in ps)]) for outcome, ps in found.items()}
+        return {
+            outcome: min([1.0, *(max(map(self._chance, each)) for each in ways)])
+            for outcome, ways in self._ways.items()
+        }
 
     @property
     def _ways(self) -> dict[Outcome, list[list[np.ndarray]]]:

@@ -19,7 +19,7 @@ from fl_core.experiments.study import Study, listed
 from fl_core.report.figures import draw
 from fl_core.report.tables import Table, claims_table, details_table, with_spread
 from fl_papers.fedasync import experiment
-from fl_papers.fedasync.figures import area, chosen_lr, curves, final_metrics, seed_curve
+from fl_papers.fedasync.figures import area, curves, final_metrics, seed_curve
 
 FIGURES = [f"fedasync-fig{number}" for number in range(2, 8)]
 SWEEPS = [f"fedasync-fig{number}" for number in range(8, 11)]
@@ -103,17 +103,6 @@ def test_the_start_of_fedavg_is_the_start_of_the_whole_run(tiny: tuple[Study, St
         joined = seed_curve(both)
         assert joined["version"].is_monotonic_increasing
         assert joined["version"].is_unique
-
-
-def test_learning_rates_are_chosen_by_test_accuracy(tiny: tuple[Study, Store]) -> None:
-    study, _ = tiny
-    for method in ("SGD", "FedAvg"):
-        means = {
-            lr: np.mean([r.history.evaluations["test_accuracy"][-1]
-                         for _, r in study.select(method=method, lr=lr, part="whole")])
-            for lr in TINY.lrs
-        }  # fmt: skip
-        assert chosen_lr(study, method) == max(means, key=means.get)
 
 
 def test_curves_and_areas_by_hand(tiny: tuple[Study, Store]) -> None:

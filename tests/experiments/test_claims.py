@@ -77,6 +77,12 @@ def test_one_label_for_both_readings(parts: list[Part], label: str):
     assert judged(*parts).label == label
 
 
+def test_of_parts_without_evidence_that_with_most_against_it_is_shown():
+    """FEDASMU-C26 showed -1.3 points and not -5.1: all have a p of 1."""
+    slight, clear, other = effect(-0.1, 3), effect(-1.5, 3), effect(-0.2, 3)
+    assert judged(slight, clear, other).decisive is clear
+
+
 @pytest.mark.parametrize(
     ("checks", "more", "label"),
     [

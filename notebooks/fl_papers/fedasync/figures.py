@@ -43,16 +43,18 @@ TUNED = ("SGD", "FedAvg")  # Methods whose learning rate is chosen from a grid.
 
 
 def chosen_lr(study: Study, method: str, without: int | None = None) -> float | None:
-    """Return the learning rate with the best final test accuracy, averaged over seeds; None without runs.
+    """Return the learning rate of the best final test accuracy over seeds that all rates have; None without runs.
 
     It is chosen on test data, as in the paper, which favours tuned methods; on others than the seed that is judged.
     """
-    runs = study.select(method=method, part="whole")
-    runs = [pair for pair in runs if pair[0].labels["seed"] != without] or runs
-    final: dict[float, list[float]] = {}
-    for entry, result in runs:
-        final.setdefault(entry.labels["lr"], []).append(result.history.evaluations["test_accuracy"][-1])
-    return max(sorted(final), key=lambda lr: np.nan_to_num(np.mean(final[lr]), nan=-1.0)) if final else None
+    final: dict[float, dict[int, float]] = {}
+    for entry, result in study.select(method=method, part="whole"):
+        accuracy = np.nan_to_num(result.history.evaluations["test_accuracy"][-1], nan=-1.0)
+        final.setdefault(entry.labels["lr"], {})[entry.labels["seed"]] = accuracy
+    common = set.intersection(*map(set, final.values())) if final else set()
+    seeds = common - {without} or common
+    means = {lr: np.mean([by_seed[seed] for seed in seeds or by_seed]) for lr, by_seed in final.items()}
+    return max(sorted(means), key=means.get) if means else None
 
 
 def runs_by_seed(study: Study, method: str, **labels: object) -> dict[int, list[tuple[Entry, Result]]]:

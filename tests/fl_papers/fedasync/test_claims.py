@@ -154,6 +154,9 @@ def test_a_learning_rate_is_not_chosen_on_the_seed_that_it_is_judged_on() -> Non
         assert entry.labels["seed"] == 0
     assert chosen_lr(study, "FedAvg") == 0.2
     assert chosen_lr(study, "FedAvg", without=0) != 0.2
+    lacking = [entry.key for entry, _ in study.select(method="FedAvg", seed=0) if entry.labels["lr"] != 0.2]
+    rest = {key: result for key, result in study.results.items() if key not in lacking}
+    assert chosen_lr(dataclasses.replace(study, results=rest), "FedAvg") != 0.2  # a seed that other rates lack
 
 
 # With a clock
