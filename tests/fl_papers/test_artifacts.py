@@ -63,17 +63,14 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"uploads": 15}, "uploads.*15"),
         ({"columns": ["lenet"]}, "no column 'lenet'"),
         ({"ticks": "never"}, "ticks.*never"),
-        ({"dataset": "celeba"}, "unknown data set of this experiment 'celeba'"),
     ],
     "fedluck-fig2": [
         ({"step": 3}, "unknown override 'step'; did you mean 'steps'"),
         ({"delta": 0.0}, "delta.*0"),
         ({"solver": "newton"}, "solver.*newton"),
         ({"heat_steps": [20, 10]}, "must ascend"),
-        ({"dataset": "imdb"}, "unknown data set of this experiment 'imdb'"),
     ],
     "sdfeel-fig2a": [
-        ({"dataset": "imdb"}, "unknown data set of this experiment 'imdb'"),
         ({"gap": 5}, "unknown override 'gap'; did you mean 'gaps'"),
         ({"gaps": (0.5,)}, "gaps"),
         ({"gaps": (10, 5)}, r"\[10.0, 5.0\] must ascend"),

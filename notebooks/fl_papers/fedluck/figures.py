@@ -85,9 +85,9 @@ def reach(entry: Entry, result: Result, target: float) -> Reached:
 
 
 def first_aggregation(result: Result) -> float:
-    """Return the virtual time of the first version that was made from an upload; 0 if nothing has arrived."""
+    """Return the virtual time of the first version that was made from an upload; 0 if there is none yet."""
     times = result.history.updates["seconds"]
-    if not times and result.history.evaluations["models_received"][-1]:
+    if not times and result.history.outcomes.get("applied"):
         raise DataError(f"run {result.spec.hash} was stored without its table of updates, which FedLuck's times need")
     return float(times[0]) if times else 0.0
 

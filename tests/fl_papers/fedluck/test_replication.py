@@ -228,8 +228,10 @@ def test_a_record_without_its_table_of_updates_is_refused_and_not_read_as_if_it_
     result.history.evaluations["models_received"][-1] = 7
     for column in result.history.updates.values():
         column.clear()
+    assert reach(entry, result, 0.5).seconds == pytest.approx(50.0)  # seven uploads wait for an eighth
+    result.history.outcomes["applied"] = 8
     with pytest.raises(DataError, match=f"{entry.spec.hash} was stored without its table of updates"):
-        reach(entry, result, 0.5)
+        reach(entry, result, 0.6)
 
 
 def test_methods_measured_at_their_own_times_are_read_at_those_of_the_others() -> None:
