@@ -168,9 +168,9 @@ class Comparison:
         """All methods, in the order in which settings name them."""
         return list(dict.fromkeys(method for readings in self.runs.values() for method in readings))
 
-    def reference(self, setting: str) -> str:
-        """Return what others are compared with in a setting."""
-        return self.against if self.against in self.runs[setting] else next(iter(self.runs[setting]))
+    def reference(self, setting: str, axis: str) -> str:
+        """Return what others are compared with in a setting: the first method where an axis does not count for it."""
+        return min(self.on(setting, axis) or [self.against], key=lambda method: method != self.against)
 
     def on(self, setting: str, axis: str) -> list[str]:
         """Return the methods of a setting that an axis counts for, as a single machine's knows no communications."""
@@ -179,7 +179,7 @@ class Comparison:
     def end(self, setting: str, axis: str) -> float:
         """Return how far all runs of a setting go on an axis."""
         methods = self.on(setting, axis)
-        return float(min(run[axis][-1] for method in methods for run in self.runs[setting][method].values()))
+        return float(min((run[axis][-1] for m in methods for run in self.runs[setting][m].values()), default=0.0))
 
     def at_end(self, setting: str, axis: str, metric: str, part: float = 1.0) -> dict[str, list[float]]:
         """Return by method the mean there, its difference to the reference, and half the width of its interval.
@@ -193,12 +193,12 @@ class Comparison:
             m: {seed: float(np.interp(at, run[axis], run[metric])) for seed, run in self.runs[setting][m].items()}
             for m in self.on(setting, axis)
         }
-        reference = values[self.reference(setting)]
+        reference = values.get(self.reference(setting, axis), {})
         return {m: [float(np.mean([*own.values()])), *_difference(own, reference)] for m, own in values.items()}
 
     def _checks(self) -> Iterator[dict[str, Any]]:
         for setting, axis, metric in product(self.runs, self.axes, self.metrics):
-            against, found = self.reference(setting), self.at_end(setting, axis, metric)
+            against, found = self.reference(setting, axis), self.at_end(setting, axis, metric)
             plain = {m: [_plain(float(f"{v:.9g}")) for v in row] for m, row in found.items()}
             yield {"setting": setting, "axis": axis, "metric": metric, "against": against, "found": plain}
 
@@ -257,10 +257,8 @@ class Comparison:
                 said = f"{html.escape(method)}: {mean:.4g} ({difference:+.3g} ± {half:.2g})".replace("nan", "–")
                 rows.append(f'{line}{dot}<text x="0" y="{y + 4}">{said}</text>')
             words = f"{setting + ': ' if setting else ''}{self.metrics[metric]} where all runs have come to, "
-            words += (
-                f"{self.end(setting, axis):.4g} ({self.axes[axis]}), and difference to {self.reference(setting)} "
-            )
-            words += "(95 % interval)"
+            words += f"{self.end(setting, axis):.4g} ({self.axes[axis]}), and difference to "
+            words += f"{self.reference(setting, axis)} (95 % interval)"
             svg = f'<path d="M420 0V{22 * len(found)}" class="flx-grid"/>{"".join(rows)}'
             label = f'role="img" aria-label="{html.escape(words, quote=True)}"'
             svg = f'<svg viewBox="0 0 570 {22 * len(found) + 4}" {label}>{svg}</svg>'

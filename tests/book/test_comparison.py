@@ -37,11 +37,8 @@ def made(**changed: object) -> Comparison:
 def test_differences_are_paired_where_all_runs_have_come_to():
     figure = made()
     assert list(figure.runs) == ["one"]
-    assert (figure.end("one", "t"), figure.end("one", "bytes"), figure.on("one", "bytes")) == (
-        300,
-        600,
-        ["FedAvg", "FedAsync"],
-    )
+    assert (figure.end("one", "t"), figure.end("one", "bytes")) == (300, 600)
+    assert figure.on("one", "bytes") == ["FedAvg", "FedAsync"]
     assert max(len(run["t"]) for run in figure.runs["one"]["SGD"].values()) == POINTS
     values = {
         name: np.array([run["acc"][-1] for run in figure.runs["one"][name].values()]) for name in ("FedAvg", "SGD")
@@ -51,6 +48,9 @@ def test_differences_are_paired_where_all_runs_have_come_to():
     mean, difference, half = figure.at_end("one", "t", "acc")["SGD"]
     assert np.allclose([mean, difference - half, difference + half], [values["SGD"].mean(), low, high])
     assert figure.at_end("one", "t", "acc")["FedAvg"][1:] == [0, 0]
+    assert made(against="SGD").at_end("one", "bytes", "acc")["FedAvg"][1:] == [0, 0]  # SGD has come nowhere there
+    idle = {name: {0: seeds[0].assign(bytes=0)} for name, seeds in figure.settings["one"].items()}
+    assert "FedAsync: " in made(settings={"one": idle})._repr_html_()
 
 
 def test_without_a_script_there_are_dots_with_intervals():
