@@ -133,7 +133,7 @@ def by_seed(study: Study) -> pd.DataFrame:
                 {"H": f"{gap:g}", "seed": seed, "iterations of all clusters": table["version"][-1],
                  "an iteration (s)": f"{min(clock.periods):,.0f} to {max(clock.periods):,.0f}",
                  "steps of an upload": f"{mean:.0f}, at most {clock.local_steps.max()}",
-                 "largest staleness": max(staleness, default="not kept"),
+                 "largest staleness": max(staleness, default="not kept" if table["version"][-1] else "–"),
                  f"accuracy, last {LAST}": f"{min(last):.3f} to {max(last):.3f}"}
             )  # fmt: skip
     return pd.DataFrame(rows)
