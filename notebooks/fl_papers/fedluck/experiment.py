@@ -400,7 +400,7 @@ class FedLuckExperiment(Experiment):
         chosen, scale, setup, data = self.options, self.scale, self.setup, load_dataset(self.dataset)
         title = TASKS[setup.cell][0]
         parameters = num_parameters(self.model, setup.shape, CLASSES)
-        fedper, topk = setup.fedper, setup.fedavg_topk
+        fedper, topk, every = setup.fedper, setup.fedavg_topk, PERIODS_PER_EVALUATION * setup.period_seconds
         measured = f"{scale.test_samples:,} of them, all at the horizon" if scale.test_samples else "all"
         longest = ", ".join(f"{method} {factor:g} times that" for method, factor in setup.longer.items())
         k, delta = chosen.steps or fedper[0], chosen.delta or fedper[1]
@@ -433,7 +433,7 @@ class FedLuckExperiment(Experiment):
              _targets({p: [t.here for t in targets(self.profile, self.dataset, p)] for p in setup.targets})),
             ("test images", "a random tenth at each evaluation (code)",
              f"{len(data.test):,}; for targets {measured}"),
-            ("measured", "each aggregation (code)", f"every {PERIODS_PER_EVALUATION} T̃; FedBuff, FedAvg+TopK: each"),
+            ("measured", "each aggregation (code)", f"every {every:g} s; FedBuff, FedAvg+TopK: each"),
             ("Figure 1: k; δ", "10 to 60; 0.001 to 0.5",
              f"{', '.join(map(str, self.heat_steps))}; {', '.join(f'{d:g}' for d in self.heat_deltas)}"),
             ("Figure 1: accuracy; at most", f"{100 * setup.heat_target:.0f} %; –",
