@@ -106,6 +106,11 @@
     const metric = chosen("metric", Object.keys(data.metrics)[0]), marked = metric === Object.keys(data.metrics)[0];
     const here = all.filter(m => m in data.runs[setting] && seedsOf(setting, m).every(s => of(setting, m, s, axis).at(-1) > 0));
     live.querySelectorAll("[name=on]").forEach(box => { box.parentElement.hidden = !here.includes(box.value); });
+    if (!here.length) {
+      live.querySelectorAll("svg").forEach(svg => { svg.innerHTML = ""; });
+      live.querySelector(".flc-said").textContent = `No run of this setting has come anywhere on this axis (${data.axes[axis]}).`;
+      return;
+    }
     const shown = here.filter(m => live.querySelector(`[name=on][value="${CSS.escape(m)}"]`).checked);
     const against = here.includes(chosen("against", all[0])) ? chosen("against", all[0]) : here[0];
     const W = Math.max(300, Math.min(760, root.clientWidth - 24)), H = W < 480 ? 260 : 320, L = 52, R = 12, T = 12, B = 40;
