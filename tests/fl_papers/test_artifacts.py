@@ -78,6 +78,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
     "wkafl-tab2": [
         ({"dataset": "cifar100"}, "unknown data set of this experiment 'cifar100'; did you mean 'cifar10'"),
         ({"snapshot": "copy"}, "unknown override 'snapshot'; did you mean 'snapshots'"),
+        ({"labels": (5, 1)}, r"\[5, 1\] must ascend"),
     ],
 }
 

@@ -68,9 +68,8 @@ ARTIFACTS = [
               figures.by_skew, figures.draw_panels, "(a) is CelebA, (b) EMNIST ByClass.", _claims("C06"),
               "Figure 6"),
     *(
-        _training(f"fig{number}", "accuracy by level of staleness, one label per client", WKAFLExperiment.comparison,
-                  figures.by_level, figures.draw_panels, f"In the paper {task}; the level is P/K.", _claims("C09"),
-                  f"Figure {number}")
+        _training(f"fig{number}", "accuracy by level of staleness", WKAFLExperiment.comparison, figures.by_level,
+                  figures.draw_panels, f"In the paper {task}; the level is P/K.", _claims("C09"), f"Figure {number}")
         for number, task in ((7, "EMNIST MNIST"), (8, "CIFAR-10"))
     ),
     *(

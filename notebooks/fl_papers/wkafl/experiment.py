@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
 from fl_core.datasets import Natural, WKAFLPartition, actual, kind_of, stands_for
@@ -106,13 +106,14 @@ class Options(experiment.Options):
     snapshots: tuple[Snapshot, ...] | None = Field(None, min_length=1)
     """Modes of staleness; None: the profile's."""
     labels: tuple[Annotated[int, Field(ge=1, le=10)], ...] = Field((1, 5, 10), min_length=1)
-    """Labels per device, where label skew is varied; the first one where staleness is."""
+    """Labels per device, ascending, where label skew is varied; the first one where staleness is."""
     lr_factors: tuple[Annotated[float, Field(ge=0.001, le=1000)], ...] = Field((1.0,), min_length=1)
     """Factors of all learning rates (A17)."""
     byzantine: float = Field(0.1, ge=0, le=1)
     """Share of uploads that are turned round and made ten times as long, where there are such."""
-    model: str | None = None
-    """Another network."""
+    model: str | None = None  # Another network.
+
+    _sorted = field_validator("labels")(experiment.in_order)
 
 
 @dataclass(frozen=True)
