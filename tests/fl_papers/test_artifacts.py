@@ -49,7 +49,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"alphas": []}, "alphas"),
         ({"max_staleness": [16, 4]}, "two ascending numbers"),
         ({"max_staleness": [4]}, "max_staleness"),
-        ({"rho": -1.0}, "rho.*-1"),
+        ({"rho": 50.0}, "rho.*50"),
         ({"seeds": []}, "non-empty"),
         ({"seeds": [1, 1]}, "without repetitions"),
         ({"dataset": "fashion"}, "unknown data set 'fashion'; did you mean 'fashion-mnist'"),
@@ -59,7 +59,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
     "fedasync-tab2": [({"alpha": 0.5}, "no parameters, so not 'alpha'")],
     "fedasync-x2": [({"alhpas": (0.5,)}, "'alhpas'; did you mean 'alphas'")],
     "fedasmu-tab2": [
-        ({"upload": 10}, "unknown override 'upload'; did you mean 'uploads'"),
+        ({"lr": 1000.0}, "lr.*1000"),
         ({"uploads": 15}, "uploads.*15"),
         ({"columns": ["lenet"]}, "no column 'lenet'"),
         ({"ticks": "never"}, "ticks.*never"),

@@ -248,7 +248,7 @@ class FedASMUOptions(Options):
     """T, in single uploads; a multiple of ten, a round of the synchronous methods."""
     epochs: int = Field(5, ge=1)  # E.
     dirichlet: float = Field(0.5, gt=0, allow_inf_nan=False)  # Concentration of the labels.
-    lr: float | None = Field(None, gt=0, allow_inf_nan=False)  # eta_i.
+    lr: float | None = Field(None, gt=0, le=1, allow_inf_nan=False)  # eta_i. With far more no upload is finite.
     ratio: float = Field(5.0, ge=1, allow_inf_nan=False)  # Slowest to fastest device.
     slower_network: float = Field(1.0, gt=0, allow_inf_nan=False)  # How many times lower the bandwidth is.
     ticks: Literal["tables", "text"] = "tables"

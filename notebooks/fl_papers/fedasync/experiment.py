@@ -111,8 +111,8 @@ class FedAsyncOptions(Options):
     poly_a: float = Field(0.5, gt=0, allow_inf_nan=False)
     hinge_a: float = Field(10.0, gt=0, allow_inf_nan=False)
     hinge_b: float = Field(4.0, ge=0, allow_inf_nan=False)
-    rho: float = Field(0.1, ge=0, allow_inf_nan=False)
-    """Proximal weight (0: Option I)."""
+    rho: float = Field(0.1, ge=0, le=1 / LOCAL_LR, allow_inf_nan=False)
+    """Proximal weight (0: Option I). With more, steps pull beyond the received model, and no upload may be finite."""
     lrs: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] | None = Field(None, min_length=1)
     """Learning rates tried for FedAvg and SGD."""
     sweep_staleness: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
