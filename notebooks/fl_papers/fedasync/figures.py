@@ -54,7 +54,7 @@ def chosen_lr(study: Study, method: str, without: int | None = None) -> float | 
     common = set.intersection(*map(set, final.values())) if final else set()
     seeds = common - {without} or common
     means = {lr: np.mean([by_seed[seed] for seed in seeds or by_seed]) for lr, by_seed in final.items()}
-    return max(sorted(means), key=means.get) if means else None
+    return max(sorted(means), key=lambda lr: means[lr]) if means else None
 
 
 def runs_by_seed(study: Study, method: str, **labels: object) -> dict[int, list[tuple[Entry, Result]]]:
