@@ -47,7 +47,7 @@ SAME = 1e-9
 
 Rule = Literal["first", "middle", "last"]
 HALF_EXPONENT = 15
-"""Directions are scaled to below 2^15, so that a part of 2^-29 of the largest entry is still a normal float16."""
+"""Directions are scaled to below 2^15, so that a part of 2^-28 of the largest entry is still a normal float16."""
 
 
 class Controls(NamedTuple):

@@ -3,7 +3,7 @@
 Source: Xie, Koyejo & Gupta, "Asynchronous Federated Optimization" (2019), section on adaptive mixing.
 
 Two forms of each. The functions are the formulas: they take a number, a NumPy array or a torch tensor of
-staleness values u >= 0 and return the same kind, with s(0) = 1, 0 < s <= 1, and s never increasing.
+staleness values u >= 0 and return the same kind, with s(0) = 1, 0 < s <= 1 but for underflow, and s never increasing.
 The classes hold the parameters: frozen, validated, callable, and readable from a run specification as
 ``{"kind": "hinge", "a": 10, "b": 4}`` or ``"hinge(a=10, b=4)"`` wherever a field is a `StalenessWeight`.
 """
