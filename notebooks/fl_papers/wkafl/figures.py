@@ -61,27 +61,34 @@ Rows = list[dict[str, Any]]
 def panels(study: Study, cells: Iterable[Cell], methods: Iterable[str], snapshots: Sequence[str]) -> pd.DataFrame:
     """Return the mean accuracy of each method in each cell over updates, at measurements that all seeds have.
 
-    ``panel`` is the cell in words, ``mode`` that of staleness (empty for one mode).
+    ``panel`` is the cell in words, ``mode`` that of staleness (empty for true staleness alone).
     """
     found = []
     for cell, method, snapshot in product(cells, methods, snapshots):
         if runs := study.select(method=method, lr_factor=1.0, **{**cell, "snapshot": snapshot}):
             points = pd.concat([experiment.measurements(result) for _, result in runs])
             table = mean_curve(points, "version", ["test_accuracy"])
-            mode = MODES[snapshot] if len(snapshots) > 1 else ""
+            mode = "" if tuple(snapshots) == ("copy",) else MODES[snapshot]
             table = table[table["n"] == table["n"].max()]
             found.append(table.assign(panel=name_of(cell), method=method, mode=mode))
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
-def by_level(study: Study, snapshots: Sequence[str] = ("copy",)) -> pd.DataFrame:
+def first_mode(study: Study) -> tuple[str]:
+    """Return the mode of staleness that figures of one show: the true one, unless all runs have others."""
+    found = {entry.labels.get("snapshot") for entry in study.entries}
+    return (next((mode for mode in MODES if mode in found), "copy"),)
+
+
+def by_level(study: Study, snapshots: Sequence[str] = ()) -> pd.DataFrame:
     """Return the curves of Figures 7 and 8, a panel for each level of staleness."""
+    snapshots = snapshots or first_mode(study)
     return panels(study, levels(study, snapshots[0]), ("WKAFL", "TWAFL", "SASGD"), snapshots)
 
 
 def by_skew(study: Study) -> pd.DataFrame:
     """Return the curves of Figures 9 and 10, a panel for each number of labels; of Figure 6 where there is none."""
-    return panels(study, skews(study, "copy"), COMPARED, ("copy",))
+    return panels(study, skews(study, *first_mode(study)), COMPARED, first_mode(study))
 
 
 def by_component(study: Study) -> pd.DataFrame:

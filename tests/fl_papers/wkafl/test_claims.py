@@ -13,7 +13,7 @@ from fl_core.experiments.study import Study
 from fl_core.runtime.history import append
 from fl_papers.wkafl import experiment
 from fl_papers.wkafl.experiment import WKAFLExperiment
-from fl_papers.wkafl.figures import survival_table
+from fl_papers.wkafl.figures import by_level, by_skew, survival_table
 
 comparison, ablations, byzantine = (
     WKAFLExperiment.made(part)
@@ -69,6 +69,13 @@ def test_beside_claims_are_listed_and_do_not_count_nor_weigh_on_the_others(both)
     found = judged(both, names)
     assert {name for name, each in found.items() if each.counted} == set(TABLES)
     assert {each.family for each in found.values()} == {len(TABLES)}
+
+
+def test_figures_of_one_mode_show_what_there_is():
+    """With ``mode="as_released"`` none of the runs that had just been made was "stored"."""
+    for study in (study_of(comparison, mode="as_released"), study_of(comparison)):
+        [mode] = {*by_level(study)["mode"], *by_skew(study)["mode"]}
+        assert mode == ("as released" if study.entries[0].labels["snapshot"] == "released" else "")
 
 
 def test_a_mode_without_runs_is_undecided():
