@@ -319,7 +319,7 @@ def lr_limit_staleness(
 
 
 def printed_condition(
-    num_iterations: int, momentum_alpha: float, max_staleness: int, lr: float, smoothness: float = 1.0
+    num_iterations: int, momentum_alpha: float, max_staleness: int, lr: float | Floats, smoothness: float = 1.0
 ) -> float:
     """Return the left side of Theorem 5.1's second condition as printed, for M_c = 0, which should be below 1/4.
 
