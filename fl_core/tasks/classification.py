@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -18,6 +18,7 @@ from fl_core.errors import SpecError
 from fl_core.models import FlatModel, build_network, initialise, named_dropouts
 from fl_core.models.units import Units, hidden_units
 from fl_core.processes import usable_cores
+from fl_core.recorded import Steps
 from fl_core.streams import torch_stream
 from fl_core.tasks.base import POOLED, Contrast
 
@@ -102,6 +103,11 @@ class ClassificationWorkspace(FlatModel):
         self.train, self.test = task.train.to(place), task.test.to(place)
         self.dropouts = named_dropouts(self.network)
         self.noisy = bool(self.dropouts) or self.train.augmentation is not None
+        self._differentiate: Callable[..., Tensor] = self._backward
+        if place.type == "cpu":
+            weights = list(self.network.parameters())
+            gradients = [each.grad for each in weights if each.grad is not None]
+            self._differentiate = Steps(self._backward, [self.gradient, *weights, *gradients])
 
     def backward(
         self, device: int, batch: np.ndarray, noise: torch.Generator | None = None, contrast: Contrast | None = None
@@ -113,12 +119,17 @@ class ClassificationWorkspace(FlatModel):
             for name, mask in masks.items():
                 self.dropouts[name].mask = mask.to(self.place)
         inputs, labels = self.train.select(self._index(device, batch), window)
-        self.gradient.zero_()
         if contrast is None:
-            loss = F.cross_entropy(self._logits(inputs), labels)
-        else:
-            logits, ours, theirs = self._represented(inputs, contrast.references)
-            loss = F.cross_entropy(logits, labels) + contrast.loss(ours, theirs)
+            return self._differentiate(inputs, labels)
+        self.gradient.zero_()
+        logits, ours, theirs = self._represented(inputs, contrast.references)
+        loss = F.cross_entropy(logits, labels) + contrast.loss(ours, theirs)
+        loss.backward()
+        return loss.detach()
+
+    def _backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        self.gradient.zero_()
+        loss = F.cross_entropy(self._logits(inputs), labels)
         loss.backward()
         return loss.detach()
 

@@ -32,6 +32,7 @@ import steps
 import torch
 from torch import Tensor, multiprocessing
 
+from fl_core import recorded
 from fl_core.benchmarks.harness import Outcome, Row, Stopwatch, alternate, intraop_threads
 from fl_core.benchmarks.throughput import TINY_TASKS, Plain, Workload, gains, reference_spec
 from fl_core.runtime import History, executors
@@ -159,12 +160,19 @@ def fingerprint(history: History) -> str:
 
 
 def simulate(
-    work: Workload, task: Classification, threads: int, switch: float = executors.SWITCH_SECONDS
+    work: Workload,
+    task: Classification,
+    threads: int,
+    switch: float = executors.SWITCH_SECONDS,
+    after: float = recorded.AFTER,
 ) -> tuple[Stopwatch, str]:
     """Return the time of the run, that of its processes included, and its fingerprint."""
     work.task = task
     before = children_seconds()
-    with patch.object(executors, "SWITCH_SECONDS", switch), patch.object(TrainJob, "run", run_job):
+    with ExitStack() as stack:
+        changes = (executors, "SWITCH_SECONDS", switch), (recorded, "AFTER", after), (TrainJob, "run", run_job)
+        for change in changes:
+            stack.enter_context(patch.object(*change))
         watch, history = work.simulate("threads" if threads > 1 else "sequential", threads if threads > 1 else None)
     watch.cpu += children_seconds() - before
     return watch, fingerprint(history)
@@ -210,8 +218,12 @@ def sides(work: Workload, python: str | None, stack: ExitStack) -> Iterator[tupl
         return changed
 
     yield "bare loop", "one thread, nothing of a federation", lambda: (work.loop(Plain), "")
-    yield "ours, 1 thread", "executor sequential", partial(simulate, work, task, 1)
-    yield "ours, 2 threads", "executor threads", partial(simulate, work, task, 2)
+    for threads in (1, 2):
+        note = f"executor {'threads' if threads > 1 else 'sequential'}, steps recorded"
+        yield f"ours, {threads_of(threads)}", note, partial(simulate, work, task, threads)
+    for threads in (1, 2):
+        note = "the same, each operation of each step called from Python and autograd"
+        yield f"not recorded, {threads_of(threads)}", note, partial(simulate, work, task, threads, after=inf)
     default = sys.getswitchinterval()
     note = f"Python's own switch interval, {1e3 * default:g} ms instead of {1e3 * executors.SWITCH_SECONDS:g}"
     yield "default interval, 2 threads", note, partial(simulate, work, task, 2, default)
