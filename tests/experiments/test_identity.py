@@ -387,10 +387,11 @@ def test_the_beginnings_of_published_records_are_those_of_this_code(monkeypatch:
         before, after = result.history, beginning(result)
         for table in ("evaluations", "updates"):
             for column in getattr(before, table).keys() & getattr(after, table).keys():
-                pairs = zip(getattr(before, table)[column][:2], getattr(after, table)[column][:2], strict=False)
-                for was, now in pairs:
-                    rounded = column.startswith(("loss", "train", "test", "norm"))
-                    assert now == pytest.approx(was, rel=0.05 if rounded else 1e-9, abs=1e-9, nan_ok=True), column
+                was, now = (getattr(each, table)[column][:2] for each in (before, after))
+                rounded = column.startswith(("loss", "train", "test", "norm"))
+                # Rounding grows with each step: by the second row to some hundredths of what the column began with.
+                near = 0.05 * max(map(abs, was), default=0) if rounded else 1e-9
+                assert now[: len(was)] == pytest.approx(was[: len(now)], rel=1e-9, abs=near, nan_ok=True), column
 
 
 def beginning(stored: Result) -> History:
