@@ -68,10 +68,11 @@
   }
 
   const all = Object.keys(data.looks);
+  const letter = m => String.fromCharCode(97 + all.indexOf(m)); // colours alone would tell nothing to many
   function build() {
     const swatch = m => `<i style="border-color:${data.looks[m][0]};border-top-style:${data.looks[m][1] ? "dashed" : "solid"}"></i>`;
     live.innerHTML = `<div class="flc-row flc-methods" role="group" aria-label="methods">${all.map(m =>
-      `<label><input type="checkbox" name="on" value="${escaped(m)}" checked>${swatch(m)}${escaped(m)}</label>`).join("")}</div>
+      `<label><input type="checkbox" name="on" value="${escaped(m)}" checked>${swatch(m)}<b>${letter(m)}</b> ${escaped(m)}</label>`).join("")}</div>
       <div class="flc-row">${data.slide ? `<label>${escaped(data.slide)} <input type="range" name="setting" min="0" max="${settings.length - 1}" value="0"><output name="set"></output></label>`
         : select("setting", "setting", settings.map(s => [s, s]))}
       ${select("metric", "show", Object.entries(data.metrics))}${select("axis", "over", Object.entries(data.axes))}
@@ -146,6 +147,10 @@
         const ok = p.high ? p.xs.map((_, i) => i).filter(i => Number.isFinite(p.low[i]) && Number.isFinite(p.high[i])) : [];
         const band = ok.length ? `<path class="flc-band" style="fill:${colour}" d="M${ok.map(i => `${sx(p.xs[i]).toFixed(1)} ${sy(p.high[i]).toFixed(1)}`).join("L")}L${ok.reverse().map(i => `${sx(p.xs[i]).toFixed(1)} ${sy(p.low[i]).toFixed(1)}`).join("L")}Z"/>` : "";
         return `${band}<path d="${line(p.xs, p.ys)}" stroke="${colour}" stroke-dasharray="${dash}" class="${p.thin ? "flc-thin" : ""}"/>`;
+      }).join("") +
+      shown.map((m, i) => { // its letter, each at another place of the axis
+        const p = paths.find(path => path.m === m), x = right * (i + 1) / (shown.length + 1), y = interpolated(x, p.xs, p.ys);
+        return x > p.xs.at(-1) || !Number.isFinite(y) ? "" : `<text class="flc-letter" x="${sx(x).toFixed(1)}" y="${(sy(y) + 4).toFixed(1)}">${letter(m)}</text>`;
       }).join("") +
       marks.map(k => { const x = sx(k.x), y = sy(k.value); return `<path d="M${x - 5} ${y}l5 -5l5 5l-5 5Z" stroke="${data.looks[k.method][0]}"><title>${escaped(k.method)}, printed: ${k.value}</title></path>`; }).join("");
 

@@ -74,8 +74,11 @@ def test_the_page_draws_what_python_computed_and_nothing_else(open_page):
     assert page.execute_script(count) == 4  # three curves and a mark
     letters = "return getComputedStyle(document.querySelector('.flc-curves text')).fontSize"
     assert page.execute_script(letters) == "13px"
+    named = "return [...document.querySelectorAll('.flc-letter')].map(text => text.textContent).join('')"
+    assert page.execute_script(named) == "abc"  # no curve is told by its colour alone
     page.execute_script("const box = document.querySelector('[name=on]'); box.click();")
     assert page.execute_script(count) == 3
+    assert page.execute_script(named) == "bc"
     said = page.execute_script("return document.querySelector('.flc-dots').getAttribute('aria-label')")
     data = json.loads(re.search(r'application/json">(.*?)</script>', good, re.S)[1])
     assert f"{data['checks'][0]['found']['SGD'][0]:.3g}" in said
