@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import json
 import os
 import platform
 import re
 import shutil
 import sys
-import tokenize
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -241,10 +238,6 @@ def browser(which: Callable[[str], str | None] = shutil.which) -> Check:
 
 CORE = ("runtime", "world", "models", "tasks", "formulas", "algorithms")
 """The rooms that somebody needs who writes, simulates and compares methods."""
-SILENT = {
-    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
-    tokenize.ENCODING,
-}  # fmt: skip
 
 
 def sizes() -> dict[str, dict[str, int]]:
@@ -274,16 +267,10 @@ def core_lines() -> int:
 
 def code_lines(source: str) -> int:
     """Return the lines of `source` that hold code: no docstrings, comments, blank lines and imports."""
-    silent: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Import() | ast.ImportFrom() | ast.Expr(ast.Constant(str())):
-                silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    spoken: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in SILENT:
-            spoken.update(range(token.start[0], token.end[0] + 1))
-    return len(spoken - silent)
+    from fl_core.experiments.identity import essence
+
+    imports = r"^ *(?:from \S+ )?import (?:\([^)]*\)|.*)\n?"
+    return len(re.sub(imports, "", essence(source), flags=re.MULTILINE).splitlines())
 
 
 PARTS = (
