@@ -101,13 +101,12 @@ def interactive_timeline(
 
 def html_table(title: str, frame: pd.DataFrame, scrolling: str) -> str:
     """Return a summary and a table of `frame`, to stand in a ``<details>``; `scrolling` is the class of its frame."""
-    head = "".join(f'<th scope="col">{html.escape(str(column))}</th>' for column in frame.columns)
-    rows = zip(*(map(_cell, frame[column]) for column in frame.columns), strict=True)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    title = html.escape(title)
+    with pd.option_context("display.max_colwidth", None):
+        table = frame.to_html(index=False, border=0, justify="unset", na_rep="", float_format="{:.4g}".format)
+    title, table = html.escape(title), table.replace("<th>", '<th scope="col">')
     return (
         f'<summary>{title}</summary><div class="{scrolling}" tabindex="0" role="group" aria-label="{title}">'
-        f'<table class="dataframe"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        f"{table}</div>"
     )
 
 
@@ -203,8 +202,3 @@ def _plain(value: Any) -> Any:
     """Return a Python value that JSON knows; NaN becomes None."""
     value = getattr(value, "item", lambda: value)()
     return None if value != value else value
-
-
-def _cell(value: Any) -> str:
-    value = _plain(value)
-    return "" if value is None else html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))
