@@ -388,7 +388,7 @@ class FedASMUExperiment(Experiment):
         most = min(self.scale.samples * column.small_share if self.scale.samples else samples, samples)
         every = max(1, 10 // per_version)
         lr = chosen.lr or (column.lr if self.scale.whole else column.small_lr or column.lr)
-        few: Any = "top_up" if column.classes == 2 or chosen.dirichlet < 0.5 else "redraw"
+        few: Any = "top_up" if column.classes == 2 or chosen.dirichlet < 0.1 else "redraw"
         parts = {"alpha": chosen.dirichlet, "min_samples": MIN_SAMPLES, "train_fraction": most / samples}
         spec = RunSpec(
             dataset=column.dataset if chosen.columns else self.dataset,

@@ -60,4 +60,4 @@ def test_a_smaller_target_is_three_quarters_of_the_way_from_guessing_to_fedavg()
 
 def test_a_slot_that_no_epoch_has_is_left_out_and_labels_may_be_as_uneven_as_one_likes() -> None:
     assert "slot 3" not in {e.labels["method"] for e in GRIDS["heuristics"]("laptop", FMNIST, [0], epochs=3)}
-    assert "top_up" in {e.spec.partition.below_minimum for e in GRIDS["others"]("smoke", FMNIST, [0], dirichlet=0.1)}
+    assert "top_up" in {e.spec.partition.below_minimum for e in GRIDS["others"]("smoke", FMNIST, [0], dirichlet=0.09)}
