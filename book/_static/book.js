@@ -24,9 +24,10 @@ window.MathJax = Object.assign(window.MathJax || {}, { startup: { async pageRead
 
 // An equation that is a little too wide is set smaller. What still goes on to the right, out of sight, fades there.
 const CUT = "article :is(mjx-container:is([display], .wide), pre, .table-box, .pst-scrollable-table-container, .cell_output .output, .cell_output .output > div, .flt-scroll)";
-const fade = one => one.classList.toggle("cut", one.scrollLeft + one.clientWidth < one.scrollWidth - 2);
-const cut = place => place.querySelectorAll(CUT).forEach(fade);
-addEventListener("scroll", event => event.target.matches?.(CUT) && fade(event.target), { capture: true, passive: true });
+const goesOn = one => one.scrollLeft + one.clientWidth < one.scrollWidth - 2;
+const fade = all => all.map(goesOn).forEach((more, place) => all[place].classList.toggle("cut", more));  // measured first
+const cut = place => fade([...place.querySelectorAll(CUT)]);
+addEventListener("scroll", event => event.target.matches?.(CUT) && fade([event.target]), { capture: true, passive: true });
 addEventListener("resize", () => cut(document));
 addEventListener("load", () => setTimeout(cut, 0, document));  // to measure all of it takes time, and the page is there
 addEventListener("toggle", event => cut(event.target), true);
