@@ -55,20 +55,38 @@ return {
 LISTED = "broken", "sticking_out", "small_letters", "wide_tables"
 AXE = """
 const [view, done] = arguments, tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'];
-const colours = { runOnly: { type: 'rule', values: ['color-contrast', 'link-in-text-block'] } };
-const form = { runOnly: tags, rules: { 'color-contrast': { enabled: view !== 'phone' } } };
-const asked = { desktop: [[document, form]], dark: [[document, colours]],
-  phone: [[document, form], [{ exclude: ['article'] }, colours]] }[view];
+const grounds = new Map([[null, '']]), kinds = new Map();
+const ground = (one) => {
+  if (!grounds.has(one)) {
+    const { backgroundColor, backgroundImage, opacity } = getComputedStyle(one);
+    const own = [backgroundColor, backgroundImage, opacity].join();
+    grounds.set(one, ground(one.parentElement) + (own == 'rgba(0, 0, 0, 0),none,1' ? '' : own));
+  }
+  return grounds.get(one);
+};
+for (const one of document.body.querySelectorAll('*')) {
+  if (![...one.childNodes].some(part => part.nodeType == 3 && part.data.trim())) continue;
+  const { color, fontSize, fontWeight, textShadow } = getComputedStyle(one), inside = !!one.closest('article');
+  const where = [one, one.parentElement].map(each => each.tagName + each.getAttribute('class'));
+  kinds.set([color, fontSize, fontWeight, textShadow, ground(one), ...where, inside].join(), one);
+}
+const texts = [...kinds.values()].filter(one => view !== 'phone' || !one.closest('article'));
+const only = (rule) => ({ runOnly: { type: 'rule', values: [rule] } });
+const form = { runOnly: tags, rules: { 'color-contrast': { enabled: false } } };
 (async () => {
   const faults = [];
-  for (const [where, what] of asked)
+  for (const [where, what] of [[document, view === 'dark' ? only('link-in-text-block') : form],
+    ...(texts.length ? [[{ include: texts }, only('color-contrast')]] : [])])
     faults.push(...(await axe.run(where, { resultTypes: ['violations'], ...what })).violations);
   done(faults.map(fault => [fault.id, fault.nodes.length, fault.nodes[0].html.slice(0, 150)]));
 })();
 """
 """What a view can have of its own: by night colours, on a phone all but the article's, which no width changes.
-Contrasts are most of the work."""
+Contrasts would be most of the work: they are looked at once a page for each kind of text, which is its colour and all
+that it lies on, its size and weight, and what it and the element around it are."""
 BARE = """
+document.querySelectorAll('article details').forEach(one => { one.open = true; });
+document.querySelectorAll('.toggle-hidden').forEach(one => one.classList.remove('toggle-hidden'));
 const all = (selector) => [...document.querySelectorAll(`mjx-container > ${selector}`)];
 const plain = (one) => !one.querySelector('a, [href], [tabindex], [role], [aria-label]');
 const drawn = all('svg[aria-hidden=true]').filter(one => plain(one) && !one.textContent.trim());
@@ -80,7 +98,8 @@ return ids.length - new Set(ids).size;
 """
 """Leaves of equations what axe can have something to say on: of the outlines, which have neither words nor links and
 are hidden from screen readers, the space that they take; of what is read aloud the words. Half of the elements of a
-derivation go, and with them half of the time. Returns how many ids of outlines are there twice."""
+derivation go, and with them half of the time. What is folded is unfolded, as axe says nothing of what is not seen.
+Returns how many ids of outlines are there twice."""
 SETTLE = """
 const still = () => Promise.allSettled(document.getAnimations().map(one => one.finished));
 const done = () => setTimeout(() => still().then(() => arguments[0]()), 100);
