@@ -37,7 +37,7 @@ test: $(STAMP) ## lint, format check, type check, tests, notebooks
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --no-loadscope-reorder
 
 thorough: $(STAMP) ## the tests that take long; FL_BOOK_HTML=_build/smoke/html has them read a book that is built
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -m "(thorough or hypothesis) and not alone" tests
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --durations 15 -m "(thorough or hypothesis) and not alone" tests
 	$(BIN)/python -m pytest -q -n 0 -m alone tests
 
 format: $(STAMP) ## rewrite sources as ruff formats them, and execute and normalise the notebooks

@@ -30,7 +30,15 @@ const cut = place => fade([...place.querySelectorAll(CUT)]);
 addEventListener("scroll", event => event.target.matches?.(CUT) && fade([event.target]), { capture: true, passive: true });
 addEventListener("resize", () => cut(document));
 addEventListener("load", () => setTimeout(cut, 0, document));  // to measure all of it takes time, and the page is there
-addEventListener("toggle", event => cut(event.target), true);
+
+// What was folded when all was measured is measured when it is seen: the theme lets keys scroll only what scrolls.
+const unfolded = place => {
+  cut(place);
+  for (const one of place.querySelectorAll("pre, .cell_output > .output, .pst-scrollable-table-container"))
+    if (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight) one.tabIndex = 0;
+};
+addEventListener("toggle", event => unfolded(event.target), true);
+addEventListener("click", event => { const box = event.target.closest?.(".admonition.toggle"); if (box) unfolded(box); });
 
 // A page with folded code has one switch for all of it; whoever is led to something folded sees it unfolded.
 document.addEventListener("DOMContentLoaded", () => {
