@@ -318,7 +318,7 @@ wait();"""
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("browser", VIEWS, indirect=True)
+@pytest.mark.parametrize("browser", VIEWS[:2], indirect=True)
 def test_pages_are_there_soon(html: Path, browser: Any):
     """Each right after the empty one; a slow page is read again."""
 
