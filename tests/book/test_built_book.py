@@ -64,10 +64,11 @@ const ground = (one) => {
   return own + (one.parentElement ? ground(one.parentElement) : '');
 };
 for (const one of document.body.querySelectorAll('*')) {
-  if (![...one.childNodes].some(part => part.nodeType == 3 && part.data.trim())) continue;
-  const { color, fontSize, fontWeight, textShadow } = getComputedStyle(one);
+  if (!one.checkVisibility() || ![...one.childNodes].some(part => part.nodeType == 3 && part.data.trim())) continue;
+  const { color, fontSize, fontWeight, textShadow, visibility } = getComputedStyle(one);
   const where = [one, one.parentElement].map(each => each.tagName + each.getAttribute('class'));
-  kinds.set([color, fontSize, fontWeight, textShadow, ground(one), ...where].join(), one);
+  const kind = [color, fontSize, fontWeight, textShadow, visibility, ground(one), ...where].join();
+  kinds.set(kinds.has(kind) ? kind + ' again' : kind, one);
 }
 const only = (rule) => ({ runOnly: { type: 'rule', values: [rule] } });
 const form = { runOnly: tags, rules: { 'color-contrast': { enabled: false } } };
@@ -80,8 +81,8 @@ if (kinds.size) asked.push([{ include: [...kinds.values()] }, only('color-contra
   done(faults.map(fault => [fault.id, fault.nodes.length, fault.nodes[0].html.slice(0, 150)]));
 })();
 """
-"""What a view can have of its own, by night colours. Contrasts would be most of the work: they are looked at once in
-a page for each kind of text: its colour, what it lies on, its size, its weight, and what it and its parent are."""
+"""What a view can have of its own, by night colours. Contrasts would be most of the work: of each kind of text (its
+colour, what it lies on, its size, its weight, what it and its parent are) a page's first and last are asked."""
 BARE = """
 document.querySelectorAll('article details').forEach(one => { one.open = true; });
 document.querySelectorAll('.toggle-hidden > .admonition-title').forEach(one => one.click());
