@@ -28,6 +28,7 @@ MOST_TIMES = {"there": 7.5, "typeset": 30}
 """How many times as long as EMPTY, a list of names in the book's theme, a page may take until it is there, and until
 the last of its equations is set: seconds would be the machine's."""
 MOST_HEIGHT = {"lecture": 8 * 900, "derivation": 35 * 900, "replication": 25 * 900}
+"""Of a paper's chapters at 1280 px, in pixels: so many screens of 900."""
 REMOTE = ("http:", "https:", "//")
 VIEWS = [
     pytest.param((1280, False), id="desktop"),
@@ -151,9 +152,7 @@ def test_links_between_pages_lead_somewhere(html: Path):
     for name, soup in parsed(html).items():
         urls = {str(link.get("href") or "") for link in soup.find_all("a")} - {""}
         inside = [url for url in urls if not url.startswith((*REMOTE, "#", "mailto:", "javascript:"))]
-        faults += [
-            f"{name}: {u}" for u in inside if not ((html / name).parent / u.split("#")[0].split("?")[0]).exists()
-        ]
+        faults += [f"{name}: {u}" for u in inside if not ((html / name).parent / re.split("[#?]", u)[0]).exists()]
     assert faults == []
 
 
