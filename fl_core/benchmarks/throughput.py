@@ -455,6 +455,7 @@ def blocks(effort: Effort) -> Outcome:
     cuda = torch.cuda.is_available()
     place, block, steps = torch.device("cuda" if cuda else "cpu"), 81 if cuda else 4, effort.pick(10, 2)
     rate, rows, different = accelerator_rate(place) if cuda else matmul_rate(1), [], 0.0
+    helpers = ThreadPoolExecutor(usable_cores())  # kept, as a run keeps them
     for model in ("lenet5", "fedasync_cnn")[: 1 + cuda]:
         crop = {"preprocessing": {"crop": 24}} if model == "fedasync_cnn" else {}
         task = reference_spec(1).changed(model=model, **crop).task()
@@ -468,9 +469,7 @@ def blocks(effort: Effort) -> Outcome:
         assert shape is not None
 
         def together(way: Any, number: int, task: Any = task, jobs: Any = jobs, shape: Any = shape) -> list[Any]:
-            with ThreadPoolExecutor(usable_cores()) as helpers:
-                given = jobs[:number], shape, way, block, [task] * number
-                return executors.compute_together(*given, helpers.map)
+            return executors.compute_together(jobs[:number], shape, way, block, [task] * number, helpers.map)
 
         sides: dict[tuple[str, int], Callable[[], object]] = {("", 1): partial(jobs[0].run, space)}
         sides |= {(name, block): partial(together, way, block) for name, way in ways.items()}

@@ -110,7 +110,6 @@ wait();
 
 
 def pages(html: Path) -> dict[str, Path]:
-    """Return what can be read: no source, and not the address that at once leads to the front."""
     found = {p.relative_to(html).as_posix(): p for p in sorted(html.rglob("*.html"))}
     return {name: path for name, path in found.items() if not name.startswith(("_static/", "_modules/", "index."))}
 
@@ -300,7 +299,7 @@ def test_pages_in_a_browser_without_network(html: Path, browser: Any, request: p
 
 
 def test_the_front_answers_in_its_first_screen(html: Path, browser: Any):
-    """A sentence on each paper, beside the figure; the address without a page's name leads there."""
+    """A sentence on each paper, beside the figure; `index`, which is no page itself, leads there."""
     assert 'url=notebooks/0_start/welcome.html"' in (html / "index.html").read_text(encoding="utf-8")
     browser.get((html / "notebooks/0_start/welcome.html").as_uri())
     parts = "[...document.querySelectorAll('.tag_front :is(li, svg.themed)')]"
