@@ -93,4 +93,8 @@ ARTIFACTS = [
     replicated("x6", "", "how far a rounding error takes FedAsync",
                "The same run from an initial model changed in its last bits.", rounding.parting, rounding.VIEW,
                Runs.made(Runs.luck), over_seeds="mean over"),
+    replicated("x7", "", "FedAsync's learning rate searched as SGD's is",
+               "The training loss per gradient over that of SGD, by FedAsync's learning rate.", figures.over_rates,
+               Curves("learning rate", (Panel("ratio", "mean training loss over SGD's"),), points=True),
+               Runs.made(Runs.own_rates)),
 ]  # fmt: skip

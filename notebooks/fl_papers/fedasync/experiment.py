@@ -211,6 +211,13 @@ class FedAsyncExperiment(Experiment):
         for seed in self.seeds:
             yield from perturbed([self._fedasync("FedAsync", self.alphas[0], small, seed)], SIZES[:1])
 
+    def own_rates(self) -> Iterator[Entry]:
+        """Yield plain FedAsync at the small staleness with each learning rate that SGD tries, and SGD."""
+        for seed, lr in product(self.seeds, self.lrs):
+            yield self._entry("SGD", SGD(block=STEPS), seed, lr)
+            for alpha in self.alphas:
+                yield self._fedasync("FedAsync", alpha, self.options.max_staleness[0], seed, lr=lr)
+
     def setting(self) -> pd.DataFrame:
         """Return the paper's setting beside that of the runs, one row per quantity; "not stated" is its silence."""
         chosen, scale = self.options, self.scale
@@ -280,9 +287,9 @@ class FedAsyncExperiment(Experiment):
         updates, every = (max(1, number // ROUND) for number in (self.scale.updates, self.scale.eval_every))
         return self._entry("FedAvg", FedAvg(clients_per_round=ROUND), seed, lr, updates, every, part="start")
 
-    def _fedasync(self, method: str, alpha: float, staleness: int, seed: int, role: str = "curve") -> Entry:
+    def _fedasync(self, method: str, alpha: float, staleness: int, seed: int, **labels: Any) -> Entry:
         algorithm = self._algorithm(alpha, self.weights[method])
-        return self._entry(method, algorithm, seed, alpha=alpha, max_staleness=staleness, role=role)
+        return self._entry(method, algorithm, seed, alpha=alpha, max_staleness=staleness, **labels)
 
     def _swept(self, role: str, method: str, alpha: float, staleness: int, seed: int) -> Entry:
         """One point of Figures 8 to 10, which need the final model only.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,24 @@ def area(study: Study, axis: str, method: str, **labels: object) -> BySeed:
         return float(np.interp(grid, curve[AXES[axis]], curve["train_loss"]).mean())
 
     return judged(study, method, mean, **labels)
+
+
+def areas_by_rate(study: Study) -> dict[tuple[float, float], BySeed]:
+    """Return plain FedAsync's areas per gradient at the small staleness, by learning rate and alpha."""
+    labels = {"max_staleness": options_of(study).max_staleness[0]}
+    rates = sorted({entry.labels["lr"] for entry in study.entries})
+    settings = product(rates, alphas(study))
+    return {(lr, alpha): area(study, "gradients", "FedAsync", lr=lr, alpha=alpha, **labels) for lr, alpha in settings}
+
+
+def over_rates(study: Study) -> pd.DataFrame:
+    """Return those areas over SGD's, whose rate is chosen: a point for each learning rate, a curve for each alpha."""
+    sgd, rows = area(study, "gradients", "SGD"), []
+    for (lr, alpha), found in areas_by_rate(study).items():
+        ratios = pd.Series(found / sgd, dtype=float)
+        of = {"x": lr, "method": "FedAsync", "alpha": alpha, "n": len(ratios)}
+        rows.append(of | {"ratio": ratios.mean(), "ratio_std": ratios.std()})
+    return pd.DataFrame(rows)
 
 
 def oscillation(study: Study, method: str, **labels: object) -> BySeed:
