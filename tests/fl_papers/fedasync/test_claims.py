@@ -17,9 +17,9 @@ from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
 from fl_core.world import TraceCompute, World
 from fl_papers.fedasync import exact
-from fl_papers.fedasync.claims import CLAIMS
-from fl_papers.fedasync.experiment import FedAsyncExperiment
-from fl_papers.fedasync.figures import chosen_lr, oscillation, time_curves
+from fl_papers.fedasync.claims import AS_FAST, CLAIMS, with_its_own_rate
+from fl_papers.fedasync.experiment import LOCAL_LR, FedAsyncExperiment
+from fl_papers.fedasync.figures import chosen_lr, oscillation, over_rates, time_curves
 
 event_grid = FedAsyncExperiment.made(FedAsyncExperiment.clocked)
 EMPTY = Study("smoke", "fashion-mnist", (), {})
@@ -157,6 +157,18 @@ def test_a_learning_rate_is_not_chosen_on_the_seed_that_it_is_judged_on() -> Non
     lacking = [entry.key for entry, _ in study.select(method="FedAvg", seed=0) if entry.labels["lr"] != 0.2]
     rest = {key: result for key, result in study.results.items() if key not in lacking}
     assert chosen_lr(dataclasses.replace(study, results=rest), "FedAvg") != 0.2  # a seed that other rates lack
+
+
+@pytest.mark.parametrize(
+    ("slowness", "directions"), [(400.0, ["holds", "holds"]), (1500.0, ["opposite", "opposite"])]
+)
+def test_a_rate_of_its_own_may_be_what_fedasync_lacks(slowness: float, directions: list[str]) -> None:
+    study = make_study(find_artifacts(["fedasync-x7"]), "laptop", seeds=list(range(5)))
+    worlds = {True: PAPERS | {"FedAsync": 1200.0}, False: PAPERS | {"FedAsync": slowness}}
+    at_the_authors = {entry.key: worlds[entry.labels["lr"] == LOCAL_LR] for entry in study.entries}
+    found = study.with_results({entry.key: made_up(entry, at_the_authors[entry.key]) for entry in study.entries})
+    assert [effect.direction for effect in with_its_own_rate(found)] == directions
+    assert (over_rates(found).groupby("x")["ratio"].mean() < AS_FAST).sum() == 2 * (directions[0] == "holds")
 
 
 # With a clock
