@@ -31,12 +31,12 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3814, 22, 3600, 22),
-    "experiments": (6304, 24, 2400, 12),
+    "experiments": (6313, 24, 2400, 12),
     "report bookbuild cli": (5617, 29, 4000, 26),
     "benchmarks": (1614, 5, 1200, 6),
-    "fl_core": (31073, 152, 21500, 135),
-    "fl_papers": (13443, 42, 11000, 35),
-    "tests": (28518, 1000, 20000, 1000),
+    "fl_core": (31081, 152, 21500, 135),
+    "fl_papers": (13466, 42, 11000, 35),
+    "tests": (28536, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

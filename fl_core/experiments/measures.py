@@ -87,6 +87,15 @@ class BySeed(dict[int, float]):
         return float(np.mean(list(self.values()))) if self else float("nan")
 
 
+def best_elsewhere(found: Mapping[Any, BySeed], best: Callable[..., Any] = min) -> BySeed:
+    """Return for each seed its value under the setting whose mean is the `best` on the other seeds."""
+    chosen, everywhere = dict[int, float](), BySeed.over(found.values())
+    for seed in everywhere:
+        others = {key: {s: v for s, v in each.items() if s != seed} or each for key, each in found.items()}
+        chosen[seed] = found[best(others, key=lambda key: BySeed(others[key]).mean)].get(seed, np.nan)
+    return BySeed(chosen, everywhere.runs)
+
+
 class Passage(NamedTuple):
     """When a series first has a target; if it never has, `at` is its end and a lower bound."""
 

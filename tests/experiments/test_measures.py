@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from fl_core.errors import SpecError
+from fl_core.experiments import measures
 from fl_core.experiments.measures import BySeed, Printed, mean_curve, mean_text, passage, passages, unevenness
 
 
@@ -29,6 +30,12 @@ def test_a_quantity_remembers_the_runs_that_it_rests_on():
     other = BySeed({0: 1.0, 1: 1.0}, ["s0", "s1"])
     assert (found - other).runs == BySeed.over([found, other]).runs == {"r0", "r1", "r2", "s0", "s1"}
     assert (2 * 1.0 + BySeed(found).mean, (found * 2).runs) == (4.0, found.runs)
+
+
+def test_a_setting_is_not_chosen_on_the_seed_that_it_is_compared_on():
+    found = {"a": BySeed({0: 1.0, 1: 5.0}), "b": BySeed({0: 3.0, 1: 2.0})}
+    best = measures.best_elsewhere
+    assert (best(found), best(found, max)) == ({0: 3.0, 1: 5.0}, {0: 1.0, 1: 2.0})
 
 
 def test_reduction_over_quantities_takes_what_each_seed_has():

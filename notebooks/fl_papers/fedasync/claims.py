@@ -8,7 +8,7 @@ that they are judged on. What the clock alone decides and the theory are in exac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -19,7 +19,7 @@ import pandas as pd
 from fl_core.experiments.claims import FULL, Check, make_claim
 from fl_core.experiments.claims import exact as exact_statement
 from fl_core.experiments.evidence import POINTS, RATIO, Effect, Relation
-from fl_core.experiments.measures import BySeed, passage
+from fl_core.experiments.measures import BySeed, best_elsewhere, passage
 from fl_core.experiments.study import Study
 from fl_core.formulas.staleness import Hinge
 from fl_core.report.discussion import Diagnosis
@@ -62,15 +62,6 @@ def areas(study: Study, which: int) -> dict[float, BySeed]:
     """Return plain FedAsync's areas per gradient, by alpha."""
     bound = staleness(study, which)
     return {a: area(study, "gradients", PLAIN, alpha=a, max_staleness=bound) for a in alphas(study)}
-
-
-def best_elsewhere(found: Mapping[Any, BySeed]) -> BySeed:
-    """Return for each seed its value with the setting whose mean is least on the other seeds."""
-    best = {}
-    for seed in BySeed.over(found.values()):
-        others = {a: BySeed({s: v for s, v in values.items() if s != seed} or values) for a, values in found.items()}
-        best[seed] = found[min(others, key=lambda a: others[a].mean)].get(seed, np.nan)
-    return BySeed(best, BySeed.over(found.values()).runs)
 
 
 def as_fast_as_sgd(study: Study) -> list[Effect]:

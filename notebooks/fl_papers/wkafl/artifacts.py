@@ -126,4 +126,7 @@ ARTIFACTS = [
               figures.skew_table, Columns({"cell": "level and labels"}),
               "Stability is the spread of the logarithm of the last ten accuracies: small is stable.",
               _claims("C11 C12 C13 C14 C16 C18", "-released")),
+    _training("x14", "all methods with equally many learning rates", WKAFLExperiment.tuned, figures.tuned_table,
+              Columns({"cell": "level and labels"}),
+              "Final accuracy by factor of the learning rate in the authors' programs; true staleness."),
 ]  # fmt: skip

@@ -58,6 +58,8 @@ RELEASED: dict[str, Mapping[str, Any]] = {
 """What the authors' programs for EMNIST MNIST do and the paper does not say (E2, E7, E9, E30, E31, E33); that this is
 all is shown by `lockstep`."""
 GSGM_FACTORS = (1.0, 0.1, 0.01)
+TRIALS = (0.3, 1.0, 3.0)
+"""Factors of its learning rate that each method is given where all are tuned alike."""
 LAST = 10
 """Evaluations at the end that a final accuracy is the mean of (A19), and whose spread is the stability (A9)."""
 IMAGE = 1e-4 / np.sqrt(12)  # Standard deviation that counting whole images of 10,000 adds to an accuracy.
@@ -269,6 +271,11 @@ class WKAFLExperiment(experiment.Experiment):
         for seed, labels, factor in product(self.seeds, varied, GSGM_FACTORS):
             yield self.entry("GSGM", self.setup.skew_level, labels, seed, factor=factor)
 
+    def tuned(self) -> Iterator[Entry]:
+        """Yield all methods with true staleness and the fewest labels, with equally many learning rates each."""
+        for seed, factor, method in product(self.seeds, TRIALS, COMPARED):
+            yield self.entry(method, self.setup.skew_level, self.options.labels[0], seed, factor=factor)
+
     def luck(self) -> Iterator[Entry]:
         """Yield WKAFL's runs of the first cell with true staleness, and again from perturbed initial models."""
         level, labels = self.setup.levels[0], self.options.labels[0]
@@ -422,9 +429,9 @@ def uneven(result: Result) -> float:
     return float(np.hypot(unevenness(np.log(values)), IMAGE / values.mean()))
 
 
-def measured(study: Study, measure: Measure, method: str, cell: Cell) -> BySeed:
-    """Return `measure` by seed of the runs of `method` in `cell`, at the authors' learning rates."""
-    found = study.select(method=method, lr_factor=1.0, **cell)
+def measured(study: Study, measure: Measure, method: str, cell: Cell, factor: float = 1.0) -> BySeed:
+    """Return `measure` by seed of the runs of `method` in `cell`, at so many times the authors' learning rates."""
+    found = study.select(method=method, lr_factor=factor, **cell)
     return BySeed.of(found, lambda entry, result: measure(result))
 
 

@@ -234,6 +234,16 @@ def rates_table(study: Study) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def tuned_table(study: Study) -> pd.DataFrame:
+    """Return the final accuracy of each method with the factors of its learning rate, as text."""
+    rows = []
+    for cell, method in product(skews(study, "copy"), experiment.COMPARED):
+        found = {f: study.select(method=method, lr_factor=f, **cell) for f in experiment.TRIALS}
+        ends = {f"× {f:g}": mean_text([final(result) for _, result in each]) for f, each in found.items() if each}
+        rows.append({"cell": name_of(cell), "method": method, **ends})
+    return pd.DataFrame(rows)
+
+
 # What is computed
 
 

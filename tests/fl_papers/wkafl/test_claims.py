@@ -12,6 +12,7 @@ from fl_core.experiments.run import Result
 from fl_core.experiments.study import Study
 from fl_core.runtime.history import append
 from fl_papers.wkafl import experiment
+from fl_papers.wkafl.claims import tuned_alike
 from fl_papers.wkafl.experiment import WKAFLExperiment
 from fl_papers.wkafl.figures import by_level, by_skew, survival_table
 
@@ -69,6 +70,16 @@ def test_beside_claims_are_listed_and_do_not_count_nor_weigh_on_the_others(both)
     found = judged(both, names)
     assert {name for name, each in found.items() if each.counted} == set(TABLES)
     assert {each.family for each in found.values()} == {len(TABLES)}
+
+
+def test_methods_tuned_alike_are_compared_at_the_best_of_their_own_rates():
+    entries = tuple(WKAFLExperiment.made(WKAFLExperiment.tuned)("laptop", "fashion-mnist", range(5)))
+    levels = {factor: LEVEL | {"TWAFL": 0.99 if factor == 3 else 0.5} for factor in experiment.TRIALS}
+    results = {entry.key: fabricate(entry, levels[entry.labels["lr_factor"]]) for entry in entries}
+    found = tuned_alike(Study("laptop", "fashion-mnist", entries, results))
+    assert {part.name.split()[-1]: part.direction for part in found} == {
+        "TWAFL": "opposite", "SASGD": "holds", "GSGM": "holds",
+    }  # fmt: skip
 
 
 def test_figures_of_one_mode_show_what_there_is():
