@@ -19,6 +19,7 @@ import pandas as pd
 from fl_core.experiments.claims import FULL, Check, make_claim
 from fl_core.experiments.claims import exact as exact_statement
 from fl_core.experiments.evidence import POINTS, RATIO, Effect, Relation
+from fl_core.experiments.identity import EXACT
 from fl_core.experiments.measures import BySeed, best_elsewhere, passage
 from fl_core.experiments.study import Study
 from fl_core.formulas.staleness import Hinge
@@ -112,7 +113,7 @@ def shakier(study: Study, pairs: Sequence[tuple[str, float, str, float]], claime
 
 
 def hinge_is_plain(study: Study) -> list[Check]:
-    """FEDASYNC-C07: equal final model and equal evaluations, bit for bit."""
+    """FEDASYNC-C07: equal final model and equal evaluations, bit for bit, where equal processors made both."""
     small, found = staleness(study, SMALL), []
     others = study.select(role="identity") + study.select(role="curve", method=HINGE, max_staleness=small)
     for entry, result in others:
@@ -122,6 +123,9 @@ def hinge_is_plain(study: Study) -> list[Check]:
             continue  # the hinge bends inside the pool, so nothing needs to be equal
         labels = {name: entry.labels[name] for name in ("alpha", "max_staleness", "seed")}
         for _, plain in study.select(role="curve", method=PLAIN, **labels):
+            made = {(p.get("instructions"), p.get("numbers", EXACT)) for p in (result.provenance, plain.provenance)}
+            if len(made) > 1 or made.pop()[1] != EXACT:
+                continue  # other processors and accelerators round otherwise
             equal = result.history.evaluations == plain.history.evaluations and (
                 result.provenance["model_sha256"] == plain.provenance["model_sha256"]
             )

@@ -115,6 +115,15 @@ def test_a_world_like_the_papers_reproduces_every_claim() -> None:
     assert set(labels(("C07", "C22", "C23"), OBEYING).values()) == {"by construction"}
 
 
+@pytest.mark.parametrize(("how", "label"), [({}, "contradicted"), ({"instructions": "others"}, "by construction")])
+def test_bits_are_compared_where_equal_processors_made_them(how: dict[str, str], label: str) -> None:
+    changed = {
+        entry.key: dataclasses.replace(result, provenance=result.provenance | {"model_sha256": "moved"} | how)
+        for entry, result in OBEYING.select(role="curve", method="FedAsync+Hinge", seed=1)
+    }
+    assert labels(("C07",), OBEYING.with_results(dict(OBEYING.results) | changed)) == {"C07": label}
+
+
 @pytest.mark.parametrize(
     ("world", "fail"),
     [
