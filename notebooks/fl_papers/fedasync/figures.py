@@ -223,9 +223,10 @@ def over_rates(study: Study) -> pd.DataFrame:
     """Return those areas over SGD's, whose rate is chosen: a point for each learning rate, a curve for each alpha."""
     sgd, rows = area(study, "gradients", "SGD"), []
     for (lr, alpha), found in areas_by_rate(study).items():
-        ratios = pd.Series(found / sgd, dtype=float)
-        of = {"x": lr, "method": "FedAsync", "alpha": alpha, "n": len(ratios)}
-        rows.append(of | {"ratio": ratios.mean(), "ratio_std": ratios.std()})
+        if ratios := found / sgd:
+            values = pd.Series(ratios)
+            of = {"x": lr, "method": "FedAsync", "alpha": alpha, "n": len(values)}
+            rows.append(of | {"ratio": values.mean(), "ratio_std": values.std()})
     return pd.DataFrame(rows)
 
 
