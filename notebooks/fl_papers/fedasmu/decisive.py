@@ -22,7 +22,7 @@ from fl_core.experiments.measures import BySeed, passage, passages
 from fl_core.experiments.run import Result
 from fl_core.experiments.store import Store, default_store
 from fl_core.experiments.study import Entry, Study
-from fl_papers.fedasmu.experiment import BATCH, COLUMNS, LR_DECAY, METHODS, FedASMUExperiment
+from fl_papers.fedasmu.experiment import BATCH, COLUMNS, LR_DECAY, METHODS, SYNCHRONOUS, FedASMUExperiment
 from fl_papers.fedasmu.figures import WIDTH, final_accuracy, readings
 from fl_papers.fedasmu.tables import number
 
@@ -177,7 +177,8 @@ class Decisive(FedASMUExperiment):
         **algorithm: Any,
     ) -> Entry:  # fmt: skip
         """Return one run: `method` in a setting with what is tried, for a part of the uploads."""
-        chosen = {"epochs": place.epochs, "dirichlet": place.dirichlet, "ticks": place.ticks}
+        ticks = Place().ticks if method in SYNCHRONOUS else place.ticks  # A round waits for none: one run is for both.
+        chosen = {"epochs": place.epochs, "dirichlet": place.dirichlet, "ticks": ticks}
         there = FedASMUExperiment(self.profile, self.dataset, [seed], **{**dict(self.options), **chosen})
         own = None if method == "FedASMU" or trial.value is None else OWN[method][0]
         spec = there.entry(method, COLUMN, seed, own, trial.value).spec
@@ -250,7 +251,7 @@ def declared(profile: str = "paper", store: Store | None = None) -> pd.DataFrame
     for stage, make in (("A", experiment.search), ("B", experiment.tuning), ("C", experiment.judged)):
         entries = list(make())
         for part in dict.fromkeys(entry.labels["part"] for entry in entries):
-            specs = [entry.spec for entry in entries if entry.labels["part"] == part]
+            specs = {entry.spec.hash: entry.spec for entry in entries if entry.labels["part"] == part}.values()
             rows.append((stage, part, len(specs), round(plan(specs, store).core_seconds / 3600, 1)))
     return pd.DataFrame(rows, columns=["stage", "part of the uploads", "runs", "core-hours"])
 

@@ -10,9 +10,11 @@ import pytest
 
 from fl_core.experiments.artifacts import find_artifact, make_study
 from fl_core.experiments.grid import execute
+from fl_core.experiments.run import run
 from fl_core.experiments.store import ENVIRONMENT, default_store
 from fl_core.experiments.study import Study, load_study
 from fl_papers.fedasmu.decisive import (
+    COLUMN,
     COMPARED,
     FRESH_SEEDS,
     LADDER,
@@ -26,7 +28,7 @@ from fl_papers.fedasmu.decisive import (
     distance,
     trials,
 )
-from fl_papers.fedasmu.experiment import COLUMNS
+from fl_papers.fedasmu.experiment import COLUMNS, FedASMUExperiment
 
 
 @pytest.fixture
@@ -44,6 +46,13 @@ def test_a_begins_with_all_settings_and_halves_them(whole: Decisive):
         *(50, 150, 500),  # rounds of ten
         *(500, 1500, 5000),
     }
+
+
+def test_a_round_waits_for_no_tick_so_that_one_run_is_for_both():
+    ticks = [FedASMUExperiment("smoke", "fashion-mnist", ticks=ticks) for ticks in ("tables", "text")]
+    specs = [each.entry("FedAvg", COLUMN, 0).spec for each in ticks]
+    assert specs[0].world.trigger != specs[1].world.trigger
+    assert len({tuple(run(spec).history.evaluations["test_loss"]) for spec in specs}) == 1
 
 
 def test_every_method_gets_the_same_trials_and_fedasmu_both_scales(whole: Decisive):
