@@ -177,7 +177,7 @@ class Decisive(FedASMUExperiment):
         **algorithm: Any,
     ) -> Entry:  # fmt: skip
         """Return one run: `method` in a setting with what is tried, for a part of the uploads."""
-        ticks = Place().ticks if method in SYNCHRONOUS else place.ticks  # A round waits for none: one run is for both.
+        ticks = Place().ticks if method in SYNCHRONOUS else place.ticks  # A round waits for none; one run is for both
         chosen = {"epochs": place.epochs, "dirichlet": place.dirichlet, "ticks": ticks}
         there = FedASMUExperiment(self.profile, self.dataset, [seed], **{**dict(self.options), **chosen})
         own = None if method == "FedASMU" or trial.value is None else OWN[method][0]
