@@ -22,6 +22,7 @@ from fl_papers.fedasmu.decisive import (
     SEARCH,
     SEARCH_SEED,
     SEARCHED,
+    TICKS,
     TRIAL_SEED,
     TRIALS,
     Decisive,
@@ -42,6 +43,9 @@ def test_a_begins_with_all_settings_and_halves_them(whole: Decisive):
     runs = Counter(entry.labels["part"] for entry in whole.search())
     assert [(len(SEARCHED) * count, part) for count, part in SEARCH] == [(runs[part], part) for part in runs]
     assert SEARCH[0][0] == len(set(PLACES))
+    assert {entry.labels["place"].split(", ")[3] for entry in whole.search() if entry.labels["part"] < 1} == {
+        f"ticks as in the {ticks}" for ticks in TICKS
+    }
     assert {entry.spec.budget.uploads or entry.spec.budget.updates for entry in whole.search()} == {
         *(50, 150, 500),  # rounds of ten
         *(500, 1500, 5000),
