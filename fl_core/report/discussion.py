@@ -32,9 +32,9 @@ class Diagnosis:
     """Numbers of the claims: ``"C01 C14"``."""
     reason: str
     """As a clause that may be wrong: ``"rounds take longer, so that as many uploads give them more time"``."""
-    artifact: str = ""
+    artifact: str
     """Whose runs test it."""
-    test: Callable[[Study], Sequence[Effect]] = lambda study: ()
+    test: Callable[[Study], Sequence[Effect]]
     """What has to hold if the reason is right."""
     budget: str = REDUCED
     """Profile of those runs."""
@@ -112,15 +112,13 @@ def _why(paper: str, diagnoses: Iterable[Diagnosis], store: Store) -> str:
     lead = (
         "**Why?** Suspicions, each with what runs that test it say (every comparison alone, by its own planned look):"
     )
-    wrap, fold = {"claims": 6, "comparison": 12}, f"All {len(rows)} comparisons"
+    wrap, fold = {"claims": 6, "comparison": 12}, f"Comparison by comparison ({len(rows)})"
     table = Table(pd.DataFrame(rows), wrap=wrap, fold=fold).to_html() if rows else ""
     return "\n".join([lead, "", *lines, "", table]) if lines else ""
 
 
 def borne_out(diagnosis: Diagnosis, store: Store) -> tuple[str, list[dict[str, str]]]:
     """Return in words whether the stored runs bear a diagnosis out, and every comparison."""
-    if not diagnosis.artifact:
-        return "**Not tested**: no runs are laid out for it.", []
     artifact = find_artifact(diagnosis.artifact)
     seeds = range(max(LOOKS)) if diagnosis.budget == REDUCED else None
     study = load_study(make_study([artifact], diagnosis.budget, DATASET, seeds), store)

@@ -55,7 +55,6 @@ def test_a_share_is_one_of_the_printed_gain_or_saving():
 def test_a_diagnosis_is_borne_out_only_by_runs_of_its_own(parts: list[Effect], word: str):
     diagnosis = Diagnosis("C01", "it rains", "sdfeel-x8", lambda study: parts)
     assert borne_out(diagnosis, default_store())[0].startswith(f"**{word}**")
-    assert borne_out(Diagnosis("C01", "it rains"), default_store())[0].startswith("**Not tested**")
 
 
 @pytest.mark.parametrize("paper", papers())

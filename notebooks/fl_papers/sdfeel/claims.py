@@ -230,5 +230,4 @@ DIAGNOSES = [
               partial(mixes_better, other=FRESH)),
     Diagnosis("C05", "clusters are not weighed by their data; so weighed it would be more accurate", "sdfeel-x8",
               partial(mixes_better, other=WEIGHTED)),
-    Diagnosis("C05", "long local training at a constant step size keeps asynchronous curves restless"),
 ]  # fmt: skip
