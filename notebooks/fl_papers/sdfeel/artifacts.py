@@ -51,6 +51,7 @@ STUDIES: tuple[tuple[str, Any, Any, Any, str, dict[str, Any]], ...] = (
     ("all curves in numbers", SDFeel.figure2, figures.numbers, Columns(), "", {}),
     ("what a draw of speeds decides", SDFeel.figure2, figures.by_seed, Columns(), "",
      {"over_seeds": "each run of"}),
+    ("times to losses, with every version measured", SDFeel.beginning, figures.beginning, Columns(), "C01 C06", {}),
 )  # fmt: skip
 
 ARTIFACTS = [
@@ -63,7 +64,7 @@ ARTIFACTS = [
     _printed("latency", "Section V", "the latency model", "The simulator's clock is the paper's.", figures.latency,
              Columns(wrap={"the paper's setting": 9, "the simulator's clock": 9})),
     _printed("fig2a", "Figure 2a", "training loss over virtual time, H = 5, 10 and 30", _BOTH, figures.figure2,
-             _over_time(_LOSS), _made(SDFeel.figure2), "C01 C03 C04 C06 C18"),
+             _over_time(_LOSS), _made(SDFeel.figure2), "C03 C04 C18"),
     _printed("fig2b", "Figure 2b", "test accuracy over virtual time, H = 5, 10 and 30", _BOTH, figures.figure2,
              _over_time(_ACCURACY), _made(SDFeel.figure2), "C02"),
     *(

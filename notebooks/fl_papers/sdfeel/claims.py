@@ -1,7 +1,7 @@
 """SD-FEEL's claims: what is compared, declared before the runs that judge it; theory as printed and as corrected.
 
 The paper prints no result as a number, so effects have a direction and no printed size. Times to a loss are first
-passages of the running mean over `WIDTH` measurements. Figure 2's statements are judged for every H that it shows;
+passages of the running mean over three measurements. Figure 2's statements are judged for every H that it shows;
 settings of the theory are D1, D5, D9 and D10. Statement C16, of the abstract, is C01 and C02 once more (readings).
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from fl_core.experiments.claims import Check, make_claim
 from fl_core.experiments.evidence import POINTS, Censored, Effect
-from fl_core.experiments.measures import BySeed, passage
+from fl_core.experiments.measures import BySeed
 from fl_core.experiments.study import Study
 from fl_core.report.discussion import Diagnosis
 from fl_papers.sdfeel import exact, theory
@@ -30,10 +30,9 @@ from fl_papers.sdfeel.experiment import (
     value_at,
     values_at,
 )
+from fl_papers.sdfeel.figures import REACHED, times
 
-PARTS = (0.25, 0.5)  # Of the horizon, at which synchronous training sets the loss to be reached (C01, C06).
 SHORT_ROUNDS = 5  # Synchronous rounds that a short training time is (C02).
-WIDTH = 3  # Measurements of the running mean whose first passage is a time to a loss.
 SIMILAR = 0.02  # Difference of accuracies that "similar" leaves (C05).
 IMAGES = 10_000  # Of the test set: one of them is the step of an accuracy.
 
@@ -41,27 +40,11 @@ IMAGES = 10_000  # Of the test set: one of them is the step of an accuracy.
 # Claims about runs
 
 
-def times(study: Study, gap: float, part: float) -> tuple[Censored, Censored]:
-    """Return when each method first has the loss that the synchronous one has at a part of the horizon, by seed."""
-    ours, theirs = (runs(study, method, gap) for method in (ASYNC, SYNC))
-    goals = {seed: value_at(theirs[seed], "train_loss", part) for seed in sorted(ours.keys() & theirs.keys())}
-    sides = []
-    for side in (ours, theirs):
-        table = {seed: side[seed][1].history.evaluations for seed in goals}
-        found = {
-            seed: passage(table[seed]["seconds"], table[seed]["train_loss"], goal, falling=True, width=WIDTH)
-            for seed, goal in goals.items()
-        }
-        late = [seed for seed, one in found.items() if not one.reached]
-        sides.append(Censored({seed: one.at for seed, one in found.items()}, late, [side[s][0].key for s in found]))
-    return sides[0], sides[1]
-
-
 def faster_in_loss(study: Study) -> list[Effect]:
     """SDFEEL-C01."""
     return [
         Effect(f"H = {gap:g}, loss of Sync. at {part:.0%}", *times(study, gap, part), claimed="less")
-        for gap in gaps(study) for part in PARTS
+        for gap in gaps(study) for part in REACHED
     ]  # fmt: skip
 
 
@@ -98,7 +81,7 @@ def similar_in_the_end(study: Study) -> list[Effect]:
 def helps_more_with_gap(study: Study) -> list[Effect]:
     """SDFEEL-C06: Async.'s part of Sync.'s time falls from each H to the next."""
     found = []
-    for part in PARTS:
+    for part in REACHED:
         shares = {}
         for gap in gaps(study):
             ours, theirs = times(study, gap, part)
@@ -126,7 +109,7 @@ def skew_hurts(study: Study) -> list[Effect]:
 claim = partial(make_claim, "SDFEEL")
 system, printed = partial(claim, kind="system"), partial(claim, kind="theory")
 corrected = partial(printed, corrected=True)
-EARLY = "ratio of first passages (running mean of 3 measurements, interpolated, censored at the horizon)"
+EARLY = "ratio of first passages (running mean of 3 measurements, interpolated, censored; Async. at every version)"
 TWO = "both sides on two quadratics, τ = (1, 5)"
 
 CLAIMS = [

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from fl_core.algorithms import AsyncSDFeel
-from fl_core.experiments.measures import exact_curve, mean_curve, mean_text
+from fl_core.experiments.evidence import Censored
+from fl_core.experiments.measures import exact_curve, mean_curve, mean_text, passage
 from fl_core.experiments.study import Study
 from fl_core.formulas import sdfeel
 from fl_core.formulas.sdfeel import ConstantMixing, Mixing, synchronous_mixing_matrix
@@ -22,11 +23,13 @@ from fl_core.report.explorable import Comparison, Explorable, Slider, in_units
 from fl_core.report.interactive import asset
 from fl_core.report.style import BLACK, BLUE, DASHES, GREEN, GREY, ORANGE, OTHERS, PURPLE, SKY, VERMILION, drawing
 from fl_papers.sdfeel import experiment, theory
-from fl_papers.sdfeel.experiment import ASYNC, CLOUD, FRESH, LONG_GAP, SYNC, WEIGHTED, gaps, runs
+from fl_papers.sdfeel.experiment import ASYNC, CLOUD, FRESH, LONG_GAP, SYNC, WEIGHTED, gaps, runs, value_at
 from fl_papers.sdfeel.theory import Clock, paper_clock, zeta
 
 METRICS = ("train_loss", "test_accuracy")
 PARTS = (0.1, 0.25, 0.5, 1.0)  # Of the horizon, at which the table of numbers reads the curves.
+REACHED = (0.25, 0.5)  # Of the horizon, at which synchronous training sets the loss to be reached (C01, C06).
+WIDTH = 3  # Measurements of the running mean whose first passage is a time to a loss.
 LAST = 5  # Measurements at the end of a run that show how steady it is.
 KILO = 1000.0
 GAPS, CLOCK_GAPS = (5.0, 10.0, 30.0), (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -59,6 +62,42 @@ def curves(study: Study, choice: Iterable[tuple[str, float, str]], parameter: st
 def figure2(study: Study) -> pd.DataFrame:
     """Return the six curves of Figure 2."""
     return curves(study, [(method, gap, "curve") for method in (ASYNC, SYNC) for gap in gaps(study, method)])
+
+
+def times(study: Study, gap: float, part: float) -> tuple[Censored, Censored]:
+    """Return when each method first has the loss that the synchronous one has at a part of the horizon, by seed.
+
+    Asynchronous training is measured at every version: at large gaps it has been there before a curve's second point.
+    """
+    ours, theirs = runs(study, ASYNC, gap, "early"), runs(study, SYNC, gap)
+    goals = {seed: value_at(theirs[seed], "train_loss", part) for seed in sorted(ours.keys() & theirs.keys())}
+    sides = []
+    for side in (ours, theirs):
+        table = {seed: side[seed][1].history.evaluations for seed in goals}
+        found = {
+            seed: passage(table[seed]["seconds"], table[seed]["train_loss"], goal, falling=True, width=WIDTH)
+            for seed, goal in goals.items()
+        }
+        late = [seed for seed, one in found.items() if not one.reached]
+        sides.append(Censored({seed: one.at for seed, one in found.items()}, late, [side[s][0].key for s in found]))
+    return sides[0], sides[1]
+
+
+def beginning(study: Study) -> pd.DataFrame:
+    """Return when both methods have the losses of C01 and C06, and after how many versions; means over seeds."""
+    rows = []
+    for gap, part in product(gaps(study), REACHED):
+        ours, theirs = times(study, gap, part)
+        if ours:
+            early = runs(study, ASYNC, gap, "early")
+            versions = [np.searchsorted(early[s][1].history.evaluations["seconds"], at) for s, at in ours.items()]
+            row = {"H": gap, "loss of Sync. at": f"{part:.0%}", "versions by then": np.mean(versions)}
+            sides = {
+                f"{name} (1000 s)": np.mean(list(side.values())) / KILO
+                for name, side in (("Async.", ours), ("Sync.", theirs))
+            }
+            rows.append({**row, **sides, "seeds": len(ours), "at least": len(ours.at_least)})
+    return pd.DataFrame(rows)
 
 
 def reference(study: Study) -> pd.DataFrame:
