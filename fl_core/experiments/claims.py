@@ -348,7 +348,7 @@ class Judgement:
         where, line = self.claim.code
         figures, doubtful = ", ".join(self.artifacts) or "no figure", len(self.unverified)
         doubts = f", {doubtful} UNVERIFIED: made by other code" * bool(doubtful)
-        return f"{figures}; {len(self.runs) or 'no'} records{doubts}; {where}, line {line}"
+        return f"{figures}; {len(self.runs) or 'no'} record{'s'[len(self.runs) == 1 :]}{doubts}; {where}, line {line}"
 
     def sentence(self) -> str:
         """Return id, label, what it rests on, the statement and why it is undecided, as one line of text."""

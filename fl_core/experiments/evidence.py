@@ -325,8 +325,8 @@ class Effect:
         """Return effect, interval and what is claimed as text."""
         low, high = self.interval
         known = not (np.isnan(low) or np.isnan(high))
-        spread = f"[{_text(low)}, {_text(high)}]" if known else "–"
         bound = self.scale.shown(self.null)
+        spread = f"[{_text(low, bound)}, {_text(high, bound)}]" if known else "–"
         if self.claimed == "equal":
             delta = self.scale.shown(self.margin)
             claimed = f"within a factor of {delta:.3g}" if self.scale.logarithmic else f"{bound:g} ± {delta:g}"
@@ -338,8 +338,12 @@ class Effect:
         return (mark + _text(effect) if np.isfinite(effect) else "–"), spread, claimed
 
 
-def _text(value: float) -> str:
-    return f"{value:.3g}" if np.isfinite(value) else ("∞" if value > 0 else "−∞")
+def _text(value: float, apart: float = np.nan) -> str:
+    """Return a number with three digits, or as many as it takes to tell it from another one."""
+    if not np.isfinite(value):
+        return "∞" if value > 0 else "−∞"
+    texts = (f"{value:.{digits}g}" for digits in range(3, 18))
+    return next(text for text in texts if float(text) != apart or value == apart)
 
 
 def moderated(effects: Sequence[Effect]) -> list[Effect]:

@@ -242,7 +242,7 @@ def in_short(judgements: Iterable[Judgement]) -> str:
         if labels
     ]
     others = len(found) - sum(labels.total() for labels in head["labels"].values())
-    listed = f" {others} more are listed, not counted." if others else ""
+    listed = f" {others} more {'is' if others == 1 else 'are'} listed, not counted." if others else ""
     decided, wrong = head["decided"], head["expected_wrong"]
     errors = f" Of the {decided} decided about runs at most {wrong:.1f} are expected to be wrong." if decided else ""
     runs, doubtful = (len({key for each in found for key in getattr(each, name)}) for name in ("runs", "unverified"))

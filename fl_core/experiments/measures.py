@@ -88,12 +88,12 @@ class BySeed(dict[int, float]):
 
 
 def best_elsewhere(found: Mapping[Any, BySeed], best: Callable[..., Any] = min) -> BySeed:
-    """Return for each seed its value under the setting whose mean is the `best` on the other seeds."""
-    chosen, everywhere = dict[int, float](), BySeed.over(found.values())
-    for seed in everywhere:
-        others = {key: {s: v for s, v in each.items() if s != seed} or each for key, each in found.items()}
-        chosen[seed] = found[best(others, key=lambda key: BySeed(others[key]).mean)].get(seed, np.nan)
-    return BySeed(chosen, everywhere.runs)
+    """Return for each seed that all settings have its value under the one whose mean is the `best` on the others."""
+    chosen, shared = dict[int, float](), sorted(set.intersection(*map(set, found.values()))) if found else []
+    for seed in shared:
+        means = {key: np.mean([each[s] for s in shared if s != seed] or each[seed]) for key, each in found.items()}
+        chosen[seed] = found[best(means, key=means.__getitem__)][seed]
+    return BySeed(chosen, BySeed.over(found.values()).runs)
 
 
 class Passage(NamedTuple):

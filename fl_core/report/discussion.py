@@ -126,11 +126,14 @@ def borne_out(diagnosis: Diagnosis, store: Store) -> tuple[str, list[dict[str, s
     profile = f" --profile {diagnosis.budget}" * (diagnosis.budget != REDUCED)
     if not parts:
         return f"**Not tested**: its runs are not stored (`fl-core work {artifact.id}{profile}`).", []
-    ways = Counter("holds" if e.direction == "holds" else "open" if e.direction == "open" else "not" for e in parts)
-    word = "Borne out" if ways["holds"] == len(parts) else "Refuted" if ways["not"] == len(parts) else "Mixed"
-    word = "Open" if ways["open"] == len(parts) else word
-    counts = f"of {len(parts)} comparisons {ways['holds']} for it, {ways['not']} against it, {ways['open']} open"
-    counts = counts if word == "Mixed" else f"{'both' if len(parts) == 2 else f'all {len(parts)}'} comparisons"
+    said = [each.direction for each in parts if not each.excluded]
+    ways = Counter(direction if direction in ("holds", "open") else "not" for direction in said)
+    alike = {"holds": "Borne out", "not": "Refuted", "open": "Open"}
+    word = alike[next(iter(ways))] if len(ways) == 1 else "Mixed" if ways else "Not judged"
+    counts = f"of {len(said)} comparisons {ways['holds']} for it, {ways['not']} against it, {ways['open']} open"
+    all_alike = {1: "one comparison", 2: "both comparisons"}.get(len(said), f"all {len(said)} comparisons")
+    counts = counts if word == "Mixed" else all_alike
+    counts += f", {len(parts) - len(said)} left out" * (len(said) < len(parts))
     rows = [_row(each) for each in parts]
     told = counts if len(parts) > 1 else "{}: {}, has to be {}, {}".format(*rows[0].values())
     return f"**{word}**: {told} (`{artifact.id}`).", rows
@@ -141,7 +144,8 @@ def _row(effect: Effect) -> dict[str, str]:
     count = effect.look or len(effect.seeds)
     found = f"{value}{UNITS.get(effect.scale.unit, '')}" + f" {interval}" * (interval != "–")
     seeds = f"{count} seed{'s' * (count != 1)}"
-    return {"comparison": effect.name, "effect [interval]": found, "has to be": claimed, "rests on": seeds}
+    name = effect.name + f" ({effect.excluded})" * bool(effect.excluded)
+    return {"comparison": name, "effect [interval]": found, "has to be": claimed, "rests on": seeds}
 
 
 # What would change it
@@ -163,7 +167,10 @@ def _outlook(paper: str, found: Sequence[Judgement], store: Store) -> str:
             f"decided by {together.missing} more runs, {in_words(together.core_seconds)} of one core "
             f"(`fl-core work --paper {paper.lower()} --undecided`): {each}."
         )
-    stuck = [rest.judgement for rest in rests if not rest.missing]
+    for rest in (rest for rest in rests if rest.look and not rest.missing):
+        link = _link(rest.judgement.claim.id)
+        lines.append(f"- {link} would take about {rest.look} seeds, of a measurement that no run is laid out for.")
+    stuck = [rest.judgement for rest in rests if not rest.missing and not rest.look]
     if stuck:
         verb = "stays" if len(stuck) == 1 else "stay"
         lines.append(
@@ -204,7 +211,7 @@ def own_size(paper: str, store: Store | None = None) -> str:
     for artifact in _carriers(paper):
         if artifact.make_grid is no_runs:
             continue
-        specs = make_study([artifact], FULL, DATASET, SEEDS[0][:1]).specs
+        specs = {spec.hash: spec for spec in make_study([artifact], FULL, DATASET, SEEDS[0][:1]).specs}.values()
         runs = [sizes.get(_size(spec), []) for spec in specs]
         if runs and all(runs):
             seeds = min(len({spec.seed for spec in each}) for each in runs)

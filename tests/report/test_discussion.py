@@ -49,6 +49,8 @@ def test_a_share_is_one_of_the_printed_gain_or_saving():
         ([effect(0.0)], "Refuted"),
         ([effect(0.1), effect(-0.1)], "Mixed"),
         ([replace(effect(0.1), left={0: 0.1})], "Open"),
+        ([effect(-0.1), replace(effect(0.1), excluded="rain is not trained")], "Refuted"),
+        ([replace(effect(0.1), excluded="rain is not trained")], "Not judged"),
         ([], "Not tested"),
     ],
 )

@@ -8,13 +8,15 @@ its number, a second one (ending in "c") for what holds instead. C15 and C17 hav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
 
+from fl_core.datasets import num_classes, sizes
 from fl_core.experiments.claims import FULL, Check, Claim, Part, make_claim
-from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Effect, Relation, Scale
+from fl_core.experiments.evidence import PLAIN, POINTS, RATIO, Effect, Relation, Scale, untrained
 from fl_core.experiments.measures import BySeed, best_elsewhere
 from fl_core.experiments.rounding import luck
 from fl_core.experiments.run import Result
@@ -353,7 +355,9 @@ def tuned_alike(study: Study) -> list[Effect]:
         ends = ({f: measured(study, final, each, cell, f) for f in experiment.TRIALS} for each in both)
         ours, theirs = (best_elsewhere(each, max) for each in ends)
         name = f"{name_of(cell)}, each at its best rate, WKAFL less {other}"
-        found += effect(study, name, (ours, theirs), both, final, "more", float("nan"))
+        [part] = effect(study, name, (ours, theirs), both, final, "more", float("nan"))
+        lost = untrained(theirs, num_classes(study.dataset), sizes(study.dataset)[1])
+        found.append(replace(part, excluded=f"{other} is not trained" if lost else ""))
     return found
 
 
