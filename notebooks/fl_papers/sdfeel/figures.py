@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 from fl_core.algorithms import AsyncSDFeel
 from fl_core.experiments.evidence import Censored
-from fl_core.experiments.measures import exact_curve, mean_curve, mean_text, passage
+from fl_core.experiments.measures import Passage, exact_curve, mean_curve, mean_text, passage
 from fl_core.experiments.study import Study
 from fl_core.formulas import sdfeel
 from fl_core.formulas.sdfeel import ConstantMixing, Mixing, synchronous_mixing_matrix
@@ -67,19 +67,20 @@ def figure2(study: Study) -> pd.DataFrame:
 def times(study: Study, gap: float, part: float) -> tuple[Censored, Censored]:
     """Return when each method first has the loss that the synchronous one has at a part of the horizon, by seed.
 
-    Asynchronous training is measured at every version: at large gaps it has been there before a curve's second point.
+    At large gaps asynchronous training is there before a curve's second point: its beginning has every version.
     """
-    ours, theirs = runs(study, ASYNC, gap, "early"), runs(study, SYNC, gap)
+    theirs, ours = runs(study, SYNC, gap), runs(study, ASYNC, gap)
     goals = {seed: value_at(theirs[seed], "train_loss", part) for seed in sorted(ours.keys() & theirs.keys())}
     sides = []
-    for side in (ours, theirs):
-        table = {seed: side[seed][1].history.evaluations for seed in goals}
-        found = {
-            seed: passage(table[seed]["seconds"], table[seed]["train_loss"], goal, falling=True, width=WIDTH)
-            for seed, goal in goals.items()
-        }
+    for curve, early in ((ours, runs(study, ASYNC, gap, "early")), (theirs, theirs)):
+        found, rests = dict[int, Passage](), set[str]()
+        for seed in (seed for seed in goals if seed in early):
+            both = [run.history.evaluation_frame() for _, run in (early[seed], curve[seed])]
+            table = pd.concat([both[0], both[1][both[1]["seconds"] > both[0]["seconds"].iloc[-1]]])
+            found[seed] = passage(table["seconds"], table["train_loss"], goals[seed], falling=True, width=WIDTH)
+            rests |= {early[seed][0].key, curve[seed][0].key}
         late = [seed for seed, one in found.items() if not one.reached]
-        sides.append(Censored({seed: one.at for seed, one in found.items()}, late, [side[s][0].key for s in found]))
+        sides.append(Censored({seed: one.at for seed, one in found.items()}, late, rests))
     return sides[0], sides[1]
 
 
