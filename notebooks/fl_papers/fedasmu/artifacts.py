@@ -92,8 +92,8 @@ ARTIFACTS = [
                   "Printed, and what the specifications of profile paper have.", computed(make), Columns())
         for number, title, make in (
             (3, "layers of the CNN", tables.cnn_layers),
-            (5, "learning rates of the columns of Table 1", partial(tables.hyperparameters, 5)),
-            (6, "learning rates of the columns of Table 2", partial(tables.hyperparameters, 6)),
+            (5, "learning rates of Table 1's columns, and of LeNet on FMNIST", partial(tables.hyperparameters, 5)),
+            (6, "learning rates of the other columns of Table 2", partial(tables.hyperparameters, 6)),
         )
     ),
     *(

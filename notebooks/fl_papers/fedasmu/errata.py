@@ -197,7 +197,8 @@ def derivatives(table: Callable[[], pd.DataFrame], *printed: str) -> tuple[Shown
     """C47 (E07), C48 (E06): derivatives in the columns `printed` are wrong in all problems, and the derived right."""
     frame = table()
     errors = {name: (frame[name] / frame["true"] - 1).abs() for name in (*printed, "derived")}
-    said = {name: f"{name}: off by {error.min():.1g} to {error.max():.1g}" for name, error in errors.items()}
+    ends = {name: dict.fromkeys(f"{end:.1g}" for end in (each.min(), each.max())) for name, each in errors.items()}
+    said = {name: f"{name}: off by {' to '.join(found)}" for name, found in ends.items()}
     right = (errors["derived"] < 1e-9).all()
     said["derived"] = f"derived: {'off by less' if right else 'NOT off by less'} than 1e-9"
     about = f" times the derivative, in {PROBLEMS} random problems"

@@ -171,7 +171,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "largest rates": {"lr_lambda": 1e-3, "lr_sigma": 1e-3, "lr_iota": 0.1, "lr_gamma": 0.1, "lr_upsilon": 1e-3},
 }
 """What differs from FedASMU as the tables have it: E17, E01, E06, A07, E09, weights that do not learn, A02, and the
-rates of the first column of Table 5 (E16)."""
+rates of Table 5's column of LeNet on CIFAR-10 (E16)."""
 TUNED: dict[str, tuple[str, tuple[float, ...]]] = {
     "FedProx": ("mu", (0.001, 0.1)),
     "MOON": ("mu", (0.1, 5.0)),

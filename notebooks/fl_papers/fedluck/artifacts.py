@@ -73,7 +73,7 @@ ARTIFACTS = [
                "All methods on the same clock, measured at the same times.",
                partial(figures.accuracy_curves, partition="iid", methods=("FedLuck", *BASELINES)),
                Curves("virtual time (s)", (Panel("test_accuracy", "test accuracy"),), parameter="parameter"),
-               compared("iid"), "C04 C11 C13 C18"),
+               compared("iid"), "C11 C13 C18"),
     replicated("fig3", "Figure 3", "gigabytes to three accuracies, independent labels",
                "What has been uploaded when a target is first reached; no bar: not reached by every seed.",
                tables.traffic, figures.traffic, compared("iid"), "C12 C14 C15"),

@@ -201,7 +201,7 @@ CLAIMS = [
               "exponents of T and k in the three terms", partial(errata.third_term, printed=False),
               proof="sec:fedluck-corollary"),
     theory("C04", "(7)", "A device's staleness is constant: its job's length in periods, rounded up.",
-           "every upload of random worlds and of the stored runs", errata.staleness_is_the_ceiling,
+           "every upload of random worlds", errata.staleness_is_the_ceiling,
            proof="sec:fedluck-staleness"),
     claim("C05", "Fig. 1", "Too large and too small k and δ both hurt; an efficient setting lies between.",
           "share of columns (rows) of the grid whose fewest rounds are not at an end, less chance", interior_is_best,
@@ -365,6 +365,8 @@ DIAGNOSES = [
     Diagnosis("C17a C17b", "four of the devices do not compress because a constant of the proof is loose, and a plan "
               "with the tight one is better", "fedluck-x9",
               partial(at_the_end, "variant", "plan by the tight factor", "as in the tables", "more")),
+    Diagnosis("C17a C17b", "the same, with the full network, in the first two minutes", "fedluck-x16",
+              partial(tables.above_fedluck, plan="tight")),
     Diagnosis("C22 C23", "FedPer's k and δ, which the authors chose, are not its best, and with the best it is ahead",
               "fedluck-x16", partial(tables.above_fedluck, plan="found")),
 ]  # fmt: skip

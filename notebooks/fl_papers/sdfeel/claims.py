@@ -126,8 +126,8 @@ CLAIMS = [
           "ratio of Async.'s losses at 10 % of the horizon, each H over the one before",
           partial(loss_rises_with_gap, method=ASYNC, part=0.1), null="equal losses"),
     claim("C05", "Fig. 2b", "Given enough time synchronous training is as accurate, possibly more.",
-          "points of accuracy of a linear model, Sync. less Async., after 300 synchronous rounds at H = 30: above −2 "
-          "(the specification's margin; one-sided, as it may be better)", similar_in_the_end, null="2 points worse"),
+          "points of accuracy of a linear model, Sync. less Async., after some 300 rounds at H = 30: above −2 (the "
+          "specification's margin; one-sided, as it may be better)", similar_in_the_end, null="2 points worse"),
     claim("C06", "section V (implied)", "Asynchrony helps more when devices differ more.",
           f"Async.'s part of Sync.'s time to the losses of C01, each H over the one before: {EARLY}",
           helps_more_with_gap, null="the same part at every H"),
@@ -162,7 +162,7 @@ CLAIMS = [
           "points of accuracy, Dirichlet 0.1 less 0.5, both methods, at half and at the end of the horizon",
           skew_hurts, null="equal accuracies"),
     system("C18", "Lemma 1", "A smaller H bounds staleness more tightly.",
-           "largest staleness over H on the paper's clock; every upload of the runs below its bound",
+           "largest staleness over H on the paper's clock; every upload of the judged runs at most its bound",
            exact.observed_staleness),
     printed("C19", "sketch of Lemma 1", "Others finish at most H iterations during one: δ ≤ (D − 1) H.",
             "staleness of a clock; C08 has the bound that holds", exact.sketch_of_lemma1),
