@@ -70,7 +70,7 @@ def _group(found: Iterable[Judgement], label: str, lead: str) -> str:
 
 def _line(judgement: Judgement) -> str:
     claim, part = judgement.claim, judgement.decisive
-    where = f" ({part.name})" if part and len(judgement.effects) > 1 else ""
+    where = f" ({part.name})" if part and len(judgement.parts) > 1 else ""
     left_out, *_ = judgement.left_out.partition(" (")  # why stands in the claim's own row
     few = judgement.reason if judgement.label in ("no difference", "contradicted") else left_out
     found = f"{measured(judgement)}{where}{few and f'; {few}'}{_shortfall(judgement)}"
