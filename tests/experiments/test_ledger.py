@@ -42,7 +42,7 @@ def page(**changed: object) -> Replication:
     from fl_papers.sdfeel.experiment import SDFeel
 
     chosen = {"PROFILE": "smoke", "SHOW": "published", "DATASET": "fashion-mnist", "SEEDS": None, "RECOMPUTE": False}
-    carriers = [artifact.id for artifact in artifacts().values() if artifact.id.startswith("sdfeel-fig2")]
+    carriers = [name for name in artifacts() if name.startswith(("sdfeel-fig2", "sdfeel-x13"))]
     return Replication(chosen | changed, SDFeel, {"figure 2": carriers})
 
 

@@ -75,7 +75,7 @@ ARTIFACTS = [
         )
     ),
     derived("x1", title="staleness functions", reduce=figures.reduce_staleness_functions,
-            view=Curves("staleness u (missed updates)", (Panel("weight", "weight s(u)"),), points=True)),
+            view=Curves("staleness u (missed updates)", (Panel("weight", "weight s(u)"),), points=True), claims="E10"),
     derived("x2", title="the error of toy Q against the printed and the derived bound", reduce=figures.reduce_bounds,
             view=Curves("updates t", (Panel("error", "expected error, log scale", log=True),)),
             claims="C26 C26c"),
