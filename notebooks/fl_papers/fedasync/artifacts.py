@@ -74,8 +74,8 @@ ARTIFACTS = [
              partial(Runs.alpha_sweep, which=1), 1, f"{ENDS} {NARROW}", "C13 C15 C18"),
         )
     ),
-    derived("x1", title="staleness functions", reduce=figures.reduce_staleness_functions,
-            view=Curves("staleness u (missed updates)", (Panel("weight", "weight s(u)"),), points=True), claims="E10"),
+    derived("x1", title="staleness functions", reduce=figures.reduce_staleness_functions, claims="E10",
+            view=Curves("staleness u (missed updates)", (Panel("weight", "weight s(u)"),), points=True)),
     derived("x2", title="the error of toy Q against the printed and the derived bound", reduce=figures.reduce_bounds,
             view=Curves("updates t", (Panel("error", "expected error, log scale", log=True),)),
             claims="C26 C26c"),
