@@ -51,7 +51,7 @@ STUDIES: tuple[tuple[str, Any, Any, Any, str, dict[str, Any]], ...] = (
     ("all curves in numbers", SDFeel.figure2, figures.numbers, Columns(), "", {}),
     ("what a draw of speeds decides", SDFeel.figure2, figures.by_seed, Columns(), "",
      {"over_seeds": "each run of"}),
-    ("times to losses, with every version measured", SDFeel.beginning, figures.beginning, Columns(), "C01 C06", {}),
+    ("times to losses, densely measured", SDFeel.beginning, figures.beginning, Columns(digits=1), "C01 C06", {}),
 )  # fmt: skip
 
 ARTIFACTS = [

@@ -92,12 +92,12 @@ def beginning(study: Study) -> pd.DataFrame:
         if ours:
             early = runs(study, ASYNC, gap, "early")
             versions = [np.searchsorted(early[s][1].history.evaluations["seconds"], at) for s, at in ours.items()]
-            row = {"H": gap, "loss of Sync. at": f"{part:.0%}", "versions by then": np.mean(versions)}
+            row = {"H": f"{gap:g}", "loss of Sync. at": f"{part:.0%}", "versions by then": f"{np.mean(versions):.0f}"}
             sides = {
                 f"{name} (1000 s)": np.mean(list(side.values())) / KILO
                 for name, side in (("Async.", ours), ("Sync.", theirs))
             }
-            rows.append({**row, **sides, "seeds": len(ours), "at least": len(ours.at_least)})
+            rows.append({**row, **sides, "seeds": len(ours), "not reached": len(ours.at_least)})
     return pd.DataFrame(rows)
 
 
