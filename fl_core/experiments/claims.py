@@ -346,9 +346,9 @@ class Judgement:
     def rests_on(self) -> str:
         """Return in words where it comes from: figures, records, and the code that compares them."""
         where, line = self.claim.code
-        figures, doubtful = ", ".join(self.artifacts) or "no figure", len(self.unverified)
+        figures, count, doubtful = ", ".join(self.artifacts) or "no figure", len(self.runs), len(self.unverified)
         doubts = f", {doubtful} UNVERIFIED: made by other code" * bool(doubtful)
-        return f"{figures}; {len(self.runs) or 'no'} record{'s'[len(self.runs) == 1 :]}{doubts}; {where}, line {line}"
+        return f"{figures}; {count or 'no'} record{'s' * (count != 1)}{doubts}; {where}, line {line}"
 
     def sentence(self) -> str:
         """Return id, label, what it rests on, the statement and why it is undecided, as one line of text."""

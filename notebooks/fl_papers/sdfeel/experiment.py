@@ -41,8 +41,8 @@ UP, BACKHAUL = 5e6, 10e6  # Bits per second from device to server and from serve
 ROUND_SECONDS = {5: 17578.052826, 10: 32457.781315, 30: 91976.695269}
 """A synchronous round at each gap H, for the specification's draw of speeds: what horizons are measured in."""
 LONG_ROUNDS, LONG_GAP = 300, 30.0  # Horizon of the long runs, in synchronous rounds at this gap (C05).
-EARLY, SOONER = 1 / 3, 3.0  # Part of the horizon that every version is measured in, at most the latter over H (C01).
-EARLY_SAMPLES = 500  # Test images of such a measurement; it is about the training loss.
+BEGINNING, SOONER = 1 / 3, 3.0  # Part of the horizon with every version measured, at most the latter over H (C01).
+BEGINNING_SAMPLES = 500  # Test images of such a measurement; it is about the training loss.
 FEWER = 5  # What the Dirichlet concentration is divided by in the runs with fewer classes on each device (C17).
 
 
@@ -173,9 +173,9 @@ class SDFeel(experiment.Experiment):
     def beginning(self) -> Iterator[Entry]:
         """Yield Figure 2, and the beginning of asynchronous training with the loss of every version (C01, C06)."""
         yield from self.figure2()
-        dense = {"every_updates": 1, "every_seconds": None, "test_samples": EARLY_SAMPLES}
+        dense = {"every_updates": 1, "every_seconds": None, "test_samples": BEGINNING_SAMPLES}
         for entry in self.entries((ASYNC,), self.options.gaps, role="early"):
-            changed = {"budget.seconds": horizon(entry) * min(EARLY, SOONER / entry.labels["gap"])}
+            changed = {"budget.seconds": horizon(entry) * min(BEGINNING, SOONER / entry.labels["gap"])}
             changed |= {f"evaluation.{name}": value for name, value in dense.items()}
             yield Entry(entry.spec.changed(**changed), entry.labels)
 

@@ -13,7 +13,7 @@ from fl_core.experiments.claims import judge
 from fl_core.experiments.evidence import Effect
 from fl_core.experiments.run import Result
 from fl_core.experiments.study import Entry, Study
-from fl_papers.sdfeel.experiment import ASYNC, CLOUD, EARLY, SOONER, SYNC, runs, value_at
+from fl_papers.sdfeel.experiment import ASYNC, BEGINNING, CLOUD, SOONER, SYNC, runs, value_at
 from fl_papers.sdfeel.figures import times
 
 RUNS = ["sdfeel-x13", "sdfeel-x7", "sdfeel-x8", "sdfeel-x9", "sdfeel-x10"]
@@ -24,11 +24,12 @@ def labels(study: Study, names: tuple[str, ...] = JUDGED) -> dict[str, str]:
     return {j.claim.id.partition("-")[2]: j.label for j in judge([f"SDFEEL-{name}" for name in names], study)}
 
 
-def made_up(entry: Entry, speed: float, best: float) -> Result:
+def made_up(entry: Entry, speed: float, best: float, finer: int = 1) -> Result:
     """A result whose loss falls from 2.3 towards 1 - `best` and whose accuracy rises to `best`, at a `speed`."""
     end = entry.spec.budget.seconds
-    part = min(EARLY, SOONER / entry.labels["gap"]) if entry.labels["role"] == "early" else 1.0
-    seconds = np.linspace(0, end, 31 if part == 1 else 121)
+    early = entry.labels["role"] == "early"
+    part = min(BEGINNING, SOONER / entry.labels["gap"]) if early else 1.0
+    seconds = np.linspace(0, end, round(30 * part * (finer if early else 1)) + 1)
     rest = np.exp(-10 * speed * seconds / end * part)
     accuracy, loss = best - (best - 0.1) * rest, 1 - best + 1.3 * rest
     return measured(entry.spec, seconds=seconds, test_accuracy=accuracy, train_loss=loss)
@@ -39,6 +40,7 @@ def made_up_study(
     synchronous: Callable[[float], float],
     uneven: float = 1,
     late: float = 0.9,
+    finer: int = 1,
 ) -> Study:
     """All grids at profile laptop: speeds by gap, factor of speed with fewer classes, Async.'s best in the end."""
     study = make_study(find_artifacts(RUNS), "laptop", seeds=list(range(5)))
@@ -52,7 +54,7 @@ def made_up_study(
             speed, best = speed * uneven, best * uneven
         if own["role"] == "long":
             speed, best = 2.0, late if own["method"] == ASYNC else best
-        results[entry.key] = made_up(entry, speed, best - 0.002 * own["seed"])
+        results[entry.key] = made_up(entry, speed, best - 0.002 * own["seed"], finer)
     return study.with_results(results)
 
 
@@ -79,9 +81,19 @@ def test_values_and_first_passages_are_interpolated() -> None:
     assert value_at(run, "train_loss", 0.25) == pytest.approx((losses[7] + losses[8]) / 2)
     assert value_at(run, "train_loss", 0.5) == pytest.approx(losses[15])
     ours, theirs = times(study, 5.0, 0.25)
-    assert [ours[seed] / theirs[seed] for seed in range(5)] == pytest.approx([1] * 5, abs=0.03)  # a grid of 0.033
+    assert ours == pytest.approx(theirs)
     assert ours[0] / end == pytest.approx(0.25, abs=5e-3)  # a measurement is 0.033
     assert len(set(times(made_up_study(lambda gap: 3.0, lambda gap: 1.0), 5.0, 0.5)[0].values())) == 5
+
+
+def test_a_loss_that_is_reached_before_a_curves_second_point_has_its_own_time() -> None:
+    """At H = 30 the running mean and a straight line from the start used to make it a third of what it was."""
+    study = made_up_study(lambda gap: 40.0, lambda gap: 0.2, finer=100)
+    run, theirs = (runs(study, method, 30.0)[0] for method in (ASYNC, SYNC))
+    goal, end = value_at(theirs, "train_loss", 0.25), run[0].spec.budget.seconds
+    true = np.log(1.3 / (goal - 0.1)) / 400 * end
+    assert true < end / 30 / 5
+    assert times(study, 30.0, 0.25)[0][0] == pytest.approx(true, rel=0.1)
 
 
 def test_a_loss_that_is_not_reached_is_a_lower_bound() -> None:
