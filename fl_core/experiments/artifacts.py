@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from fl_core.datasets import names
+from fl_core.datasets import names, stands_for
 from fl_core.errors import SpecError, known
 from fl_core.experiments.claims import claims
 from fl_core.experiments.evidence import LOOKS
@@ -91,6 +91,12 @@ class Artifact:
     """Ids of the claims that it carries."""
     over_seeds: str = "mean and standard deviation over"
     """What it shows of several seeds, before the word "seeds"."""
+    panels_on: tuple[str, ...] = ()
+    """Data sets of its panels in the paper, where it shows others on what is there; empty: any."""
+
+    def is_on(self, dataset: str) -> bool:
+        """Return whether the paper has it on `dataset`."""
+        return not self.panels_on or stands_for(dataset) in self.panels_on
 
     def grid(
         self, profile_name: str, dataset: str = "fashion-mnist", seeds: Sequence[int] | None = None, **overrides: Any
@@ -112,9 +118,10 @@ class Artifact:
             return f"{self.reference}, {self.title}. Computed from formulas, no runs. Made by `{self.command()}`."
         seeds = study.seeds
         runs = f"seed {seeds[0]}" if len(seeds) == 1 else f"{self.over_seeds} seeds {listed(seeds)}"
+        strange = "" if self.is_on(study.dataset) else " None of the paper's panels is on these data."
         return (
             f"{self.reference}, {self.title}. {study.data}, profile {study.profile}, "
-            f"{runs}; {study.verification}. Made by `{study.command(self.notebook)}`."
+            f"{runs}; {study.verification}. Made by `{study.command(self.notebook)}`.{strange}"
         )
 
     def command(self) -> str:
@@ -132,21 +139,17 @@ class Paper:
     setting: Callable[..., pd.DataFrame]
     """`paper_setting` of the artifacts that have runs."""
 
-    def claims(self, numbers: str) -> tuple[str, ...]:
-        """Return the ids of claims, ``"C01 C02"`` being the first two."""
-        return tuple(f"{self.name.upper()}-{number}" for number in numbers.split())
-
     def artifact(
         self, name: str, where: str, title: str, description: str, reduce: Callable[[Study], pd.DataFrame],
         view: View, make_grid: Callable[..., list[Entry]] = no_runs, claims: str = "", chapter: str = "replication",
         **more: Any,
     ) -> Artifact:  # fmt: skip
-        """Return an artifact that is `where` in the paper ("": nowhere), from runs if it has a grid."""
+        """Return an artifact that is `where` in the paper ("": nowhere), with `claims` as in "C01 C02"."""
         given: dict[str, Any] = {} if make_grid is no_runs else {"paper_setting": self.setting}
         return Artifact(
             f"{self.name}-{name}", title, f"{where} of {self.cited}" if where else "Beyond the paper", description,
             f"notebooks/fl_papers/{self.name}/{chapter}.ipynb", reduce, view, make_grid,
-            claims=self.claims(claims), **{**given, **more},
+            claims=tuple(f"{self.name.upper()}-{number}" for number in claims.split()), **{**given, **more},
         )  # fmt: skip
 
 
@@ -184,7 +187,7 @@ def make_study(
     chosen = [chosen] if isinstance(chosen, Artifact) else chosen
     grids = [artifact.grid(profile_name, dataset, seeds, **overrides) for artifact in chosen]
     entries = {entry.key + repr(entry.labels): entry for grid in grids for entry in grid}
-    given = overrides | {"seeds": None if seeds is None else list(seeds)}
+    given = overrides | {"seeds": seeds and list(seeds)}
     options = {name: value for name, value in given.items() if value is not None}
     return Study(profile_name, dataset, tuple(entries.values()), {}, options)
 

@@ -209,7 +209,7 @@ def own_size(paper: str, store: Store | None = None) -> str:
             sizes.setdefault(_size(result.spec), []).append(result.spec)
     whole: dict[tuple[int, str], list[str]] = {}
     for artifact in _carriers(paper):
-        if artifact.make_grid is no_runs:
+        if artifact.make_grid is no_runs or not artifact.is_on(DATASET):
             continue
         specs = {spec.hash: spec for spec in make_study([artifact], FULL, DATASET, SEEDS[0][:1]).specs}.values()
         runs = [sizes.get(_size(spec), []) for spec in specs]

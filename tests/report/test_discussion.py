@@ -79,3 +79,6 @@ def test_cost_is_that_of_the_published_records():
 def test_a_reduced_network_is_named_where_the_size_is_the_papers():
     assert "`fedluck-tab1`" in own_size("FEDLUCK")
     assert "reduced network `wkafl_cnn(width=0.25)`" in own_size("WKAFL")
+    told = own_size("FEDASMU")
+    assert "`fedasmu-fig6`" in told
+    assert "`fedasmu-fig3`" not in told  # its panels are on other data

@@ -49,18 +49,19 @@ GRIDS: dict[str, Callable[..., list[Entry]]] = {
 
 def _artifact(
     name: str, title: str, where: str, description: str, reduce: Callable[[Study], pd.DataFrame], view: View,
-    make_grid: Callable[..., list[Entry]] = no_runs, claims: Iterable[int | str] = (),
+    make_grid: Callable[..., list[Entry]] = no_runs, claims: Iterable[int | str] = (), columns: Sequence[str] = (),
 ) -> Artifact:  # fmt: skip
-    """Return an artifact, its `claims` by number; one without a grid needs no runs."""
+    """Return an artifact, its `claims` by number; one without a grid needs no runs.
+
+    Of the comparison it shows those of its `columns` that a data set has, or else all that it has.
+    """
+    if columns:
+        make_grid = _ONE.made(partial(_ONE.comparison, only=columns))
     numbers = " ".join(one if isinstance(one, str) else f"C{one:02d}" for one in claims)
     kind = "95 % t-interval" if isinstance(view, Columns) else "standard deviation"
-    seeds = _SPREAD.get(name, f"mean and {kind} over")
-    return _PAPER.artifact(name, where, title, description, reduce, view, make_grid, numbers, over_seeds=seeds)
-
-
-def _comparison(columns: Iterable[str]) -> Callable[..., list[Entry]]:
-    """Return the grid of the comparison on those of `columns` that a data set has, or else on all that it has."""
-    return FedASMUExperiment.made(partial(FedASMUExperiment.comparison, only=tuple(columns)))
+    on = tuple(dict.fromkeys(experiment.COLUMNS[column].dataset for column in columns))
+    more: dict[str, Any] = {"over_seeds": _SPREAD.get(name, f"mean and {kind} over"), "panels_on": on}
+    return _PAPER.artifact(name, where, title, description, reduce, view, make_grid, numbers, **more)
 
 
 ARTIFACTS = [
@@ -75,7 +76,8 @@ ARTIFACTS = [
     *(
         _artifact(f"fig{number}", "accuracy over virtual time", f"Figure {number}",
                   "All methods on the same clock, with as many uploads; dashed: the target of the tables.",
-                  partial(figures.accuracy_curves, methods=METHODS), figures.accuracy, _comparison(columns), (2, 23))
+                  partial(figures.accuracy_curves, methods=METHODS), figures.accuracy,
+                  claims=(2, 23), columns=columns)
         for number, columns in PANELS.items()
     ),
     _artifact("fig7", "slower networks, more heterogeneous and more devices", "Figure 7",
@@ -84,7 +86,8 @@ ARTIFACTS = [
     *(
         _artifact(f"tab{number}", "accuracy, and virtual time to a target", f"Table {number}",
                   "The columns of one data set, each number beside the printed one.",
-                  partial(tables.measured, methods=METHODS), _MEASURED, _comparison(columns), (1, 2, *range(5, 24)))
+                  partial(tables.measured, methods=METHODS), _MEASURED, claims=(1, 2, *range(5, 24)),
+                  columns=columns)
         for number, columns in TABLES.items()
     ),
     *(
