@@ -444,7 +444,7 @@ def paper_setting(chosen: FedASMUExperiment) -> pd.DataFrame:
         ("rate of the meta-model", "0.001", f"{algorithm.lr_rl:g}"),
         ("FedProx μ; MOON μ, temperature; FedDyn α", "tuned, not stated", "0.01; 1, 0.5; 0.01"),
         ("FedAsync", "polynomial, values not stated", "α = 0.6, exponent 0.5"),
-        ("FedBuff; PORT", "not stated", f"buffers of {buffer}; at least {buffer} uploads, bound 10"),
+        ("FedBuff; PORT", "not stated", f"buffers of {buffer}, (1 + s)^−0.5; at least {buffer} uploads, bound 10"),
         ("ASO-Fed", "tuned, not stated",
          f"pull {value('ASO-Fed', 'rho'):g}, memory {value('ASO-Fed', 'beta'):g}, without feature learning"),
         ("FedSA", "tuned, not stated",

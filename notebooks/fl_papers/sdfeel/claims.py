@@ -158,7 +158,7 @@ CLAIMS = [
           exact.equal_speeds, kind="definition"),
     system("C15", "section III", "The consensus phase happens once and costs little.",
            "rounds to a spread of 1e-6 take less than 1 % of the horizon", exact.consensus_is_cheap),
-    claim("C17", "section V", "Fewer classes on each device hurt asynchronous as they hurt synchronous training.",
+    claim("C17", "Remark 2", "Fewer classes on each device hurt asynchronous as they hurt synchronous training.",
           "points of accuracy, Dirichlet 0.1 less 0.5, both methods, at half and at the end of the horizon",
           skew_hurts, null="equal accuracies"),
     system("C18", "Lemma 1", "A smaller H bounds staleness more tightly.",

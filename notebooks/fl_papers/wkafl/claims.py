@@ -55,9 +55,12 @@ def effect(
 ) -> list[Effect]:  # fmt: skip
     """Return one part, of `measure`; `methods` has a method as often as a value of it is in the effect.
 
+    Where the paper prints the opposite, as on CIFAR-10 (C19), it does not claim that: there is no part.
     Training amplifies rounding, so an effect is given at least the spread that rounding makes.
     """
     scale = MEASURES[measure][1]
+    if claimed != "equal" and not np.isnan(size) and scale.inner(size) * (1 if claimed == "more" else -1) < 0:
+        return []
     chaos = [luck(study, method, lambda result: scale.inner(measure(result))) for method in methods]
     step, printed = STEP if scale is POINTS else 0.0, None if np.isnan(size) else size
     return [Effect(name, *sides, scale, claimed, bound, printed, None, False, step, float(np.linalg.norm(chaos)))]
