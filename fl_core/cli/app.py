@@ -74,7 +74,7 @@ def choose_device(device: str) -> str:
 def as_text(value: Any) -> str:
     """Return what a command prints for --json: of a frame its rows, of an object what it holds."""
     if hasattr(value, "to_json"):
-        value = json.loads(value.to_json(orient="records", double_precision=6))
+        value = json.loads(value.to_json(orient="records", double_precision=15))
     return json.dumps(value, indent=1, default=vars, ensure_ascii=False)
 
 

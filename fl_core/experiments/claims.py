@@ -68,6 +68,11 @@ class Check:
         if self.holds is not None:  # of numpy's True nobody would say that it is True
             object.__setattr__(self, "holds", bool(self.holds))
 
+    @property
+    def refutes(self) -> bool:
+        """Whether it shows that a claim is false."""
+        return (self.shows, self.holds) in (("statement", False), ("counter-example", True))
+
     def words(self) -> tuple[str, str, str]:
         """Return what was compared; an exact statement has no interval."""
         return self.detail, "exact", {"vacuity": "says nothing", "counter-example": "false"}.get(self.shows, "equal")
@@ -179,10 +184,10 @@ class Judgement:
         holds = max(effect.p["holds"] for effect in self.effects)
         equal = max(min(effect.p["equal"], effect.p["holds"]) for effect in self.effects)
         some = min(effect.p["equal"] for effect in self.effects)
-        opposite = min(holm([effect.p["opposite"] if lucky(0.5, effect.look) else 1.0 for effect in self.effects]))
+        shown = [e.p["opposite"] if lucky(0.5, e.look) and e.p["equal"] > LEVEL else 1.0 for e in self.effects]
         return {
             "holds": holds if lucky(luck(self.effects), self.seeds) else 1.0,
-            "opposite": opposite,
+            "opposite": min(holm(shown)),
             "equal": max(equal, some) if lucky(luck(self.effects, ordered=False), self.seeds) else 1.0,
         }
 
@@ -235,7 +240,7 @@ class Judgement:
 
     def _theory(self) -> Label:
         shown = {(check.shows, check.holds) for check in self.checks}
-        if ("counter-example", True) in shown or ("statement", False) in shown:
+        if any(check.refutes for check in self.checks):
             return "contradicted"
         if ("vacuity", True) in shown:
             return "vacuous"
@@ -268,13 +273,13 @@ class Judgement:
     @cached_property
     def decisive(self) -> Part | None:
         """The part that the label hangs on: the one with least evidence for it."""
-        if self.effects:
+        if self.effects and not any(check.refutes for check in self.checks):
             if self.direction == "opposite":
                 return min(self.effects, key=lambda e: (e.p["opposite"], e.chances["opposite"]))
             return max(self.effects, key=lambda e: (e.p["holds"], e.chances["holds"]))
         order = {False: 0, None: 1, True: 2}
         checks = sorted(self.checks, key=lambda check: (check.shows == "statement", order[check.holds]))
-        return checks[0] if checks else None
+        return next((check for check in checks if check.refutes), checks[0] if checks else None)
 
     @property
     def seeds(self) -> int:
@@ -283,19 +288,26 @@ class Judgement:
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds of the first look, or of one that decides all open parts with 80 % power; None: not up to 20."""
+        """Seeds of the first look, or of one that decides it with 80 % power; None: not up to 20.
+
+        All its open parts have to be decided, or one to be opposite.
+        """
         left = [effect for effect in self.effects if self.step * effect.p["holds"] > LEVEL]
         needed = [effect.seeds_needed(LEVEL / self.step, 1 - (1 - POWER) / len(left)) for effect in left]
         chance = luck(self.effects)
         needed.append(next((count for count in LOOKS if lucky(chance, count)), None))
-        if None in needed:
-            return min(LOOKS) if self.effects and not self.seeds else None
-        return max(count for count in needed if count is not None)
+        if self.effects and not self.seeds:
+            return min(LOOKS)
+        share = LEVEL / self.step / max(1, len(self.effects))
+        against = [effect.seeds_needed(share, outcomes=["opposite"]) for effect in self.effects]
+        found = [count for count in against if count and lucky(0.5, count)]
+        return min([*found, *([] if None in needed else [max(filter(None, needed))])], default=None)
 
     @property
     def too_short(self) -> tuple[int, int]:
         """In how many seeds, and of how many, a run of an open part ended before it could tell: seeds do not help."""
-        return max(((e.too_short, len(e.seeds)) for e in self.effects if e.direction == "open"), default=(0, 0))
+        left = ((e.too_short, e.look or len(e.seeds)) for e in self.effects if e.direction == "open")
+        return max(left, default=(0, 0))
 
     @property
     def reason(self) -> str:
@@ -320,7 +332,7 @@ class Judgement:
             have = min(len(effect.seeds) for effect in self.effects)
             return f"{have} seed{'s' if have != 1 else ''} of {min(LOOKS)} that a first look needs"
         if any(np.isnan(effect.values).any() for effect in self.effects):
-            return "a run has no value: it diverged"
+            return "a run has no value"
         if any(effect.too_coarse for effect in self.effects):
             return "an interval of width zero: measured too coarsely"
         need = self.seeds_needed
@@ -328,7 +340,7 @@ class Judgement:
         if not need and self.too_short[0]:
             what = "longer runs would be needed: in {} of {} seeds one ends before its target".format(*self.too_short)
         if self.own_p <= LEVEL:
-            what = f"decided alone, not among the {self.family} claims of the paper (Holm); {what}"
+            what = f"decided alone, not among {self.family} claims (Holm); {what}"
         elif all(effect.direction == "holds" for effect in self.effects):
             often = round(1 / luck(self.effects) ** self.seeds)
             what = f"{self.seeds} seeds agree by luck in 1 of {often} cases; {what}"

@@ -274,7 +274,7 @@ class Effect:
     @property
     def size(self) -> Size:
         """How the interval lies to the printed effect, measured from the null in the claimed direction."""
-        if self.printed is None:
+        if self.printed is None or self.claimed == "equal":
             return "not printed"
         low, high = (end / self.scale.factor for end in self.interval)
         if not self.look or self.excluded or np.isnan(low):
@@ -292,34 +292,41 @@ class Effect:
     @property
     def p_smaller(self) -> float:
         """Two-sided p-value, over all looks, of an effect that is smaller than the printed one."""
-        if self.printed is None or not self.look or self.excluded or self.too_coarse:
+        if self.printed is None or self.size != "smaller":
             return 1.0
         low, high = self.sides
         printed = self.scale.inner(self.printed) - self.null
         one_sided = self._chance(low - printed) if self.claimed == "less" else self._chance(printed - high)
         return min(1.0, 2 * one_sided * LEVEL / LOOKS[self.look])
 
-    def seeds_needed(self, alone: float = LEVEL, power: float = POWER) -> int | None:
-        """Return the seeds of the first planned look that would decide it with so much power; None: over 20.
+    def seeds_needed(
+        self, alone: float = LEVEL, power: float = POWER, outcomes: Iterable[Outcome] = OUTCOMES
+    ) -> int | None:
+        """Return the seeds of the first planned look that would show one of `outcomes` with so much power, if any.
 
         At the effect and spread that are seen, at level `alone` of all looks instead of 5 %; at first the first look.
         """
         values, later = self.values[np.isfinite(self.values)], [n for n in LOOKS if n > len(self.seeds)]
-        if len(values) < 2 or len(self.seeds) < min(LOOKS):
+        if np.isnan(self.values).any():  # more of them will not help
+            return None
+        if len(self.seeds) < min(LOOKS):
             return next(iter(later), None)
-        if self.discrete or any(np.isinf(side).any() for side in self.sides):  # a test of signs, with these shares
-            share = max(min(float((each > 0).mean()) for each in way) for ways in self._ways.values() for way in ways)
-            fewest = {n: scipy.stats.binom.isf(LOOKS[n] * alone / LEVEL / 2, n, 0.5) for n in later}
-            return next((n for n, most in fewest.items() if scipy.stats.binom.sf(most, n, share) >= power), None)
-        spread = max(float(values.std(ddof=1)), self.step / np.sqrt(12), self.chaos)
-        mean = abs(float(values.mean()))
-        distance = max(mean, self.margin - mean)
-        for count in later:
-            shift = distance * np.sqrt(count) / spread if spread else np.inf
-            needed = scipy.stats.t.ppf(1 - LOOKS[count] * alone / LEVEL / 2, count - 1)
-            if not np.isfinite(shift) or scipy.stats.nct.sf(needed, count - 1, shift) >= power:
-                return count
-        return None
+        spread = max(float(values.std(ddof=1)) if len(values) > 1 else 0.0, self.step / np.sqrt(12), self.chaos)
+
+        def chance(values: np.ndarray, count: int) -> float:
+            level = LOOKS[count] * alone / LEVEL / 2
+            if self.discrete or np.isinf(values).any():  # a test of signs, with these shares
+                most = scipy.stats.binom.isf(level, count, 0.5)
+                return float(scipy.stats.binom.sf(most, count, (values > 0).mean()))
+            mean = float(values.mean())
+            if mean <= 0 or not spread:
+                return float(mean > 0)
+            needed, shift = scipy.stats.t.ppf(1 - level, count - 1), mean * np.sqrt(count) / spread
+            return float(scipy.stats.nct.sf(needed, count - 1, shift))
+
+        ways = [way for outcome in outcomes for way in self._ways[outcome]]
+        best = (max(min(chance(each, count) for each in way) for way in ways) if ways else 0.0 for count in later)
+        return next((count for count, found in zip(later, best, strict=True) if found >= power), None)
 
     def words(self) -> tuple[str, str, str]:
         """Return effect, interval and what is claimed as text."""
@@ -331,7 +338,7 @@ class Effect:
             delta = self.scale.shown(self.margin)
             claimed = f"within a factor of {delta:.3g}" if self.scale.logarithmic else f"{bound:g} ± {delta:g}"
         else:
-            claimed = f"{'>' if self.claimed == 'more' else '<'} {bound:g}"
+            claimed = f"{('≥≤' if self.discrete else '><')[self.claimed == 'less']} {bound:g}"
         below, above = (bool(np.isinf(side).any()) for side in self.sides)
         mark = {(True, False): "≤ ", (False, True): "≥ ", (True, True): "≈ "}.get((below, above), "")
         effect = self.estimate
@@ -343,7 +350,8 @@ def _text(value: float, apart: float = np.nan) -> str:
     if not np.isfinite(value):
         return "∞" if value > 0 else "−∞"
     texts = (f"{value:.{digits}g}" for digits in range(3, 18))
-    return next(text for text in texts if float(text) != apart or value == apart)
+    same, apart = np.isclose(value, apart, rtol=1e-12, atol=0), float(f"{apart:.12g}")
+    return next(text for text in texts if same or float(text) != apart)
 
 
 def moderated(effects: Sequence[Effect]) -> list[Effect]:

@@ -97,7 +97,7 @@ def best_elsewhere(found: Mapping[Any, BySeed], best: Callable[..., Any] = min) 
 
 
 class Passage(NamedTuple):
-    """When a series first has a target; if it never has, `at` is its end and a lower bound."""
+    """When a series first has a target; if it never has, `at` is its last window and a lower bound."""
 
     at: float
     reached: bool
@@ -123,7 +123,7 @@ def passage(
     level = np.array([np.add.reduce(series[each]) / (each.stop - each.start) for each in windows])  # fast means
     beyond = np.flatnonzero(level <= target if falling else level >= target)
     if not len(beyond):
-        return Passage(float(times[-1]), False)
+        return Passage(float(times[max(len(level) - 1, 0)]), False)
     row = int(beyond[0])
     if not row or np.isnan(level[row - 1]):
         return Passage(float(times[row]), True)

@@ -146,7 +146,7 @@ def compare(
         effects.append(replace(effect, excluded="not trained" if guessing(runs, effect) else ""))
         rows.append({**rest, by: value, "against": reference})
     effects = moderated(effects)
-    adjusted = holm([min(effect.p.values()) for effect in effects])
+    adjusted = holm([min(e.p.values()) if e.direction == "open" else e.p[e.direction] for e in effects])
     for row, effect, p in zip(rows, effects, adjusted, strict=True):
         row |= {"effect": effect.estimate, "low": effect.interval[0], "high": effect.interval[1]}
         direction = {"holds": "more", "opposite": "less"}.get(effect.direction, effect.direction)

@@ -25,7 +25,7 @@ from fl_core.experiments.claims import (
     ledger,
     settled,
 )
-from fl_core.experiments.evidence import POINTS, Effect
+from fl_core.experiments.evidence import PLAIN, POINTS, Effect
 from fl_core.experiments.measures import BySeed, final_accuracy
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.study import Entry, Study
@@ -165,7 +165,7 @@ def test_reasons():
     zero = effect(2, 0.0)
     assert judged(zero).reason == "an interval of width zero: measured too coarsely"
     spoilt = dataclasses.replace(zero, left=dict(zero.left) | {3: float("nan")})
-    assert judged(spoilt).reason == "a run has no value: it diverged"
+    assert judged(spoilt).reason == "a run has no value"
     assert judged(effect(2)).reason == ""
     assert judged(effect(2), effect(1, excluded="B at chance")).reason == "1 of 2 parts left out (B at chance)"
 
@@ -178,6 +178,35 @@ def test_a_conjunction_holds_only_if_every_part_does_and_one_opposite_part_needs
     many = [dataclasses.replace(effect(2, 0.5, seed=i), name=str(i)) for i in range(1, 36)]
     assert judged(weak, *many).label == "undecided"
     assert judged(effect(-3, 0.1), *many).label == "contradicted"
+
+
+def test_one_opposite_part_will_decide_a_claim_whose_other_parts_never_will():
+    """The most that any open part needs was asked for, so that such claims were never run again."""
+    never = [dataclasses.replace(effect(0.2, 8, 3, seed=i), name=str(i)) for i in range(1, 20)]
+    assert judged(*never).seeds_needed is None
+    assert judged(effect(-5, 0.65, 3), *never).seeds_needed == 5
+    spoilt = dataclasses.replace(never[0], left=dict(never[0].left) | {1: float("nan")})
+    assert judged(spoilt).seeds_needed is None, "more seeds do not help"
+
+
+def test_what_is_practically_equal_contradicts_nothing():
+    found = judged(effect(-0.1, 0.02), effect(0.4, 3))
+    assert [e.direction for e in found.effects] == ["equal", "open"]
+    assert found.label == "undecided"
+
+
+def test_what_refutes_a_claim_is_what_its_label_hangs_on():
+    failed, empty = Check("failed", False, ""), Check("empty", True, "", "vacuity")
+    for found in (judged(effect(2), failed), judged(empty, failed, kind="theory")):
+        assert (found.label, found.decisive) == ("contradicted", failed)
+
+
+def test_a_size_is_smaller_only_if_its_interval_says_so():
+    """Counts and bounds are tested by signs, which may see more than the interval; equality has no smaller."""
+    some = dict(enumerate([3.0] * 19 + [9.0]))
+    found = judged(Effect("", some, 0.0, PLAIN, printed=4.0, delta=0.1, discrete=True))
+    assert (found.effects[0].size, found.label) == ("as printed", "reproduced")
+    assert judged(effect(0, 0.05, claimed="equal", delta=0.02, printed=0.01)).label == "reproduced"
 
 
 def test_a_size_is_smaller_only_if_it_is_among_all_parts():
@@ -194,7 +223,7 @@ def test_claims_of_a_paper_are_decided_together():
     many = [dataclasses.replace(judged(effect(0.1 * (i % 3), 3 + i, seed=i)), claim=just.claim) for i in range(30)]
     [found, *_] = settled([just, *many])
     assert (found.label, found.family, found.step) == ("undecided", 31, 31)
-    assert "decided alone, not among the 31 claims of the paper (Holm)" in found.reason
+    assert "decided alone, not among 31 claims (Holm)" in found.reason
     [strong, *_] = settled([judged(effect(2, 0.05)), *many])
     assert strong.label == "reproduced"
     undecidable = [judged(effect(0, 3, seeds=3, seed=i)) for i in range(30)]

@@ -231,8 +231,8 @@ def worst_and_best(study: Study) -> tuple[Censored, Censored]:
         of_seed = sorted({int(seed) for seed in frame["seed"]})
         found = {seed: frame[frame["seed"] == seed].set_index(["steps", "delta"]) for seed in of_seed}
         for seed, other in zip(found, [*list(found)[1:], *list(found)[:1]], strict=True):
-            own, chosen = found[seed], found[other]["rounds"].dropna()
-            extremes: list[Any] = [chosen.idxmax(), chosen.idxmin()] if len(chosen) else []
+            own, chosen = found[seed], found[other]["rounds"].fillna(np.inf)  # not reached: nothing is worse
+            extremes: list[Any] = [chosen.idxmax(), chosen.idxmin()] if np.isfinite(chosen).any() else []
             for side, at_least, cell in zip(values, bounds, extremes, strict=False):
                 if cell in own.index:
                     end, at = float(own["end"][cell]), float(own["rounds"][cell])

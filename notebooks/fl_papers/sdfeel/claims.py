@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from fl_core.experiments.claims import Check, make_claim
-from fl_core.experiments.evidence import POINTS, Censored, Effect
+from fl_core.experiments.evidence import POINTS, RATIO, Censored, Effect
 from fl_core.experiments.measures import BySeed
 from fl_core.experiments.study import Study
 from fl_core.report.discussion import Diagnosis
@@ -64,12 +64,18 @@ def more_accurate_early(study: Study) -> list[Effect]:
 
 
 def loss_rises_with_gap(study: Study, method: str, part: float) -> list[Effect]:
-    """SDFEEL-C03 and C04: the loss at a part of the horizon, at each H against the next one."""
-    losses = {gap: values_at(study, method, gap, "train_loss", part) for gap in gaps(study, method)}
-    return [
-        Effect(f"H = {high:g} over {low:g}", losses[high], losses[low])
-        for low, high in pairwise(losses)
-    ]  # fmt: skip
+    """SDFEEL-C03 and C04: the loss at a part of the horizon, at each H against the next one.
+
+    Of a loss that is still so near to the initial one that it cannot rise, "equal" would say nothing.
+    """
+    losses, found = {gap: values_at(study, method, gap, "train_loss", part) for gap in gaps(study, method)}, []
+    for low, high in pairwise(losses):
+        start = values_at(study, method, low, "train_loss", 0.0)
+        most = float(np.mean([start[seed] / loss for seed, loss in losses[low].items()] or [np.inf]))
+        unable = RATIO.inner(most) <= RATIO.delta
+        why = f"it cannot rise by more than {most - 1:.1%}: hardly begun" if unable else ""
+        found.append(Effect(f"H = {high:g} over {low:g}", losses[high], losses[low], excluded=why))
+    return found
 
 
 def similar_in_the_end(study: Study) -> list[Effect]:
