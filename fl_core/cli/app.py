@@ -87,7 +87,8 @@ class Door(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the line, with ``--import FILE`` in front of the command."""
         end = args.index("--") if "--" in args else len(args)
-        places = [place for place in range(end) if args[place] == "--import"]
+        args = [part for word in args[:end] for part in re.split("(?<=^--import)=", word)] + args[end:]
+        places = [place for place, word in enumerate(args) if word == "--import" and "--" not in args[:place]]
         named = [word for place in places for word in args[place : place + 2]]
         others = [word for place, word in enumerate(args) if place not in places and place - 1 not in places]
         return super().parse_args(ctx, named + others)

@@ -128,7 +128,7 @@ def obtain(
     echo, got = partial(typer.echo, err=as_json), []
     if folder is not None:
         os.environ[registry.FOLDER] = str(folder.resolve())
-    for name in [known("data set", name, registry.names()) for name in names]:
+    for name in [known("data set", name, [*registry.all_surrogates(), *registry.all_sources()]) for name in names]:
         chosen = registry.all_surrogates().get(name) or registry.all_sources()[name]
         if isinstance(chosen, base.Source) and chosen.embedded:
             if CHECKOUT and (again or not registry.place(chosen)):

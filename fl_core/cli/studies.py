@@ -370,6 +370,8 @@ def replay(
 
     if Path(run).is_file():
         specs = [read_spec(run)]
+    elif "." in run or "/" in run:
+        raise SpecError(f"there is no file {run}")
     else:
         specs = [result.spec for result in _records([run], default_store())]
     if len(specs) != 1:

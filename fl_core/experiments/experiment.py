@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from fl_core.config import Config
 from fl_core.datasets import names, stands_for
 from fl_core.errors import SpecError, known, nearest, unknown
 from fl_core.experiments.explain import explain
@@ -28,10 +29,8 @@ def in_order(value: tuple[float, ...] | None) -> tuple[float, ...] | None:
     return value
 
 
-class Options(BaseModel):
+class Options(Config):
     """What a reader may change besides profile, data set and seeds; a subclass has the fields and their defaults."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
     def of(cls, **overrides: Any) -> Self:
@@ -164,7 +163,11 @@ def chosen_options(namespace: Mapping[str, Any], experiment: type[Experiment]) -
         namespace, PROFILE=PROFILES, SHOW=("published", "this run"), DATASET=datasets,
         SEEDS=OrNone([Interval(0, 2**31, integer=True)]), RECOMPUTE=(True, False), **dict.fromkeys(options, object),
     )  # fmt: skip
-    return experiment.OPTIONS.changed(**{field: namespace[name] for name, field in options.items()})
+    given = {field: namespace[name] for name, field in options.items()}
+    for field, value in experiment.OPTIONS.of(**given):
+        if isinstance(given.get(field), str) and not isinstance(value, str):  # cells compute with what was given
+            raise SpecError(f"parameter {field.upper()} = {given[field]!r} is text; it should be {value!r}, unquoted")
+    return experiment.OPTIONS.changed(**given)
 
 
 def _is_listed(value: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt, MultipleOf
 from pydantic import BaseModel, ValidationError
 
 from fl_core.config import is_family
@@ -180,10 +180,11 @@ def _interval(metadata: tuple[Any, ...]) -> str:
     high = next((item for item in metadata if isinstance(item, Le | Lt)), None)
     below = "" if low is None else f">= {low.ge}" if isinstance(low, Ge) else f"> {low.gt}"
     above = "" if high is None else f"<= {high.le}" if isinstance(high, Le) else f"< {high.lt}"
+    steps = "".join(f", a multiple of {item.multiple_of}" for item in metadata if isinstance(item, MultipleOf))
     if below and above:
         left, right = "[("[isinstance(low, Gt)], "])"[isinstance(high, Lt)]
-        return f" in {left}{below.split()[1]}, {above.split()[1]}{right}"
-    return f" {below or above}" if below or above else ""
+        return f" in {left}{below.split()[1]}, {above.split()[1]}{right}{steps}"
+    return f" {below or above}{steps}" if below or above else steps
 
 
 def _shown(value: object) -> str:

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from fl_core import CHECKOUT
+from fl_core.algorithms import ALGORITHMS, Algorithm
 from fl_core.datasets import all_surrogates, differs, load_dataset
 from fl_core.errors import CallbackError, FlCoreError, SpecError
 from fl_core.experiments.explain import in_one_line
@@ -57,6 +58,14 @@ class Result:
     """Commit, versions, machine, date, wall seconds, executor, and whether the data is real or surrogate."""
 
 
+def registered(algorithm: Algorithm) -> Algorithm:
+    """Return `algorithm`, if its name means its class: that is all that specifications and records say of it."""
+    own, known = type(algorithm), ALGORITHMS.get(algorithm.name)
+    if known is None or (known.__module__, known.__qualname__) != (own.__module__, own.__qualname__):
+        raise SpecError(f"{own.__name__} is not known by its name: put @register above the class")
+    return algorithm
+
+
 def run(
     spec: RunSpec, *, executor: str = "threads", threads: int | None = None, trace: bool = False,
     progress: Callable[[float], None] | None = None, checkpoints: Checkpoints | None = None,
@@ -70,6 +79,7 @@ def run(
     """
     if not isinstance(spec, RunSpec):
         raise SpecError(f"run takes a RunSpec, not a {type(spec).__name__}: run(RunSpec(algorithm='fedasync'))")
+    registered(spec.algorithm)
     spec = spec.resolved()
     code = {"commit": commit(), **circumstances(spec, executor)}  # that runs, not that is there when it has finished
     simulation = _simulation(spec, trace)

@@ -17,7 +17,7 @@ from fl_core.errors import SpecError, known, unknown
 from fl_core.experiments.evidence import LEVEL, POINTS, RATIO, Effect, holm, moderated
 from fl_core.experiments.grid import execute
 from fl_core.experiments.measures import BySeed, final_accuracy, guessing, passages
-from fl_core.experiments.run import Callback, Result, tell
+from fl_core.experiments.run import Callback, Result, registered, tell
 from fl_core.experiments.spec import RunSpec
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study
@@ -66,7 +66,9 @@ def sweep(
     :func:`fl_core.experiments.grid.execute` for the rest. Callbacks get what is varied and ``seed`` in each row, too.
     """
     _be("spec", spec, RunSpec)
+    _be("grid", grid, Mapping)
     _be("store", store, Store | None)
+    registered(spec.algorithm)
     seeds, entries = list(seeds) if isinstance(seeds, Iterable) else [seeds], []
     if not seeds or len(set(seeds)) < len(seeds) or not all(hasattr(seed, "__index__") for seed in seeds):
         raise SpecError(f"seeds = {seeds} must be different whole numbers, at least one")
@@ -109,7 +111,7 @@ def _plain(value: Any) -> Any:
     """Return an object of a specification as the dictionary of what differs from its defaults."""
     if not hasattr(value, "model_dump"):
         return value
-    kind = {"name": value.name} if isinstance(value, Algorithm) else {}
+    kind = {"name": registered(value).name} if isinstance(value, Algorithm) else {}
     return kind | value.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -135,6 +137,8 @@ def compare(
     reference = label(_plain(against))
     if reference not in values:
         raise unknown(f"value of {by}", reference, map(str, values))
+    if values == [reference]:
+        raise SpecError(f"{by} has no other value than {reference}")
     scale, measure = (POINTS, _accuracy) if target is None else (RATIO, _time_to(target, axis))
     others = [name for name in names if name != by]
     settings = list(dict.fromkeys(tuple(entry.labels[name] for name in others) for entry in runs.entries))
@@ -151,7 +155,7 @@ def compare(
         row |= {"effect": effect.estimate, "low": effect.interval[0], "high": effect.interval[1]}
         direction = {"holds": "more", "opposite": "less"}.get(effect.direction, effect.direction)
         verdict = effect.excluded or (direction if p <= LEVEL else "open")
-        row |= {"unit": scale.unit, "seeds": len(effect.seeds), "p": p, "verdict": verdict}
+        row |= {"unit": scale.unit, "seeds": effect.look or len(effect.seeds), "p": p, "verdict": verdict}
         asked = not (p <= LEVEL or effect.excluded or math.isnan(effect.estimate))
         row |= {"seeds_needed": effect.seeds_needed(LEVEL / len(effects)) if asked else None}
     return pd.DataFrame(rows).astype({"seeds_needed": "Int64"})

@@ -24,6 +24,7 @@ from fl_core.datasets import OWN
 from fl_core.datasets.own import OwnData
 from fl_core.errors import DataError, FlCoreError, RunError
 from fl_core.experiments.store import Store
+from fl_core.experiments.sweep import sweep
 from fl_core.models import MODELS
 from fl_core.runtime import Checkpoints, ServerHandle
 
@@ -226,6 +227,10 @@ class Idle(FedAsync):
         await server.keep_busy(0)
 
 
+class Forgotten(FedAsync):
+    """Has FedAsync's name, which its records would have, and sweeps FedAsync's numbers."""
+
+
 class Constructed(FedAsync):
     """Takes its parameters as a network does."""
 
@@ -249,12 +254,22 @@ class Constructed(FedAsync):
             lambda: SPEC.changed(algorithm={"name": "constructed"}),
             "^alpha = 0.5 cannot be set: .* declare them as fields",
         ),
+        (
+            lambda: run(SPEC.changed(algorithm=Forgotten())),
+            "^Forgotten is not known by its name: put @register above",
+        ),
+        (
+            lambda: sweep(SPEC, {"algorithm": [Forgotten(), "fedbuff"]}, [0]),
+            "^Forgotten is not known by its name: put @register above",
+        ),
         (lambda: run("fedasync"), r"^run takes a RunSpec, not a str: run\(RunSpec\("),
     ],
 )
 def test_first_mistakes_are_answered_in_one_line(made, said, monkeypatch):
     """They were answered by three lines of pydantic, by "it should be Instance is frozen", by an AttributeError."""
-    monkeypatch.setitem(ALGORITHMS, "constructed", Constructed)
+    for each in (Remembers, Idle, Constructed):
+        monkeypatch.setattr(each, "name", each.__name__.lower())
+        monkeypatch.setitem(ALGORITHMS, each.name, each)
     with pytest.raises(FlCoreError, match=said) as caught:
         made()
     assert "\n" not in str(caught.value)
