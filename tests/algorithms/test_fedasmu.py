@@ -104,6 +104,14 @@ def test_o15_the_event_trace_of_the_specification():
     assert run.server.counters["models_sent"] == 5 + 2
 
 
+def test_o5_a_first_upload_is_mixed_with_the_controls_as_they_are():
+    w, uploaded = torch.tensor([(0.9, -1.8, 0.6), (0.7, -1.6, 0.9)], dtype=torch.float64)
+    made = FedASMU().combine(w, uploaded, 40, 8, Controls(1.2, 0.5, 0.1))
+    assert made.controls == (1.2, 0.5, 0.1)
+    expected = (0.166258915645, 0.142557465941, 0.871488506812, -1.77148850681, 0.642767239782)
+    np.testing.assert_allclose([made.score, made.weight, *made.model], expected, rtol=1e-9)
+
+
 # Reductions
 
 

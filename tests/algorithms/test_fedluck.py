@@ -226,6 +226,12 @@ def test_fedbuff_gives_trace_f(weight, expected):
     np.testing.assert_allclose(run.history.updates["weight"], weights)
 
 
+def test_fedbuff_divides_by_k_and_not_by_the_sum_of_weights_which_is_oracle_1():
+    model, *deltas = torch.tensor([(1, 1), (0.2, -0.1), (0.4, 0.3)], dtype=torch.float64)
+    made = FedBuff(buffer=2, global_lr=0.7).combine(model, deltas, [0, 3])
+    np.testing.assert_allclose(made.model, (0.86, 0.9825), rtol=1e-12)
+
+
 def test_a_buffer_of_one_is_fedasync_with_differences_and_with_one_device_fedasync_itself():
     fedbuff = FedBuff(buffer=1, global_lr=0.6, concurrency=3)
     run = simulate(fedbuff, TOY_B_WORLD, TOY_B, 6)

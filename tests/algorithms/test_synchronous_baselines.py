@@ -1,4 +1,4 @@
-"""FedAvg, FedProx, FedDyn and MOON on simulated runs: oracles, reductions, optima, time and memory."""
+"""SGD, FedAvg, FedProx, FedDyn and MOON on simulated runs: oracles, reductions, optima, time and memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from baseline_runs import TOY_B, TOY_B_WORLD, close, pictures, simulate
 
-from fl_core.algorithms import MOON, Algorithm, FedAvg, FedDyn, FedProx
+from fl_core.algorithms import MOON, SGD, Algorithm, FedAvg, FedDyn, FedProx
 from fl_core.algorithms.moon import contrastive_loss
 from fl_core.tasks import Quadratic
 from fl_core.world import Network
@@ -34,7 +34,16 @@ class Chosen(FedAvg):
         server.dispatch([0, 2])
 
 
-# FedAvg
+# SGD and FedAvg
+
+
+def test_sgd_gives_oracles_1_and_2():
+    a, c, w = TOY_B.curvature, TOY_B.centre, TOY_B.start
+    pooled = Quadratic(a[[0, 1, 1, 2, 2, 2]], c[[0, 1, 1, 2, 2, 2]], w)  # a function for every ten samples
+    close(model_after(3, SGD(block=1), task=pooled), (0.220131655093, 0.294557002315))
+    for device in range(3):
+        w = model_after(1, SGD(block=1), task=Quadratic(a[[device]], c[[device]], w))
+    close(w, (0.228, 0.326))
 
 
 def test_fedavg_gives_oracles_1_and_2():
@@ -91,6 +100,14 @@ def test_devices_drawn_by_share_take_part_as_often_as_they_have_samples():
 
 
 # FedDyn
+
+
+def test_feddyn_with_exact_minimisation_is_oracle_1():
+    first, last = (simulate(FedDyn(clients_per_round=3, alpha=0.5), updates=n, steps=100, lr=0.45) for n in (1, 3))
+    close(first.server.model, (-0.244444444444, 0.15))
+    states = [first.server.state["h"], *(first.device_state[device]["correction"] for device in range(3))]
+    close(torch.stack(states), [(0.186111111111, 0.0875), (-0.166666666667, 0.2), (0.6, -0.5), (0.125, 0.5625)])
+    close(last.server.model, (-0.217766803841, 0.150782407407))
 
 
 def test_feddyn_with_two_gradient_steps_is_oracle_3():

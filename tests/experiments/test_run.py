@@ -255,7 +255,7 @@ class Constructed(FedAsync):
             "^alpha = 0.5 cannot be set: .* declare them as fields",
         ),
         (
-            lambda: run(SPEC.changed(algorithm=Forgotten())),
+            lambda: run(SPEC.model_copy(update={"algorithm": Forgotten()})),
             "^Forgotten is not known by its name: put @register above",
         ),
         (

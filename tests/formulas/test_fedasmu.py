@@ -44,6 +44,10 @@ def test_o1_o2_o3_o14_the_weight_and_its_score(version, staleness, controls, mu,
     assert fedasmu.mixing_weight(*point, mu, sqrt_offset=offset) == close(alpha)
 
 
+def test_o11_lambda_with_the_mean_weight_of_fedasync() -> None:
+    assert [fedasmu.matched_lambda(rounds, 5) for rounds in (600, 200)] == close([11.71681026, 6.806039239])
+
+
 @given(
     version=st.integers(0, 5000), staleness=st.integers(1, 99), lambda_=st.floats(0, 40), sigma=st.floats(0, 2),
     iota=st.floats(0, 1), mu=st.floats(0.1, 10), offset=st.sampled_from([0, 1]),
@@ -137,6 +141,11 @@ def test_exactly_one_request_is_made(logits) -> None:
     logs = fedasmu.log_probabilities(torch.tensor(logits, dtype=torch.float64))
     assert len(logs) == len(logits) + 1
     assert float(logs.exp().sum()) == close(1)
+
+
+def test_o10_the_expected_reward() -> None:
+    probabilities = fedasmu.log_probabilities(vector(0.3, -0.2, 0.5)).exp()
+    assert float(probabilities @ vector(0.02, 0.10, 0.05, -0.03)) == close(0.0359264801383)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5])

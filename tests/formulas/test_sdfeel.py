@@ -55,6 +55,7 @@ test_what_is_out_of_range_is_refused = refuses(
         ({}, (8 / 35, 24 / 35, 3 / 35), (24 / 35, 3 / 35), 2.4),
         ({"self_staleness": "fresh"}, (8 / 17, 8 / 17, 1 / 17), (8 / 17, 1 / 17), 2.58823529412),
         ({"rule": "printed"}, (8 / 35, 8 / 35, 8 / 35), (8 / 35, 8 / 35), 2.05714285714),
+        ({"rule": "printed", "self_staleness": "fresh"}, [8 / 17] * 3, [8 / 17] * 2, 72 / 17),  # sum 24 / 17
         (
             {"rule": "data_weighted", "cluster_weight": SHARES},
             (0.365714285714, 0.548571428571, 0.0857142857143),

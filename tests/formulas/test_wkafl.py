@@ -1,4 +1,4 @@
-"""WKAFL in formulas: oracles O1 to O7, O10 and O15 of its specification, identities, what its code does."""
+"""WKAFL in formulas: oracles O3 to O5, O7, O10 and O15 of its specification, identities, what its code does."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from fl_core.algorithms.kasync import gsgm_accumulate, gsgm_direction, kasync_weights, sasgd_weights, twafl_weights
+from fl_core.algorithms.wkafl import WKAFL
 from fl_core.algorithms.zenopp import judge_gradient
 from fl_core.formulas import wkafl
 from fl_core.formulas.wkafl import DECAY
@@ -36,11 +37,14 @@ def clipped_grads() -> torch.Tensor:
 # The equations
 
 
-def test_o4_the_second_stage() -> None:
+def test_o3_o4_both_stages() -> None:
     losses = (0.5, 0.6, 0.7)
     assert wkafl.enters_stage2([wkafl.stage_loss(losses)], 0.6 + 1e-9)
     assert not wkafl.enters_stage2([wkafl.stage_loss(losses, "sum_loss")], 0.6 + 1e-9)
     first = wkafl.aggregate(clipped_grads(), wkafl.estimation_weights(TAU), sim_beta=10, sim_min=0.3)
+    printed(first.weights, (0.942713048323, 0, 0.057286951677))
+    projected = wkafl.estimation_weights(TAU) @ (clipped_grads().norm(dim=1) * first.similarities)
+    printed((projected, first.estimate.norm()), [1.374503623445] * 2)  # D4
     printed(
         wkafl.stage2_clip(clipped_grads(), first.estimate, 0.5),
         ((0.408126066897, 0.552944993860), (0.555805339143, -0.404222064831), (0.031206497232, 0.686542939114)),
@@ -53,6 +57,25 @@ def test_o4_the_second_stage() -> None:
     printed(1 - 0.05 * made.gradient, (0.980673325314, 0.971970079355))
     assert float(made.gradient.norm()) == pytest.approx(0.680939587856, abs=1e-12)
     assert 0.5 * float(made.estimate.norm()) == pytest.approx(0.687251811723, abs=1e-12)
+
+
+def test_o5_two_updates_with_either_source_of_momentum() -> None:
+    method = WKAFL(lr=0.1, momentum_alpha=0.5, clip_bound=10, sim_beta=2)
+    first = method.combine(tensor((1, 0), (0.8, 0.6), (0, 1.5)), tensor(0, 0, 0), None, 1)
+    printed(first.weights, (0.240424201750, 0.460906979997, 0.298668818252))
+    models = (-0.145385160862, -0.183888718417), (-0.145813525885, -0.185125140412)
+    for momentum, model in zip((first.estimate, first.gradient), models, strict=True):
+        second = method.combine(tensor((0, 1), (0.6, 0.8), (1, 0.5)), tensor(0, 1, 0), momentum, 1)
+        printed(-method.rate(0) * (first.gradient + second.gradient), model)
+
+
+@pytest.mark.parametrize(("count", "similarity"), [(20, 0.22360679774997894), (10, 0.31622776601683794)])
+def test_o7_orthogonal_gradients_weigh_the_same(count, similarity) -> None:
+    weights = wkafl.estimation_weights(tensor(*[0] * count))
+    made = wkafl.aggregate(torch.eye(count).double(), weights, sim_beta=10, sim_min=0.3)
+    close(made.similarities, [similarity] * count)
+    close((made.weights.min(), made.weights.max(), made.gradient.norm()), (1 / count, 1 / count, similarity))
+    assert (made.gradient is made.estimate) is (similarity < 0.3)
 
 
 def test_o10_twafl_and_sasgd() -> None:

@@ -1,4 +1,4 @@
-"""Whole runs on problems whose every number is known by hand (oracles O4-O7, O14, O15 of the specification)."""
+"""Whole runs on problems whose every number is known by hand (oracles O5 to O7 and O14 of FedAsync)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runs import fixed, simulate
+from runs import fixed, rows, simulate
 
 from fl_core.algorithms import FedAsync
 from fl_core.runtime.server import IdleSet
+from fl_core.tasks import Quadratic
 from fl_core.world import Network, World
 
 
@@ -49,6 +50,24 @@ def test_mixing_stale_models_of_a_quadratic(limit, fields, weights, expected):
     made = [simulate(algorithm, world, updates=t, lr=0.5) for t in range(1, len(expected) + 1)]
     np.testing.assert_allclose([float(run.server.model) for run in made], expected, rtol=1e-12)
     np.testing.assert_allclose(made[-1].history.updates["weight"], weights, rtol=1e-12)
+
+
+def test_o5_mixing_stale_models_that_were_held_back():
+    algorithm, world = Alternating(alpha=0.6, rho=0.5), World(devices=1, max_staleness=4)
+    task = Quadratic([[2.0]], [[1.0]], [3.0])
+    made = [float(simulate(algorithm, world, task, updates=t, lr=0.1, steps=3).server.model) for t in range(1, 7)]
+    np.testing.assert_allclose(made, [2.445, 2.223, 2.1342, 2.09868, 1.9054845, 1.7566113], rtol=1e-12)
+
+
+def test_o14_the_timeline_of_three_devices():
+    """The tie at 15 goes to B, which was sent out first."""
+    found = rows(simulate(FedAsync(), fixed(3.0, 5.0, 7.0), updates=16).history)
+    assert [(seconds, "ABC"[device], t, t - 1 - missed, missed) for seconds, t, device, missed in found[:12]] == [
+        (3, "A", 1, 0, 0), (5, "B", 2, 0, 1), (6, "A", 3, 1, 1), (7, "C", 4, 0, 3), (9, "A", 5, 3, 1),
+        (10, "B", 6, 2, 3), (12, "A", 7, 5, 1), (14, "C", 8, 4, 3), (15, "B", 9, 6, 2), (15, "A", 10, 7, 2),
+        (18, "A", 11, 10, 0), (20, "B", 12, 9, 2),
+    ]  # fmt: skip
+    assert {"ABC"[d]: missed - (t - 13) for _, t, d, missed in found[:11:-1]} == {"A": 1, "B": 0, "C": 4}  # in flight
 
 
 def test_transfer_times_follow_from_bytes_and_bandwidth():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -82,6 +83,9 @@ def test_schedules_of_base_versions() -> None:
     assert all(0 <= delta < t for t, delta in enumerate(delays, start=1))
     assert set(delays.tolist()) == {0, 1, 2, 3}
     assert np.bincount(delays) / 4000 == pytest.approx([0.25] * 4, abs=0.03)
+    ends = SimpleNamespace(integers=min), SimpleNamespace(integers=lambda low, high: high - 1)
+    for limit, mean in ((4, 1.4985), (16, 7.47)):  # O15: a uniform draw has the mean of its ends
+        assert np.mean([staleness_of(sampled_versions(2000, limit, end)) for end in ends]) == close(mean)
     with pytest.raises(ValueError, match="max_staleness = 0"):
         oldest_versions(3, 0)
 

@@ -75,6 +75,11 @@ def test_o10_theorem_two() -> None:
     assert printed_bound(10, 4.5, beta(0.6, q), constants.residual) == close(416231.52104179043)
 
 
+def test_o11_the_exact_error_on_toy_q() -> None:
+    errors = toy_q.run(0.6, oldest_versions(20, 4), 5).errors[[0, 1, 2, 5, 10]]
+    assert errors == close([14.5, 4.4390041335956205, 2.4286695133405196, 1.3206486791308187, 0.5221151062835727])
+
+
 def test_o17_stability_thresholds() -> None:
     assert [delta_stability_threshold(age) for age in (1, 4, 16)] == close(
         [2, 0.4450418679126288, 0.10129833767742542]

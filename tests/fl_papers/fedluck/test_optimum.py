@@ -74,6 +74,15 @@ def test_o5_table_of_interior_minima(r, delta, kappa, rounds, factor, uncompress
     assert joint_optimum(r).compression_rate == (inside.compression_rate if factor < uncompressed else 1)
 
 
+def test_o4_interior_minima_in_steps() -> None:
+    for alpha, beta, period, *expected in (
+        (0.4, 9, 1.5, 3.18690041513215, 0.0750436739782773, 4.8723675541347),
+        (0.1, 3.6, 1.5, 14.2987784185353, 0.242812621612705, 0.730319701628855),
+    ):
+        kappa, delta, _, factor = interior_minimum(beta / period)
+        assert [kappa * period / alpha, delta, factor * alpha / period] == pytest.approx(expected, rel=1e-10)
+
+
 @pytest.mark.parametrize("variant", [Variant(), Variant(staleness_coefficient=2), TIGHT, Variant(3, 0.3, "tight")])
 def test_nothing_is_below_the_joint_optimum(variant) -> None:
     kappa, delta = np.geomspace(0.01, 300, 1500)[:, None], np.geomspace(1e-4, 1, 1500)

@@ -31,7 +31,9 @@ RUN = {
 # Theorem 1 and its repair: oracles
 
 
-def test_the_tight_contraction_leaves_tau_squared() -> None:
+def test_o9_theorem_one_for_smaller_steps_and_the_tight_contraction_leaves_tau_squared() -> None:
+    assert q_local(0.08, 10) == close(0.76)
+    assert theorem1_bound(2, MOMENTS, **{**RUN, "local_lr": 0.08}).total == close(24572.010526315782)
     tight = theorem1_bound(2, MOMENTS, **RUN, contraction="tight")
     assert tight == close((0.04, 19.2, 0.01 * 1e4 * (4 + 1) * 18))
 

@@ -132,6 +132,14 @@ def test_o7_the_synchronous_matrix_for_unequal_shares() -> None:
     assert safe.min() == pytest.approx(0, abs=1e-16)
 
 
+def test_a_path_of_three_clusters_is_oracle_2_of_the_baselines() -> None:
+    path, m = [(1,), (0, 2), (1,)], (1 / 6, 1 / 3, 1 / 2)
+    assert laplacian_eigenvalues(path, m)[1:] == digits([3.39444872454, 10.6055512755])
+    matrix = synchronous_mixing_matrix(path, m, "laplacian")
+    assert zeta(matrix) == digits(0.515078753638)
+    assert 7 * matrix == digits(np.array([[1, 3, 0], [6, 1, 2], [0, 3, 5]]))
+
+
 def test_equal_clusters_on_a_ring_of_six() -> None:
     assert sorted(np.linalg.eigvalsh(laplacian(RING))) == digits([0, 1, 1, 3, 3, 4])
     matrix = synchronous_mixing_matrix(RING, kind="laplacian")
@@ -164,6 +172,15 @@ def test_periods_of_a_synchronous_round() -> None:
     """Oracle O4 of the baselines' specification is 100 local iterations, that is ten rounds of two times five."""
     whole = synchronous_round_seconds([0.1, 0.5], 2.0, 0.25, local_steps=5, intra_rounds=2, gossip_rounds=3)
     assert 10 * whole == close(97.5)
+
+
+def test_o1_o3_the_papers_clock_at_equal_speeds_and_with_the_first_draw() -> None:
+    assert paper_clock(1).periods == digits([5674.2700352] * 6)
+    clock, periods = paper_clock(5), [16659.987, 5608.885, 17578.053, 10411.394, 15948.131, 7006.644]
+    speeds = [1.13151170707, 0.660914216183, 0.367651001726, 0.336319417126, 1.35748125322]
+    assert 55.67 / clock.seconds[:5] == digits(speeds)
+    assert clock.local_steps[:5].tolist() == [336, 196, 109, 100, 403]
+    assert clock.periods == pytest.approx(periods, abs=5e-4)
 
 
 def test_o8_the_event_clock() -> None:

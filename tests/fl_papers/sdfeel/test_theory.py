@@ -10,6 +10,7 @@ import sympy as sp
 from refusals import refuses
 
 from fl_core.formulas.sdfeel import synchronous_mixing_matrix
+from fl_papers.sdfeel import theory
 from fl_papers.sdfeel.theory import (
     RING,
     MixingSums,
@@ -112,6 +113,11 @@ def test_o11_weights_of_what_is_minimised() -> None:
 
 
 # One iteration: Eq. 11 and Lemma 2
+
+
+def test_o14_the_error_in_the_counterexample_to_lemma_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theory, "printed_lemma2_bound", lambda **figures: figures["error"])
+    assert lemma2_example().printed == pytest.approx(8.08381619e-7, rel=1e-9, abs=0)
 
 
 def test_what_replaces_lemma_two_is_sharp_where_curvature_is_smoothness() -> None:

@@ -1,4 +1,4 @@
-"""The law of staleness behind "P / (2 K)", oracles O8, O9, O11 and O12, schedules without a simulator (D7 to D9)."""
+"""The law of staleness behind "P / (2 K)", oracles O8 and O9, schedules without a simulator (D7 to D9)."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def test_o9_stability() -> None:
     accuracies = (0.970, 0.972, 0.968, 0.971, 0.973, 0.969, 0.974, 0.972, 0.970, 0.975)
     assert stability(accuracies) == close(0.0021689235836727366)
     assert stability(accuracies) / np.log(10) == close(0.0009419515440588953)
+    assert stability(accuracies) * np.sqrt(10 / 9) == close(0.0022862461984202126)  # ddof = 1
     assert stability((0.1, *accuracies)) == stability(accuracies)
 
 
