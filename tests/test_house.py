@@ -35,7 +35,7 @@ ROOMS = {
     "report bookbuild cli": (5625, 29, 4000, 26),
     "benchmarks": (1614, 5, 1200, 6),
     "fl_core": (31134, 152, 21500, 135),
-    "fl_papers": (13533, 42, 11000, 35),
+    "fl_papers": (13534, 42, 11000, 35),
     "tests": (28746, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""

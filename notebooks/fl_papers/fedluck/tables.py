@@ -519,7 +519,8 @@ def race_table(study: Study) -> pd.DataFrame:
             for method, side in (("FedLuck", effect.left), (PLAN_FREE, effect.right)):
                 assert isinstance(side, Mapping)
                 mean = float(np.mean([side[seed] for seed in effect.seeds]))
-                row[method] = f"{100 * mean:.1f} %" if points else f"{mean:.1f} s"
+                late = "≥ " * any(seed in getattr(side, "at_least", ()) for seed in effect.seeds)
+                row[method] = f"{100 * mean:.1f} %" if points else f"{late}{mean:.1f} s"
             row["effect"] = f"{estimate} {interval}{' points' if points else ''}"
             rows.append(row | {"seeds": str(len(effect.seeds))})
     return pd.DataFrame(rows)
