@@ -59,10 +59,10 @@ class Result:
 
 
 def registered(algorithm: Algorithm) -> Algorithm:
-    """Return `algorithm`, if its name means its class: that is all that specifications and records say of it."""
-    own, known = type(algorithm), ALGORITHMS.get(algorithm.name)
-    if known is None or (known.__module__, known.__qualname__) != (own.__module__, own.__qualname__):
-        raise SpecError(f"{own.__name__} is not known by its name: put @register above the class")
+    """Return `algorithm`, if its name does not mean another class: records and grids go by the name alone."""
+    own, known = type(algorithm), ALGORITHMS.get(algorithm.name, type(algorithm))
+    if (known.__module__, known.__qualname__) != (own.__module__, own.__qualname__):
+        raise SpecError(f"{own.__name__} would go by the name of {known.__name__}: put @register above the class")
     return algorithm
 
 

@@ -256,11 +256,11 @@ class Constructed(FedAsync):
         ),
         (
             lambda: run(SPEC.model_copy(update={"algorithm": Forgotten()})),
-            "^Forgotten is not known by its name: put @register above",
+            "^Forgotten would go by the name of FedAsync: put @register above",
         ),
         (
             lambda: sweep(SPEC, {"algorithm": [Forgotten(), "fedbuff"]}, [0]),
-            "^Forgotten is not known by its name: put @register above",
+            "^Forgotten would go by the name of FedAsync: put @register above",
         ),
         (lambda: run("fedasync"), r"^run takes a RunSpec, not a str: run\(RunSpec\("),
     ],
