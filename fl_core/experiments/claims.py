@@ -288,10 +288,7 @@ class Judgement:
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds of the first look, or of one that decides it with 80 % power; None: not up to 20.
-
-        All its open parts have to be decided, or one to be opposite.
-        """
+        """Seeds of a first look, or to show all open parts, or one opposite, with 80 % power; None: over 20."""
         left = [effect for effect in self.effects if self.step * effect.p["holds"] > LEVEL]
         needed = [effect.seeds_needed(LEVEL / self.step, 1 - (1 - POWER) / len(left)) for effect in left]
         chance = luck(self.effects)
@@ -300,8 +297,9 @@ class Judgement:
             return min(LOOKS)
         share = LEVEL / self.step / max(1, len(self.effects))
         against = [effect.seeds_needed(share, outcomes=["opposite"]) for effect in self.effects]
-        found = [count for count in against if count and lucky(0.5, count)]
-        return min([*found, *([] if None in needed else [max(filter(None, needed))])], default=None)
+        enough = [count for count in against if count and lucky(0.5, count)]
+        enough += [] if None in needed else [max(filter(None, needed))]
+        return min(enough, default=None)
 
     @property
     def too_short(self) -> tuple[int, int]:
