@@ -25,22 +25,22 @@ PAPERS = ROOT / "notebooks" / "fl_papers"
 
 ROOMS = {
     # room or rooms: lines and files that it may have today; those of its budget, below which the first never fall
-    "runtime": (4369, 12, 3500, 12),
-    "world": (1770, 9, 1450, 9),
+    "runtime": (4396, 12, 3500, 12),
+    "world": (1787, 9, 1450, 9),
     "models tasks": (1564, 10, 1450, 10),
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
-    "datasets": (3814, 22, 3600, 22),
-    "experiments": (6356, 24, 2400, 12),
+    "datasets": (3819, 22, 3600, 22),
+    "experiments": (6364, 24, 2400, 12),
     "report bookbuild cli": (5625, 29, 4000, 26),
     "benchmarks": (1614, 5, 1200, 6),
-    "fl_core": (31132, 152, 21500, 135),
+    "fl_core": (31189, 152, 21500, 135),
     "fl_papers": (13534, 42, 11000, 35),
-    "tests": (28746, 1000, 20000, 1000),
+    "tests": (28828, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7279, 6500)
+CORE_LINES = (7317, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from fl_core.datasets.base import Dataset, Split
 from fl_core.datasets.prepared import channel_statistics, digest, tensors_of
@@ -90,6 +91,10 @@ def register_dataset(name: str, classes: Sequence[str] = ()) -> Callable[[Load],
 
 
 def _split(samples: Pairs) -> Split:
+    if isinstance(samples, dict | set):
+        raise TypeError(f"samples are a {type(samples).__name__}; give (inputs, labels) or a list of pairs")
+    if isinstance(samples, list) and all(isinstance(part, np.ndarray | Tensor) for part in samples):
+        samples = tuple(samples)
     if not isinstance(samples, tuple):
         pairs = [samples[number] for number in range(len(samples))]
         samples = np.stack([np.asarray(pair[0]) for pair in pairs]), np.stack([np.asarray(pair[1]) for pair in pairs])

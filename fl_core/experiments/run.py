@@ -20,13 +20,12 @@ import torch
 from torch import nn
 
 from fl_core import CHECKOUT
-from fl_core.algorithms import ALGORITHMS, Algorithm
 from fl_core.datasets import all_surrogates, differs, load_dataset
 from fl_core.errors import CallbackError, FlCoreError, SpecError
 from fl_core.experiments.explain import in_one_line
 from fl_core.experiments.identity import INEXACT, circumstances, own_parts
 from fl_core.experiments.invariants import unique_names
-from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.spec import RunSpec, registered
 from fl_core.models import MODELS
 from fl_core.plugins import told
 from fl_core.processes import usable_cores
@@ -56,14 +55,6 @@ class Result:
     history: History
     provenance: dict[str, Any]
     """Commit, versions, machine, date, wall seconds, executor, and whether the data is real or surrogate."""
-
-
-def registered(algorithm: Algorithm) -> Algorithm:
-    """Return `algorithm`, if its name does not mean another class: records and grids go by the name alone."""
-    own, known = type(algorithm), ALGORITHMS.get(algorithm.name, type(algorithm))
-    if (known.__module__, known.__qualname__) != (own.__module__, own.__qualname__):
-        raise SpecError(f"{own.__name__} would go by the name of {known.__name__}: put @register above the class")
-    return algorithm
 
 
 def run(
@@ -243,12 +234,17 @@ def _check_network(task: Classification, seed: int) -> None:
             why = f"is torch.nn.{type(layer).__name__}, which draws from a stream that all devices share"
             raise SpecError(f"layer {name} of {what} {why}; take fl_core.models.Dropout(p, shape)")
     twin, batch = task.workspace(), np.arange(min(8, len(task.pool)))
+    said = [name for name, module in space.network.named_modules() if hasattr(module, "reset")]
+    if task.initialisation != "pytorch":  # which alone asks them
+        said.clear()
     for slot, parameter in zip(space.slots, space.network.parameters(), strict=False):
         built, same, drawn = (each[slot.start : slot.stop] for each in (space.vector, twin.vector, start))
         if not parameter.requires_grad:
             why = "is frozen, but parameters are drawn anew, and decay; with register_buffer it keeps its values"
             raise SpecError(f"parameter {slot.name} of {what} {why}")
-        if torch.equal(built, same) and not torch.equal(built, drawn) and built.min() < built.max():
+        scale = bool((drawn == 1).all())  # of whatever is called no bias, and has one dimension or none
+        replaced = not torch.equal(built, drawn) and (scale or torch.equal(built, same))
+        if replaced and not any(f"{slot.name}.".startswith(f"{name}." if name else "") for name in said):
             why = f"is built with values that initialisation {task.initialisation!r} would replace"
             how = "set them in a method reset(generator) of its module, and take initialisation='pytorch'"
             raise SpecError(f"parameter {slot.name} of {what} {why}; {how}")

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, field_validator, model_validator
@@ -29,6 +29,18 @@ FORMAT = 1
 
 MOST_EVALUATIONS = 10**6
 """Periodic ones of a run."""
+
+
+B = TypeVar("B", Algorithm, type[Algorithm])
+
+
+def registered(algorithm: B) -> B:
+    """Return an algorithm or its class, if its name does not mean another one: records and grids go by the name."""
+    own = algorithm if isinstance(algorithm, type) else type(algorithm)
+    known = ALGORITHMS.get(algorithm.name, own)
+    if (known.__module__, known.__qualname__) != (own.__module__, own.__qualname__):
+        raise SpecError(f"{own.__name__} would go by the name of {known.__name__}: put @register above the class")
+    return algorithm
 
 
 class RunSpec(Config):
@@ -93,7 +105,7 @@ class RunSpec(Config):
         if isinstance(value, Algorithm):
             return value
         if isinstance(value, type) and issubclass(value, Algorithm):
-            value = value.name
+            value = registered(value).name
         parameters = dict(value) if isinstance(value, dict) else {"name": value}
         name = parameters.pop("name", None)
         if not isinstance(name, str):

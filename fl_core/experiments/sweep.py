@@ -17,8 +17,8 @@ from fl_core.errors import SpecError, known, unknown
 from fl_core.experiments.evidence import LEVEL, POINTS, RATIO, Effect, holm, moderated
 from fl_core.experiments.grid import execute
 from fl_core.experiments.measures import BySeed, final_accuracy, guessing, passages
-from fl_core.experiments.run import Callback, Result, registered, tell
-from fl_core.experiments.spec import RunSpec
+from fl_core.experiments.run import Callback, Result, tell
+from fl_core.experiments.spec import RunSpec, registered
 from fl_core.experiments.store import Store
 from fl_core.experiments.study import Entry, Study
 

@@ -44,7 +44,7 @@ def _glorot(module: nn.Module, generator: torch.Generator) -> None:
     for name, parameter in module.named_parameters(recurse=False):
         if "bias" in name:
             nn.init.zeros_(parameter)
-        elif parameter.dim() == 1:  # the scale of a normalisation layer of the reader's own
+        elif parameter.dim() <= 1:  # the scale of a normalisation layer of the reader's own
             nn.init.ones_(parameter)
         else:
             nn.init.xavier_uniform_(parameter, generator=generator)

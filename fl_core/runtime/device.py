@@ -20,7 +20,7 @@ from fl_core.errors import RunError
 from fl_core.runtime.history import append
 from fl_core.runtime.kernel import Crashed, Kind, sleep_until
 from fl_core.runtime.local import Gradient, GradientJob, Job, LossJob, Peek, PeekJob, Trained, TrainJob
-from fl_core.runtime.messages import Cluster, LocalTraining, SharedLink, Snapshot, Upload
+from fl_core.runtime.messages import TAKEN, Cluster, LocalTraining, SharedLink, Snapshot, Upload
 from fl_core.streams import stream
 from fl_core.tasks import POOLED, Contrast, Correction, Objective
 from fl_core.world.faults import Fault, Interruption, Message
@@ -158,6 +158,8 @@ class DeviceHandle:
         self._snapshot = None
         size: float = snapshot.model.nbytes
         if bytes_down is not None:
+            if not 0 <= bytes_down < inf:
+                raise RunError(f"bytes_down = {bytes_down} is not valid: it should be a number >= 0")
             self._send_less(size - bytes_down)
             size = bytes_down
         if self._seconds is None:
@@ -211,22 +213,21 @@ class DeviceHandle:
         in the same task goes on with the velocity of the first.
         """
         settings, samples, key, cursor = self._next_batch()
-        if steps is not None and epochs is not None:
-            raise RunError(f"{self} is told steps = {steps} and epochs = {epochs}: give one of them")
-        if steps is None and epochs is None:
-            steps, epochs = settings.steps, settings.epochs
         per_epoch = -(-samples // settings.batch_size)
-        if steps is None:
-            steps = epochs * per_epoch  # type: ignore[operator]  # one of the two is given
-        told, steps = steps, int(steps)  # a NumPy number could not be stored
-        if steps < 1 or steps != told:
-            raise RunError(f"{self} cannot train for {told} steps: steps and epochs must be whole, at least 1")
-        lr = settings.lr_at(self._trigger_snapshot.version) if lr is None else lr
-        if not 0 <= lr < inf:
+        if steps is not None or epochs is not None:
+            steps = self._told(steps, epochs, per_epoch)
+        elif (steps := settings.steps) is None:
+            steps = settings.epochs * per_epoch
+        if lr is None:
+            lr = settings.lr_at(self._trigger_snapshot.version)
+        elif not 0 <= lr < inf:
             raise RunError(f"{self} cannot train with lr = {lr}: it should be a number >= 0")
+        if not cost >= 0:
+            raise RunError(f"{self} cannot train at cost = {cost}: it should be a number >= 0")
         self._calls += 1
         job = TrainJob(model, self.id, samples, steps, settings.batch_size, lr, settings.weight_decay, objective, key)
-        job.contrast, job.correction, job.cursor = contrast, correction, cursor
+        if contrast is not None or correction is not None or cursor is not None:
+            job.contrast, job.correction, job.cursor = contrast, correction, cursor
         if settings.momentum:
             job.momentum = settings.momentum
             job.velocity = self._velocity if settings.momentum_reset else self.state.get("velocity")
@@ -277,12 +278,15 @@ class DeviceHandle:
     async def upload(self, *, based_on: Snapshot, bytes_up: float | None = None, **payload: Any) -> None:
         """Send `payload`, such as ``model=``, ``delta=`` or ``gradient=``, once per task; returns when it is there.
 
-        Staleness counts from the version `based_on`. Tensors count as bytes, unless `bytes_up` says how long their
-        form on the wire, e.g. compressed, is. What ``device.state`` holds may be changed in place later on: the
-        server has what was sent. Any other tensor must stay as it is.
+        Staleness counts from the version `based_on`. Tensors and arrays count as bytes, unless `bytes_up` says how
+        long their form on the wire, e.g. compressed, is. What ``device.state`` holds may be changed in place later
+        on: the server has what was sent. Any other tensor must stay as it is.
         """
         if self._sent:
             raise RunError("a task sends one upload; this is its second")
+        if not TAKEN.isdisjoint(payload):
+            own = min(TAKEN.intersection(payload))
+            raise RunError(f"{self} cannot upload {own}=: every upload has that of its own; choose another name")
         size: float = 0
         kept = self._run.device_state.get(self.id)
         for name, value in payload.items():
@@ -290,6 +294,10 @@ class DeviceHandle:
                 size += value.nbytes
                 if kept:
                     payload[name] = value.clone()
+            elif isinstance(value, np.ndarray):
+                size += value.nbytes
+                if kept:
+                    payload[name] = value.copy()
         if bytes_up is not None:
             if not 0 <= bytes_up < inf:
                 raise RunError(f"bytes_up = {bytes_up} is not valid: it should be a number >= 0")
@@ -316,6 +324,15 @@ class DeviceHandle:
         upload = Upload(*made_from, self.num_samples, self._steps, self._loss, arrived)
         self._server._deliver(upload, size, None if arrived is payload else payload)
         self._record()
+
+    def _told(self, steps: int | None, epochs: int | None, per_epoch: int) -> int:
+        """Return the mini-batches of a task that its program has told, as `steps` or `epochs`."""
+        if steps is not None and epochs is not None:
+            raise RunError(f"{self} is told steps = {steps} and epochs = {epochs}: give one of them")
+        told: float = epochs * per_epoch if steps is None else steps  # type: ignore[operator]  # one of them is given
+        if not (told >= 1 and told % 1 == 0):
+            raise RunError(f"{self} cannot train for {told} steps: steps and epochs must be whole, at least 1")
+        return int(told)  # a NumPy number could not be stored
 
     def _draw(self, what: str, joules: float) -> None:
         """Count what has been drawn; a task that is resumed has counted it."""

@@ -630,8 +630,8 @@ def make_executor(name: str, task: Task, threads: int | None = None, together: T
     """
     if name not in EXECUTORS:
         raise unknown("executor", name, EXECUTORS)
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise SpecError(f"threads = {threads} must be between 1 and {MOST_THREADS}")
+    if threads is not None and not (1 <= threads <= MOST_THREADS and threads % 1 == 0):
+        raise SpecError(f"threads = {threads} must be a whole number between 1 and {MOST_THREADS}")
     if name == "threads":
-        return Threads(task, threads or usable_cores())
+        return Threads(task, int(threads or usable_cores()))
     return Batched(task, together) if name == "batched" else Debug(task) if name == "debug" else Sequential(task)

@@ -146,6 +146,10 @@ class Upload:
         raise AttributeError(f"the upload of device {self.device} has no {name!r}; it has {sorted(self.payload)}")
 
 
+TAKEN = frozenset({"staleness", *Upload.__slots__})
+"""Names that no part of a payload may have."""
+
+
 class Cluster(NamedTuple):
     """The devices of one server, as the world declares them, before anything that is drawn for each task."""
 
@@ -179,6 +183,8 @@ def unusable(payload: dict[str, Any], lengths: dict[str, int]) -> str:
                 square = entries.dot(entries)
             if not isfinite(square) and not bool(torch.isfinite(value).all()):
                 return "not finite"
+        elif isinstance(value, np.ndarray) and value.dtype.kind in "fc" and not np.isfinite(value).all():
+            return "not finite"
     return ""
 
 

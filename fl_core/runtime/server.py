@@ -391,8 +391,12 @@ class ServerHandle:
     def log(self, **values: float) -> None:
         """Keep numbers that the algorithm has learned, with the version in the making: in ``history.learned``."""
         run, table = self._run, self._run.history.learned
-        plain = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
-        row = {"seconds": run.kernel.now, "version": run.version + 1, **plain}
+        row: dict[str, Any] = {"seconds": run.kernel.now, "version": run.version + 1}
+        for name, value in values.items():
+            plain = value.tolist() if isinstance(value, Tensor | np.generic | np.ndarray) else value
+            if name in row or not isinstance(plain, int | float):
+                raise RunError(f"log({name}={plain!r}) keeps a number, under a name other than {', '.join(row)}")
+            row[name] = plain
         rows = len(table.get("version", ()))
         for name in row:
             table.setdefault(name, [float("nan")] * rows)

@@ -13,7 +13,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from math import inf
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from fl_core.config import Seconds
 from fl_core.datasets.registry import datasets_folder, search_path
-from fl_core.errors import DataError, SpecError
+from fl_core.errors import DataError, SpecError, unknown
 from fl_core.world.availability import TraceAvailability
 from fl_core.world.compute import Compute, TraceCompute
 from fl_core.world.network import Bandwidth, Network, Positive, Spread
@@ -260,8 +260,9 @@ def _links(path: Path) -> list[dict[str, Any]]:
 
 def read_throughput(path: Path | str, unit_bits: float = 1e6, step_seconds: float = 1.0) -> TraceBandwidth:
     """Read a CSV of a link: a speed a line (the last column, in `unit_bits` per second), one every `step_seconds`."""
+    _positive(unit_bits=unit_bits, step_seconds=step_seconds)
     with _decoding(path):
-        speeds = _checked([float(row[-1]) * unit_bits for row in _rows(path)], 0.0)
+        speeds = _checked([number * unit_bits for number in _column(path)], 0.0)
         return TraceBandwidth(bits_per_second=(tuple(speeds),), step_seconds=step_seconds)
 
 
@@ -270,12 +271,14 @@ def read_compute(path: Path | str, per: Literal["step", "epoch"] = "step") -> Tr
 
     From JSON, as FLASH has it, a benchmark's score of each phone: time is inverse to it, one second at the median.
     """
+    if per not in ("step", "epoch"):
+        raise unknown("unit", per, ("step", "epoch"))
     with _decoding(path):
         if str(path).endswith(".json"):
             scores = _checked(list(json.loads(_text(path)).values()), 1e-12)
             seconds = [float(np.median(scores) / score) for score in scores]
         else:
-            seconds = _checked([float(row[-1]) for row in _rows(path)], 1e-12)
+            seconds = _checked(_column(path), 1e-12)
     return TraceCompute(seconds_per_step=tuple(seconds), per=per)
 
 
@@ -293,27 +296,38 @@ def read_availability(path: Path | str, devices: int) -> TraceAvailability:
     Every device also has ``finish_time``, after which its windows repeat; the period of all is the longest one.
     Devices are taken in the order of the file, again from its beginning if there are too few.
     """
+    _positive(devices=devices)
     with _decoding(path):
         users = list(json.loads(_text(path)).values())
+        if not users:
+            raise ValueError("it has no device")
         windows = [tuple(zip(user["active"], user["inactive"], strict=True)) for user in users]
         chosen = tuple(windows[number % len(windows)] for number in range(devices))
         return TraceAvailability(windows=chosen, period_seconds=max(user["finish_time"] for user in users))
 
 
-def _rows(path: Path | str) -> list[list[str]]:
-    """Return the lines of a CSV that end in a number; the first may be a heading."""
+def _positive(**arguments: float) -> None:
+    for name, value in arguments.items():
+        if not 0 < value < inf:
+            raise SpecError(f"{name} = {value!r} is not valid: it should be a number > 0")
+
+
+def _column(path: Path | str) -> list[float]:
+    """Return the last column of a CSV, numbers; the first line may be a heading."""
     text = _text(path)
     if ";" in text or "\t" in text:
         raise ValueError("columns are separated by commas, and a decimal point is a point")
-    rows = [row for row in csv.reader(text.splitlines()) if row]
-    return rows[1:] if rows and not rows[0][-1].strip()[:1].isdigit() else rows
+    last = [row[-1] for row in csv.reader(text.splitlines()) if row]
+    with suppress(ValueError):
+        return [float(number) for number in last]
+    return [float(number) for number in last[1:]]
 
 
 def _text(path: Path | str) -> str:
     path = Path(path)
     if path.stat().st_size > LARGEST:
         raise ValueError(f"it has more than {LARGEST} bytes")
-    return path.read_text(encoding="utf-8")
+    return path.read_text(encoding="utf-8-sig")
 
 
 def _checked(numbers: list[float], least: float) -> list[float]:
@@ -332,6 +346,8 @@ def _decoding(path: Path | str) -> Iterator[None]:
         raise DataError(f"there is no {path}") from None
     except SpecError:
         raise
+    except ValidationError as error:
+        raise DataError(f"{path} is not a readable trace: {error.errors()[0]['msg']}") from None
     except Exception as error:  # on damaged bytes, decoders raise anything
         cause = " ".join(str(error).split())[:300]
         raise DataError(f"{path} is not a readable trace ({type(error).__name__}: {cause})") from None

@@ -224,8 +224,9 @@ class Devices:
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.seed = world, seed
         n, compute = world.devices, world.compute
-        drawn, self._mean_factor = compute.draw(n, stream(seed, "compute-speed")), compute.mean_factor()
-        if np.shape(drawn) != (n,) or not bool(np.isfinite(drawn).all() and np.min(drawn) >= 0):
+        drawn = np.asarray(compute.draw(n, stream(seed, "compute-speed")), float)
+        self._mean_factor = compute.mean_factor()
+        if drawn.shape != (n,) or not bool(np.isfinite(drawn).all() and np.min(drawn) >= 0):
             raise SpecError(f"compute: {type(compute).__name__}.draw has to return an array of {n} numbers >= 0")
         self.seconds = drawn if self._mean_factor == 1 else drawn * self._mean_factor
         self._per_epoch = compute.per == "epoch"

@@ -88,7 +88,7 @@ COMMANDS: list[tuple[list[str], str]] = [
     (["run"], f"nothing to run: name an --algorithm (valid: {NAMES}) or a specification file"),
     (["run", "-a", "fedasinc"], f"unknown algorithm 'fedasinc'; did you mean 'fedasync'? (valid: {NAMES})"),
     (["run", *TINY, "--executor", "thread"], "did you mean 'threads'? (valid: batched, debug, sequential, thr"),
-    (["run", *TINY, "--threads", "100000"], "threads = 100000 must be between 1 and 1024"),
+    (["run", *TINY, "--threads", "100000"], "threads = 100000 must be a whole number between 1 and 1024"),
     (["run", *TINY, "-s", "training.epochs=100000000000"], "training.epochs = 100000000000 is not valid"),
     (["run", *TINY, "-s", "world.devices=1000000000"], "world.devices = 1000000000 is not valid"),
     (["run", *TINY, "-s", "budget.seconds=9", "-s", "evaluation.every_seconds=1e-9"], "makes 9e+09 evaluations"),

@@ -262,6 +262,11 @@ class Constructed(FedAsync):
             lambda: sweep(SPEC, {"algorithm": [Forgotten(), "fedbuff"]}, [0]),
             "^Forgotten would go by the name of FedAsync: put @register above",
         ),
+        (
+            lambda: SPEC.changed(algorithm=Forgotten),
+            "^Forgotten would go by the name of FedAsync: put @register above",
+        ),
+        (lambda: run(SPEC, threads=1.5), "^threads = 1.5 must be a whole number between 1 and 1024"),
         (lambda: run("fedasync"), r"^run takes a RunSpec, not a str: run\(RunSpec\("),
     ],
 )

@@ -219,6 +219,17 @@ async def logs_too_many_weights_updater(self, server):
     server.commit(upload.model.clone(), weight=[1.0, 2.0])
 
 
+async def logs_a_list_updater(self, server):
+    [upload] = await server.receive()
+    server.log(norms=np.ones(2))
+    server.commit(upload.model.clone())
+
+
+async def logs_another_version_updater(self, server):
+    await server.receive()
+    server.log(version=7)
+
+
 async def waits_for_the_past_updater(self, server):
     await server.receive(until=float("nan"))
 
@@ -285,6 +296,15 @@ async def sends_negative_bytes_device(self, device):
     await device.upload(model=snapshot.model, based_on=snapshot, bytes_up=-1)
 
 
+async def receives_negative_bytes_device(self, device):
+    await device.download(bytes_down=-5)
+
+
+async def uploads_its_loss_device(self, device):
+    snapshot = await device.download()
+    await device.upload(model=snapshot.model.clone(), loss=0.5, based_on=snapshot)
+
+
 async def trains_nothing_device(self, device):
     snapshot = await device.download()
     await device.train(snapshot.model, steps=0)
@@ -335,6 +355,8 @@ FAILING = [
     (wants_no_upload_updater, r"receive\(count=0\) is not valid"),
     (discards_twice_updater, "it was discarded or committed already"),
     (logs_too_many_weights_updater, "2 weights for 1 uploads"),
+    (logs_a_list_updater, r"log\(norms=\[1.0, 1.0\]\) keeps a number, under a name other than seconds, version"),
+    (logs_another_version_updater, r"log\(version=7\) keeps a number, under a name other than seconds, version"),
     (waits_for_the_past_updater, "not a number|nan|cannot schedule"),
     (waits_for_ever_updater, "nothing is left|the updater made no version|waits for t = inf"),
     (awaits_something_else_updater, "the updater made no version"),
@@ -347,8 +369,10 @@ FAILING = [
     (yields_updater, "the updater of fair gives a async_generator"),
     (uploads_twice_device, "a task sends one upload; this is its second"),
     (sends_negative_bytes_device, "bytes_up = -1 is not valid"),
+    (receives_negative_bytes_device, "bytes_down = -5 is not valid: it should be a number >= 0"),
+    (uploads_its_loss_device, "device 0 cannot upload loss=: every upload has that of its own"),
     (trains_nothing_device, "cannot train for 0 steps"),
-    (trains_for_no_time_device, "device 0 waits for t = nan s"),
+    (trains_for_no_time_device, r"device 0 cannot train at cost = nan: it should be a number >= 0"),
     (asks_nobody_device, "must define answer"),
     (waits_like_a_server_device, "only the scheduler and the updater may wait"),
     (fails_device, "device 0 failed at t = 0 s: LookupError: no such luck"),

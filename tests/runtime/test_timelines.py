@@ -94,6 +94,31 @@ def test_an_upload_may_cost_other_bytes_than_its_tensors_even_a_fraction():
     assert history.updates["seconds"] == [4.625, 9.25]
 
 
+class Arrays(FedAsync):
+    """Uploads an array beside its model, which it keeps, goes on to change, and spoils in the end."""
+
+    async def device(self, device):
+        snapshot, mine = await device.download(), device.state.setdefault("mine", np.zeros(3))
+        mine += 1 if device.trigger < 2 else np.nan
+        await device.upload(model=snapshot.model, mine=mine, based_on=snapshot)
+        mine += 10
+
+    async def updater(self, server):
+        [upload] = await server.receive()
+        server.log(seen=upload.mine[0])
+        server.commit(upload.model.clone())
+
+
+def test_an_array_is_sent_as_a_tensor_is():
+    """It costs bytes and time, is not what the device changes later on, and is rejected if it is not finite."""
+    network = Network(up_bits_per_second=32.0)
+    history = simulate(Arrays(concurrency=1), fixed(3.0, network=network), updates=9).history
+    assert history.updates["seconds"] == [8.0, 16.0]
+    assert history.outcomes["dispatched"] * 32.0 == history.evaluations["bytes_up"][-1]
+    assert history.learned["seen"] == [1.0, 12.0]
+    assert history.ended == "rejected"
+
+
 def test_evaluation_by_virtual_time_sees_all_that_happened_until_then():
     every = {"every_updates": None, "every_seconds": 1.0}
     history = simulate(FedAsync(concurrency=1), fixed(1.0), seconds=3.0, **every).history

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from fl_core.algorithms import FedAsync
 from fl_core.cli import app
 from fl_core.datasets import registry
-from fl_core.errors import DataError
+from fl_core.errors import DataError, SpecError
 from fl_core.runtime import Budget, Checkpoints, LocalTraining, Simulation
 from fl_core.tasks import Quadratic
 from fl_core.world import (
@@ -149,6 +149,8 @@ def test_files_become_kinds(tmp_path: Path):
     assert read_throughput(tmp_path / "link.csv").bits_per_second == ((1.5e6, 0.0, 4e6),)
     (tmp_path / "speed.csv").write_text("0.5\n2\n1e-1\n")
     assert read_compute(tmp_path / "speed.csv").seconds_per_step == (0.5, 2.0, 0.1)
+    (tmp_path / "speed.csv").write_text("\ufeff.5\n+2\n", encoding="utf-8")
+    assert read_compute(tmp_path / "speed.csv").seconds_per_step == (0.5, 2.0)
     (tmp_path / "phones.json").write_text('{"A": 100, "B": 200, "C": 400}')
     assert read_compute(tmp_path / "phones.json").seconds_per_step == (2.0, 1.0, 0.5)
     (tmp_path / "links.json").write_text('{"x": {"down_u": 2.0, "down_sigma": 1, "up_u": 0.5, "up_sigma": 1}}')
@@ -167,7 +169,7 @@ def test_files_become_kinds(tmp_path: Path):
     ("reader", "content"),
     [
         (read_throughput, ""), (read_throughput, "a\nb\n"), (read_throughput, "1\n-2\n"),
-        (read_throughput, "1\nnan\n"),
+        (read_throughput, "1\nnan\n"), (read_throughput, "nan\n1\n"), (read_throughput, "-1\n2\n"),
         (read_throughput, "1\ninf\n"), (read_throughput, "0\n0\n"), (read_compute, "0\n"), (read_compute, "\x00\xff"),
         (read_bandwidth, "{}"), (read_bandwidth, '{"x": {"down_u": 1}}'),
         (lambda path: read_availability(path, 2), "[1]"), (lambda path: read_availability(path, 2), "[" * 99_999),
@@ -183,6 +185,21 @@ def test_a_file_that_is_no_trace_is_refused_in_one_line(reader, content, tmp_pat
     assert "\n" not in str(refusal.value)
     with pytest.raises(DataError, match="there is no"):
         reader(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (lambda path: read_throughput(path, step_seconds=-1), "step_seconds = -1 is not valid: it should be a num"),
+        (lambda path: read_throughput(path, unit_bits=0), "unit_bits = 0 is not valid"),
+        (lambda path: read_compute(path, per="hour"), "unknown unit 'hour' .valid: epoch, step"),
+        (lambda path: read_availability(path, devices=0), "devices = 0 is not valid"),
+    ],
+)
+def test_a_wrong_argument_is_not_laid_to_the_file(read, said, tmp_path: Path):
+    (tmp_path / "speed.csv").write_text("1\n2\n")
+    with pytest.raises(SpecError, match=said):
+        read(tmp_path / "speed.csv")
 
 
 def test_a_trace_that_fits_no_device_or_carries_nothing_is_refused():
