@@ -88,6 +88,8 @@ def plan(
     from fl_core.experiments.verify import in_words, is_verified
     from fl_core.report.tables import Table
 
+    if heavy and (undecided or only):
+        raise SpecError("--heavy and --undecided count different runs: give one of them")
     store, wanted, chosen = default_store(), read_seeds(seeds), _chosen(artifacts, paper)
     rows: list[dict[str, Any]] = []
     if undecided or only:
@@ -433,6 +435,10 @@ def claims(
     from fl_core.experiments.claims import details
     from fl_core.report.tables import Table, in_words
 
+    if as_json and as_csv:
+        raise SpecError("--json and --csv are two forms: give one of them")
+    if export and (names or paper or undecided or as_csv):
+        raise SpecError("--export writes all claims, to data/claims.csv: give nothing else but --json")
     if export:
         written = str(ledger.export(data_folder()))
         typer.echo(as_text({"written": [written]}) if as_json else f"written {written}")

@@ -235,6 +235,8 @@ def at_full_budget(*judgements: Judgement, store: Store | None = None) -> Plan:
 def in_short(judgements: Iterable[Judgement]) -> str:
     """Return the headline as sentences: claims by kind and label, verdicts that may be wrong, unverified records."""
     found = list(judgements)
+    if not found:
+        return "No claim."
     head = headline(found)
     groups = [
         f"{group}: " + ", ".join(f"{count} {label}" for label, count in labels.most_common())

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -148,13 +148,20 @@ def _read_yaml(text: str) -> Any:
         raise SpecError("to read YAML takes the package PyYAML; JSON is read without it") from None
 
     class Loader(yaml.SafeLoader):
-        """Reads 1e-3 as the number that it is in JSON and in newer YAML, and no name twice."""
+        """Reads numbers as JSON and newer YAML do (1e-3; 010 is no octal, 1:30 none at all), and no name twice."""
+
+        yaml_implicit_resolvers: ClassVar = {
+            first: [kind for kind in kinds if kind[0].rpartition(":")[2] not in ("int", "float")]
+            for first, kinds in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
             unique_names([(str(name.value), value) for name, value in node.value])
             return super().construct_mapping(node, deep)
 
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), [*"-+0123456789"])
+    decimal = r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|\.inf)$|\.nan$"
+    for kind, form in ("int", r"[-+]?(0|[1-9]\d*)$"), ("float", decimal):
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(form), [*"-+.0123456789"])
     try:
         return yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

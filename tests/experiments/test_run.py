@@ -182,6 +182,8 @@ def test_numbers_of_yaml_are_those_of_json(tmp_path: Path):
     )
     spec = read_spec(tmp_path / "a.yaml")
     assert (spec.to_dict()["algorithm"]["alpha"], spec.budget.seconds) == (0.1, 2000)
+    (tmp_path / "a.yaml").write_text("algorithm: fedasync\nseed: 010\ntraining: {lr: .5, epochs: 3}")
+    assert read_spec(tmp_path / "a.yaml") == RunSpec(algorithm="fedasync", seed=10, training={"lr": 0.5, "epochs": 3})
 
 
 @pytest.mark.parametrize(
@@ -192,6 +194,7 @@ def test_numbers_of_yaml_are_those_of_json(tmp_path: Path):
         ("", "a.yaml: a run specification is a JSON object, not NoneType"),
         ("algorithm: fedasync\nbugdet: {updates: 3}", "a.yaml: unknown field 'bugdet'; did you mean 'budget'?"),
         ("algorithm: fedasync\nseed: 2020-01-01", "a.yaml: seed = '2020-01-01' is not valid"),
+        ("algorithm: fedasync\nseed: 1:30", "a.yaml: seed = '1:30' is not valid"),
         ("algorithm: fedasync\nlabel_noise: .nan", "a.yaml: label_noise = nan is not valid"),
         ("algorithm: fedasync\nseed: 1\nseed: 2", "a.yaml: not valid YAML: the name 'seed' appears twice"),
         ("algorithm: fedasync\nbudget: {updates: 1, updates: 2}", "a.yaml: not valid YAML: the name 'updates'"),
