@@ -113,7 +113,7 @@ class FirstArrivals(Algorithm):
         server.commit(torch.stack([upload.model for upload in uploads]).mean(0))
 
 
-@part(Target("events, device programs", ">=", 200_000))
+@part(Target("events, device programs", ">=", 270_000))
 def kernel(effort: Effort) -> Outcome:
     """Events per second when training is free: 1,000 devices, 100 in flight. Device programs: a hundred jobs in
     each task, so nearly all events are the end of a job. Updates: three events for each (download done, training
@@ -259,7 +259,7 @@ def _unmeasured(task: Free, world: World, algorithm: Algorithm, updates: int) ->
     return Simulation(task, world, algorithm, budget=Budget(updates=updates), evaluation=evaluation)
 
 
-@part(Target("ratio", ">=", 0.9, size=3000), Target("peak memory", "<=", 1536, size=3000), sizes="devices")
+@part(Target("ratio", ">=", 0.9, size=3000), Target("peak memory", "<=", 900, size=3000), sizes="devices")
 def kasync(effort: Effort) -> Outcome:
     """WKAFL, LeNet-5, Fashion-MNIST, 3,000 devices in flight, 10 gradients of 4 images a version: against a bare
     loop on one thread that computes the same gradients and nothing else; peak memory of a whole process after

@@ -69,6 +69,7 @@ def test_the_command_the_page_and_the_export_say_the_same():
     said = ledger.in_short([replace(one, unverified=tuple(one.runs))])
     assert f"Of the {count} records that they rest on {count} are UNVERIFIED" in said
     assert "UNVERIFIED" not in ledger.in_short([replace(one, unverified=())])
+    assert ledger.in_short([]) == "No claim."
 
 
 def test_a_page_with_other_parameters_judges_its_own_study_and_says_so():
