@@ -32,15 +32,15 @@ ROOMS = {
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3819, 22, 3600, 22),
     "experiments": (6373, 24, 2400, 12),
-    "report bookbuild cli": (5633, 29, 4000, 26),
+    "report bookbuild cli": (5631, 29, 4000, 26),
     "benchmarks": (1614, 5, 1200, 6),
-    "fl_core": (31206, 152, 21500, 135),
+    "fl_core": (31204, 152, 21500, 135),
     "fl_papers": (13534, 42, 11000, 35),
-    "tests": (28836, 1000, 20000, 1000),
+    "tests": (28835, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
-CORE_LINES = (7317, 6500)
+CORE_LINES = (7316, 6500)
 """Lines of code of what a user needs who writes, simulates and compares methods: today's, and the budget."""
 
 FLOORS = {

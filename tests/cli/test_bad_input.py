@@ -93,7 +93,6 @@ COMMANDS: list[tuple[list[str], str]] = [
     (["run", *TINY, "-s", "world.devices=1000000000"], "world.devices = 1000000000 is not valid"),
     (["run", *TINY, "-s", "budget.seconds=9", "-s", "evaluation.every_seconds=1e-9"], "makes 9e+09 evaluations"),
     (["run", *TINY, "-s", "world.devices=5000"], "5000 devices with 50 samples each need 250000 samples"),
-    (["run", *TINY, "--print-spec", "--out", "a.json"], "--print-spec runs nothing, so that a.json would stay empty"),
     (["plan", "--heavy", "--undecided"], "--heavy and --undecided count different runs: give one of them"),
     (["claims", "--json", "--csv"], "--json and --csv are two forms"),
     (["claims", "FEDASYNC-C01", "--export"], "--export writes all claims"),
