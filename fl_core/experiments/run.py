@@ -241,9 +241,8 @@ def _check_network(task: Classification, seed: int) -> None:
             why = f"is torch.nn.{type(layer).__name__}, which draws from a stream that all devices share"
             raise SpecError(f"layer {name} of {what} {why}; take fl_core.models.Dropout(p, shape)")
     twin, batch = task.workspace(), np.arange(min(8, len(task.pool)))
-    said = [name for name, module in space.network.named_modules() if hasattr(module, "reset")]
-    if task.initialisation != "pytorch":  # which alone asks them
-        said.clear()
+    asked = space.network.named_modules() if task.initialisation == "pytorch" else ()
+    own_values = tuple(f"{name}." if name else "" for name, module in asked if hasattr(module, "reset"))
     for slot, parameter in zip(space.slots, space.network.parameters(), strict=False):
         built, same, drawn = (each[slot.start : slot.stop] for each in (space.vector, twin.vector, start))
         if not parameter.requires_grad:
@@ -251,7 +250,7 @@ def _check_network(task: Classification, seed: int) -> None:
             raise SpecError(f"parameter {slot.name} of {what} {why}")
         scale = bool((drawn == 1).all())  # of whatever is called no bias, and has one dimension or none
         replaced = not torch.equal(built, drawn) and (scale or torch.equal(built, same))
-        if replaced and not any(f"{slot.name}.".startswith(f"{name}." if name else "") for name in said):
+        if replaced and not slot.name.startswith(own_values):
             why = f"is built with values that initialisation {task.initialisation!r} would replace"
             how = "set them in a method reset(generator) of its module, and take initialisation='pytorch'"
             raise SpecError(f"parameter {slot.name} of {what} {why}; {how}")

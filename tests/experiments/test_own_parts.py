@@ -432,6 +432,24 @@ def test_a_network_depends_on_its_model_its_samples_and_the_draws_of_its_task_on
     assert torch.equal(load_dataset("moons").train.inputs, before)
 
 
+def test_what_a_network_resets_itself_it_may_be_built_with():
+    """Without PyTorch's initialisation, which alone calls its reset, it is refused."""
+    reset = "nn.init.normal_(self.weight, generator=generator); nn.init.constant_(self.bias, -2)"
+    own = (
+        NET.format(built="nn.init.zeros_(self.weight)", step="pass")
+        + f"\n    def reset(self, generator):\n        {reset}\n"
+    )
+    defined(MINE + own)
+    spec = RunSpec(**SPEC | {"algorithm": "fedasync", "model": "net", "preprocessing": {}})
+    with pytest.raises(
+        SpecError, match="parameter weight of model 'net' is built with values that initialisation 'glorot'"
+    ):
+        run(spec)
+    drawn = spec.changed(initialisation="pytorch")
+    assert run(drawn).history.ended == "budget"
+    assert drawn.task().initial_model(0)[-2:].tolist() == [-2, -2]
+
+
 DIVIDE, DRAW = "divide(self, labels, devices, rng, owners)", "draw(self, devices, rng, direction='')"
 
 
