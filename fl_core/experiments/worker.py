@@ -78,8 +78,18 @@ def still_needed(
     """
 
     @cache
-    def missing(artifact: str, budget: str, wanted: tuple[int, ...]) -> dict[str, RunSpec]:
-        return _lacking(carriers[artifact], budget, dataset, wanted, store)
+    def entries(artifact: str, budget: str, wanted: tuple[int, ...]) -> dict[str, tuple[RunSpec, str, bool]]:
+        study = load_study(make_study(carriers[artifact], budget, dataset, wanted), store)
+        setting = {e.key: str([pair for pair in e.labels.items() if pair[0] != "seed"]) for e in study.entries}
+        return {e.key: (e.spec, setting[e.key], e.key in study.results) for e in study.entries}
+
+    def missing(found: Judgement, artifact: str, budget: str, wanted: tuple[int, ...]) -> dict[str, RunSpec]:
+        """Of a figure only what the claim reads: settings that have runs, none of which it rests on, are not."""
+        known = entries(artifact, found.budget, tuple(range(max(LOOKS))))
+        read = {setting for key, (_, setting, _) in known.items() if key in found.runs}
+        idle = {setting for _, setting, stored in known.values() if stored} - read
+        every = entries(artifact, budget, wanted).items()
+        return {key: spec for key, (spec, setting, stored) in every if not stored and setting not in idle}
 
     carriers, rests = {artifact.id: artifact for artifact in chosen}, []
     names = sorted({claim for artifact in chosen for claim in artifact.claims})
@@ -90,7 +100,7 @@ def still_needed(
         if found.open:
             look = found.seeds_needed or (0 if found.seeds or found.runs else min(LOOKS))
             budget, wanted = profile or found.budget, tuple(seeds or range(look))
-            runs = [missing(name, budget, wanted) for name in found.artifacts if wanted and name in carriers]
+            runs = [missing(found, name, budget, wanted) for name in found.artifacts if wanted and name in carriers]
             rests.append(Rest(found, look, tuple({k: spec for each in runs for k, spec in each.items()}.values())))
     return rests
 
