@@ -19,7 +19,7 @@ import stat
 import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -53,6 +53,8 @@ OTHER = "other"
 """Where records are packed that belong to no known grid."""
 ENVIRONMENT = "FL_CORE_RESULTS"
 """Environment variable: one folder that is read and written instead of both."""
+LONG = ("updates", "learned")
+"""Tables with a row for each update; a published record keeps those that a page shows."""
 SMALLEST_WINDOW = 4096
 """Bytes that the format asks for."""
 DAMAGES = (
@@ -125,15 +127,14 @@ class Store:
         """Return whether an undamaged result of `spec` is stored."""
         return self.get(spec) is not None
 
-    def save(self, result: Result, *, published: bool = False, updates: bool = True) -> Path:
+    def save(self, result: Result, *, published: bool = False, tables: Collection[str] = LONG) -> Path:
         """Write `result` to a file of its own, in the published folder or the cache, and return the file.
 
-        An existing one of the same run is replaced. Without `updates` the record lacks the table of updates: with ten
-        gradients to a version that is nearly all of it. What cannot be written there is written elsewhere, and a
-        RunError says where.
+        An existing one of the same run is replaced. Of its long tables, nearly all of it, the record keeps `tables`.
+        What cannot be written there is written elsewhere, and a RunError says where.
         """
         folder, name = self.published if published else self.cache, f"{result.spec.hash}{SUFFIX}"
-        content = encode(result, updates)
+        content = encode(result, tables)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomically(folder / name, content)
@@ -244,10 +245,10 @@ def default_store() -> Store:
     return Store(data_folder() / "results", data_folder() / "cache" / "results")
 
 
-def encode(result: Result, updates: bool = True) -> bytes:
+def encode(result: Result, tables: Collection[str] = LONG) -> bytes:
     """Return the record of `result`; equal results give equal bytes.
 
-    The event trace and the table of faults are kept only if they hold something, that of updates if `updates` is set.
+    The event trace and the table of faults are kept only if they hold something, of the `LONG` tables those named.
     Of the final model the record keeps the SHA-256 of its bytes (``provenance["model_sha256"]``), so that claims of
     bitwise equality can be judged on stored runs.
     """
@@ -258,8 +259,8 @@ def encode(result: Result, updates: bool = True) -> bytes:
     for table in ("spans", "faults"):
         if not history[table]["task"]:
             del history[table]
-    if not updates:
-        del history["updates"]
+    for table in {*LONG}.difference(tables):
+        history.pop(table, None)
     content = {"spec": result.spec.to_dict(), "provenance": provenance, "history": history}
     text = json.dumps({"format": FORMAT, "sha256": _digest(content), "content": content}, separators=(",", ":"))
     return gzip.compress(text.encode(), 9, mtime=0)

@@ -74,11 +74,15 @@ def test_the_final_model_is_kept_as_a_fingerprint(store: Store) -> None:
     assert prints[0] != prints[1]
 
 
-def test_a_record_can_do_without_the_table_of_updates(store: Store) -> None:
+def test_a_record_can_do_without_the_tables_of_updates_and_of_what_was_learned(store: Store) -> None:
     whole = result_of()
-    kept = read(store.save(whole, updates=False))
-    assert kept.history.evaluations["test_accuracy"] == whole.history.evaluations["test_accuracy"]
-    assert kept.history.updates == History().updates
+    whole.history.learned = {"version": [1], "slot": [2]}
+    kept, without, bare = (read(store.save(whole, tables=t)) for t in (("updates", "learned"), ["updates"], ()))
+    assert bare.history.evaluations["test_accuracy"] == whole.history.evaluations["test_accuracy"]
+    assert kept.history.updates == without.history.updates == whole.history.updates != History().updates
+    assert kept.history.learned == whole.history.learned
+    assert bare.history.updates == History().updates
+    assert bare.history.learned == without.history.learned == {}
 
 
 def test_outlines_are_read_once_until_a_record_changes(store: Store) -> None:

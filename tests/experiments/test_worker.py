@@ -160,11 +160,13 @@ def test_the_queue_has_each_missing_run_once(tmp_path):
 
 
 def judged_as(*claims):
-    """Return a ledger with open claims: id, seeds looked at, seeds needed, artifacts."""
-    shared = {"open": True, "runs": (), "label": "undecided", "budget": "smoke"}
+    """Return a ledger with open claims: id, seeds looked at, seeds needed, artifacts, and the runs that are read."""
+    shared = {"open": True, "label": "undecided", "budget": "smoke"}
     return lambda names, store, dataset: [
-        SimpleNamespace(claim=SimpleNamespace(id=name), seeds=seeds, seeds_needed=needed, artifacts=of, **shared)
-        for name, seeds, needed, of in claims
+        SimpleNamespace(
+            claim=SimpleNamespace(id=name), seeds=seeds, seeds_needed=needed, artifacts=of, runs=runs, **shared
+        )
+        for name, seeds, needed, of, *runs in claims
         if len(names) != 1 or name in names
     ]
 
@@ -219,6 +221,30 @@ def test_the_plan_of_open_claims_says_what_each_lacks_at_the_budget_that_it_is_j
     assert runs.split() == ["runs", str(len(need[10]))], "what A and B share is counted once"
     assert missing.split() == ["missing", str(len(need[10]))]
     assert cost.startswith("estimate ")
+
+
+def test_a_claim_needs_of_a_figure_only_the_settings_that_it_reads(tmp_path, monkeypatch):
+    """One that reads 3 of 33 settings was said to cost eleven times as much, and was never run."""
+    from fl_core.experiments import worker
+    from fl_core.experiments.artifacts import find_artifacts, make_study
+
+    class Half(Store):
+        def get(self, spec):
+            return spec.hash in stored or None
+
+    chosen, by_setting = find_artifacts(["sdfeel-fig2a"]), {}
+    for entry in make_study(chosen, "smoke", "fashion-mnist", range(5)).entries:
+        by_setting.setdefault(str(entry.labels | {"seed": None}), {})[entry.labels["seed"]] = entry.key
+    read, *others, without_runs = by_setting.values()
+    assert others
+    stored = {setting[seed] for setting in (read, *others) for seed in range(3)}
+    ledger = judged_as(("A", 3, 5, ["sdfeel-fig2a"], *(read[seed] for seed in range(3))))
+    monkeypatch.setattr(worker, "judged", ledger)
+    store = Half(tmp_path / "a", tmp_path / "b")
+    found = queue(chosen, None, "fashion-mnist", None, store, undecided=True)
+    assert {spec.hash for spec in found} == {read[3], read[4], *without_runs.values()}
+    found = queue(chosen, None, "fashion-mnist", [4], store, undecided=True)
+    assert {spec.hash for spec in found} == {read[4], without_runs[4]}, "also at seeds that are asked for"
 
 
 KILLS = 100
