@@ -6,14 +6,16 @@ A data set stands for its columns of the tables; a figure shows those of its pan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from fl_core.experiments.artifacts import Artifact, Columns, Paper, View, computed, no_runs, stored_study
+from fl_core.experiments.artifacts import Artifact, Columns, Paper, View, computed, make_study, no_runs, stored_study
+from fl_core.experiments.evidence import LOOKS
 from fl_core.experiments.store import Store
-from fl_core.experiments.study import Entry, Study
+from fl_core.experiments.study import Entry, Study, load_study
 from fl_papers.fedasmu import decisive, errata, experiment, figures, tables
 from fl_papers.fedasmu.decisive import Decisive
 from fl_papers.fedasmu.experiment import METHODS, FedASMUExperiment, FirstColumn
@@ -146,11 +148,22 @@ def stored(
 ) -> Study | None:  # fmt: skip
     """Return what a chapter made at profile ``smoke`` shows of the stored runs of a larger one.
 
-    Those of the seeds that are complete, else of the first one as far as it goes; None: no runs.
+    Those of the seeds that are complete, else those that are for a column, else of the first as far as it goes; None:
+    no runs.
     """
     if than != "smoke":
         return None
     study = stored_study(chosen, store, profile, dataset, seeds, **overrides)
-    if not study.complete:
-        study = study.of(study.stored_seeds or study.seeds[:1])
+    if not study.complete and not study.stored_seeds:
+        every = load_study(make_study(chosen, profile, dataset, seeds or range(max(LOOKS)), **overrides), store)
+        lacking = {_column(entry) for entry in every.entries if entry.key not in every.results}
+        whole = [entry for entry in every.entries if _column(entry) not in lacking]
+        kept = every.of({entry.labels["seed"] for entry in whole} or study.seeds[:1])
+        study = replace(kept, results={e.key: every.results[e.key] for e in whole} or kept.results)
+    elif not study.complete:
+        study = study.of(study.stored_seeds)
     return study if study.results else None
+
+
+def _column(entry: Entry) -> tuple[str, int]:
+    return entry.labels["column"], entry.labels["seed"]

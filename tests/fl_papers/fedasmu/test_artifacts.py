@@ -93,6 +93,19 @@ def test_a_chapter_shows_the_seeds_that_are_complete_or_else_the_first_as_far_as
     assert found(lambda spec: True, than="laptop") is None
 
 
+def test_a_chapter_shows_all_complete_seeds_of_a_column_though_others_have_none() -> None:
+    """Two of CIFAR-10's four columns with three seeds were shown with one."""
+    networks = {0: "alexnet(width=0.125)", 1: "alexnet(width=0.125)", 2: "vgg11(width=0.125)"}
+    kept = Kept(
+        lambda spec: spec.model == networks.get(spec.seed, "") or (spec.seed == 2 and spec.algorithm.name == "moon")
+    )
+    found = stored([find_artifact("fedasmu-tab2")], kept, "smoke", "cifar10", None)
+    seen = {(e.labels["column"], e.labels["seed"]) for e in found.entries if e.key in found.results}
+    assert seen == {("alexnet-cifar10", 0), ("alexnet-cifar10", 1), ("vgg-cifar10", 2)}
+    assert not found.complete, "what is not stored is still asked for"
+    assert len(found.results) == 3 * len(METHODS)
+
+
 # What is read off a run
 
 
