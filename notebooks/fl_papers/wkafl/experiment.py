@@ -18,7 +18,8 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from fl_core.algorithms import GSGM, SASGD, TWAFL, WKAFL, KAsynchronous, ZenoPP
-from fl_core.datasets import Natural, WKAFLPartition, actual, kind_of, stands_for
+from fl_core.datasets import Natural, WKAFLPartition, all_sources, kind_of, stands_for
+from fl_core.datasets.registry import state
 from fl_core.experiments import calibration, experiment
 from fl_core.experiments.measures import BySeed, Printed, remembered, unevenness
 from fl_core.experiments.rounding import perturbed
@@ -335,7 +336,7 @@ class WKAFLExperiment(experiment.Experiment):
         parameters, skewed = setup.wkafl, setup.skew_level
         others = ", ".join(f"{name} {own['lr']:g}" for name, own in setup.others.items())
         factors = "" if chosen.lr_factors == (1.0,) else f", times {', '.join(map(str, chosen.lr_factors))}"
-        here = [self.scaled(level) for level in setup.levels]
+        here, source = [self.scaled(level) for level in setup.levels], all_sources().get(self.dataset)
         devices = [
             ("division", "one owner per client", f"owners with at least {setup.min_samples} images"),
         ] if self.owners else [
@@ -347,7 +348,7 @@ class WKAFLExperiment(experiment.Experiment):
         ]  # fmt: skip
         rows = [
             ("data", NAMES.get(stands_for(self.dataset), "EMNIST MNIST"),
-             f"{actual(self.dataset, notify=False)} ({kind_of(self.dataset)})"),
+             f"{self.dataset} ({state(source) if source else kind_of(self.dataset)})"),
             ("pixels", "0 to 255 (code)", "0 to 255"),
             ("network", setup.model, self.model),
             ("P/K (P, K)",
