@@ -18,6 +18,8 @@ from fl_core.bookbuild.chapters import ROOT, BookError, tool
 from fl_core.experiments.grid import JOBS
 from fl_core.processes import pool, usable_cores
 
+STARTS = 3
+"""Kernels that are tried: two that start at the same time may choose the same port, and then one dies at once."""
 QUIET_AND_VECTORS = ["--log-level=CRITICAL", "--InlineBackend.figure_formats=svg"]
 """No word of a kernel about being stopped, and figures that the page can colour."""
 
@@ -57,19 +59,25 @@ def run_notebook(job: Job, cwd: Path, processes: int | None = None) -> float:
     partial = job.target.with_name(f".{job.target.name}.{os.getpid()}.partial.ipynb")
     try:
         with kernel_environment(processes):
-            papermill.execute_notebook(
-                str(job.source),
-                str(partial),
-                parameters=job.parameters,
-                cwd=str(cwd),
-                kernel_name="python3",
-                progress_bar=False,
-                log_output=False,
-                request_save_on_cell_execute=False,
-                start_timeout=120,
-                shutdown_kernel="immediate",  # what it has to say is in the notebook by then
-                extra_arguments=QUIET_AND_VECTORS,
-            )
+            for left in reversed(range(STARTS)):
+                try:
+                    papermill.execute_notebook(
+                        str(job.source),
+                        str(partial),
+                        parameters=job.parameters,
+                        cwd=str(cwd),
+                        kernel_name="python3",
+                        progress_bar=False,
+                        log_output=False,
+                        request_save_on_cell_execute=False,
+                        start_timeout=120,
+                        shutdown_kernel="immediate",  # what it has to say is in the notebook by then
+                        extra_arguments=QUIET_AND_VECTORS,
+                    )
+                    break
+                except RuntimeError as error:
+                    if not left or "before replying to kernel_info" not in str(error):
+                        raise
         partial.replace(job.target)
     except papermill.exceptions.PapermillExecutionError as error:
         text = " ".join(str(error.evalue).split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import nbformat
@@ -20,6 +21,7 @@ from fl_core.bookbuild import (
     regenerate,
 )
 from fl_core.bookbuild.chapters import ROOT, check_parameters, file_name
+from fl_core.bookbuild.execute import STARTS, Job, run_notebook
 from fl_core.bookbuild.notebooks import normalise
 from fl_core.bookbuild.pages import dress, modules, run_box
 from fl_core.bookbuild.pipeline import longest_first
@@ -218,6 +220,25 @@ def test_what_took_long_last_time_begins_first(checkout: Path):
     record.parent.mkdir(parents=True)
     record.write_text(f'{{"profile": "smoke", "seconds": {{"{names[0]}": 1.5, "{names[1]}": 20}}}}')
     assert longest_first(names, checkout, "smoke") == names[::-1]
+
+
+@pytest.mark.parametrize("deaths", [2, 3])
+def test_a_kernel_whose_port_was_taken_is_started_again(tmp_path: Path, monkeypatch, deaths: int):
+    """Two kernels that started at the same time had chosen the same port: one died, and the book with it."""
+    starts = []
+
+    def execute(source: str, target: str, **_) -> None:
+        starts.append(source)
+        if len(starts) <= deaths:
+            raise RuntimeError("Kernel died before replying to kernel_info")
+        shutil.copy(source, target)
+
+    monkeypatch.setattr("papermill.execute_notebook", execute)
+    write(tmp_path / "a.ipynb", "1")
+    with nullcontext() if deaths < STARTS else pytest.raises(BookError, match=r"a: RuntimeError: Kernel died before"):
+        run_notebook(Job("a", tmp_path / "a.ipynb", tmp_path / "b.ipynb"), tmp_path)
+    assert (tmp_path / "b.ipynb").exists() == (deaths < STARTS)
+    assert len(starts) == STARTS
 
 
 def test_a_failing_notebook_leaves_the_previous_book(checkout: Path):
