@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -30,7 +30,7 @@ from fl_core.cli.app import (
     as_text,
     choose_device,
 )
-from fl_core.errors import DataError, FlCoreError, RunError, SpecError, unknown
+from fl_core.errors import FlCoreError, RunError, SpecError, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -277,7 +277,6 @@ def verify(
     Says what differs first, and where; the exit code is not 0 if anything does. Where a record's processor had other
     instructions than this one, --beside a checkout of verified code compares the code of both. Data has to be here.
     """
-    from fl_core.datasets import kind_of
     from fl_core.experiments import verify
     from fl_core.experiments.grid import in_words
     from fl_core.experiments.ledger import known_paper
@@ -295,14 +294,10 @@ def verify(
     store = default_store()
     of_paper = [f"{known_paper(paper).lower()}-*"] if paper is not None else []
     records = _records([*(names or []), *of_paper], store)
-    here = {}
-    for name in {result.spec.dataset for result in records}:
-        with suppress(DataError):
-            here[name] = kind_of(name)
-    there = [result for result in records if here.get(result.spec.dataset) == result.provenance["data"]]
+    there = verify.at_hand(records)
     if left := len(records) - len(there):
-        lacking = {(each.spec.dataset, each.provenance["data"]) for each in records} - here.items()
-        listed = "; ".join(sorted(map(", ".join, lacking)))
+        kinds = [{(each.spec.dataset, each.provenance["data"]) for each in some} for some in (records, there)]
+        listed = "; ".join(sorted(map(", ".join, kinds[0] - kinds[1])))
         typer.echo(f"without {left} of {len(records)} records: their data is not here ({listed})", err=as_json)
     chosen = verify.sample(there, len(there) if every else sample)
     if not chosen:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import zip_longest
@@ -28,6 +28,7 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
+from fl_core.datasets import kind_of
 from fl_core.errors import DataError, RunError
 from fl_core.experiments.identity import EXACT, code_digest, instructions
 from fl_core.experiments.run import Result, commit, core_seconds
@@ -332,6 +333,15 @@ def published_records(store: Store) -> pd.DataFrame:
             cost = {"core-hours": round(hours, 1), "MJ, estimated": round(hours * 3600 * WATTS_PER_CORE / 1e6, 2)}
             rows.append({"paper": name, "data": data, "records": len(kept), **columns, **cost})
     return pd.DataFrame(rows)
+
+
+def at_hand(records: Iterable[Result]) -> list[Result]:
+    """Return the records of runs on data that a run would get here, too."""
+    every, here = list(records), dict[str, str]()
+    for name in {record.spec.dataset for record in every}:
+        with suppress(DataError):  # neither the data nor a surrogate
+            here[name] = kind_of(name)
+    return [record for record in every if here.get(record.spec.dataset) == record.provenance["data"]]
 
 
 def sample(results: Sequence[Result], number: int) -> list[Result]:

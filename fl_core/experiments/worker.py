@@ -87,7 +87,7 @@ def still_needed(
         """Of a figure only what the claim reads: settings that have runs, none of which it rests on, are not."""
         known = entries(artifact, found.budget, tuple(range(max(LOOKS))))
         read = {setting for key, (_, setting, _) in known.items() if key in found.runs}
-        idle = {setting for _, setting, stored in known.values() if stored} - read
+        idle = {setting for _, setting, stored in known.values() if stored and found.runs} - read
         every = entries(artifact, budget, wanted).items()
         return {key: spec for key, (spec, setting, stored) in every if not stored and setting not in idle}
 

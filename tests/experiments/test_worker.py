@@ -245,6 +245,10 @@ def test_a_claim_needs_of_a_figure_only_the_settings_that_it_reads(tmp_path, mon
     assert {spec.hash for spec in found} == {read[3], read[4], *without_runs.values()}
     found = queue(chosen, None, "fashion-mnist", [4], store, undecided=True)
     assert {spec.hash for spec in found} == {read[4], without_runs[4]}, "also at seeds that are asked for"
+    monkeypatch.setattr(worker, "judged", judged_as(("A", 2, 5, ["sdfeel-fig2a"])))
+    found = queue(chosen, None, "fashion-mnist", None, store, undecided=True)
+    every = {key for setting in by_setting.values() for key in setting.values()}
+    assert {spec.hash for spec in found} == every - stored, "what is not judged at all needs all"
 
 
 KILLS = 100
