@@ -33,7 +33,9 @@ def test_a_process_that_has_computed_with_several_threads_may_kill_and_record(tm
     assert done.returncode == 0, done.stderr
     frame = verdict_frame(path)
     assert frame.reset_index().to_dict("records") == [json.loads(done.stdout)]
-    assert frame.loc["sgd", ["kills", "runs", "commands", "identical"]].tolist() == [1, 1, 0, 1]
+    sgd = frame.loc["sgd"]  # a run that was quicker than its kill is followed by another one
+    assert (sgd["kills"], sgd["commands"]) == (1, 0)
+    assert sgd["identical"] == sgd["runs"] >= 1
     monkeypatch.setenv("FL_CORE_DATA", str(tmp_path))
     report = published()["endurance"]
     assert report["parts"] == {}
