@@ -32,11 +32,11 @@ ROOMS = {
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3819, 22, 3600, 22),
     "experiments": (6393, 24, 2400, 12),
-    "report bookbuild cli": (5636, 29, 4000, 26),
+    "report bookbuild cli": (5634, 29, 4000, 26),
     "benchmarks": (1614, 5, 1200, 6),
-    "fl_core": (31229, 152, 21500, 135),
+    "fl_core": (31227, 152, 21500, 135),
     "fl_papers": (13548, 42, 11000, 35),
-    "tests": (28924, 1000, 20000, 1000),
+    "tests": (28923, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
