@@ -262,6 +262,7 @@ def requested(chrome: Any) -> list[str]:
 def complaints(chrome: Any, view: str) -> list[str]:
     """Return what axe says by WCAG 2.1, A and AA, and by best practices, of what differs from view to view."""
     found = ["ids in equations are there twice"] * chrome.execute_script(BARE)
+    chrome.execute_async_script(SETTLE)  # what was unfolded fades in, and has no contrast before
     chrome.execute_script(Path(axe_core_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
     found += map(str, chrome.execute_async_script(AXE, view))
     requested(chrome), chrome.get_log("browser")  # what axe itself asks for and says is nobody's fault
