@@ -35,8 +35,8 @@ ROOMS = {
     "report bookbuild cli": (5634, 29, 4000, 26),
     "benchmarks": (1614, 5, 1200, 6),
     "fl_core": (31227, 152, 21500, 135),
-    "fl_papers": (13548, 42, 11000, 35),
-    "tests": (28924, 1000, 20000, 1000),
+    "fl_papers": (13564, 42, 11000, 35),
+    "tests": (28929, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

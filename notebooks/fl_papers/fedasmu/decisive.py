@@ -276,6 +276,22 @@ def search_table(study: Study) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).sort_values(["part", "distance"], ascending=[False, True])
 
 
+def outcome(study: Study) -> str:
+    """Return in words what A has found so far, step by step, with what is printed."""
+    table, (avg, own, ratio) = search_table(study), expected()
+    words = "FedAsync's lead in accuracy and FedAvg's time over its time: "
+    words += f"{100 * (own - avg):+.1f} points, {ratio:.2f} times (printed)"
+    for part in sorted({*table["part"]}):
+        found = table[table["part"] == part]
+        leads, times = 100 * (found["FedAsync"] - found["FedAvg"]), found[RATIO_OF_TIMES]
+        words += f"; {leads.min():+.1f} to {leads.max():+.1f} points, {times.min():.2f} to {times.max():.2f} times"
+        words += f" ({len(found)} settings, {100 * part:g} % of the uploads)"
+    if len(whole := table[table["part"] == 1.0]):
+        out = "; ".join(whole[whole["printed rows"] == "yes"]["setting"])
+        words += f". The printed rows come out {f'with {out}' if out else 'in none of the last'}"
+    return words + "."
+
+
 def tuning_table(study: Study) -> pd.DataFrame:
     """Return B's trials by setting and method, the lowest loss of the longest runs first."""
     own = ["place", "method", "part", "lr", "value", "gamma"]
