@@ -97,7 +97,7 @@ def trials(method: str) -> list[Trial]:
 class Decisive(FedASMUExperiment):
     """The three stages, each as far as the records of the one before say what is next.
 
-    With `assumed` what is not known yet is taken to be the first candidates, so that all of it can be counted.
+    With `assumed` the first candidates are taken to win where records are lacking, so that all of it can be counted.
     """
 
     assumed = False
@@ -137,7 +137,7 @@ class Decisive(FedASMUExperiment):
         if not left:
             return []
         best = [self._result(e) for e in entries if e.labels["place"] == str(left[0]) and e.labels["part"] == 1.0]
-        found = not self.assumed and comes_out([result for result in best if result])
+        found = None not in best and comes_out([result for result in best if result])
         return [left[0]] if found else list(dict.fromkeys([left[0], Place()]))
 
     def _searched(self) -> tuple[list[Place], list[Entry]]:
@@ -165,17 +165,17 @@ class Decisive(FedASMUExperiment):
             made = {each: runs(each, part) for each in left[:count]}
             entries += [entry for each in made.values() for entry in each]
             found = {each: [self._result(entry) for entry in own] for each, own in made.items()}
-            if self.assumed:
+            if any(result is None for own in found.values() for result in own):
+                if not self.assumed:
+                    return [], entries
                 left = list(made)
-            elif any(result is None for own in found.values() for result in own):
-                return [], entries
             else:
                 scores = {each: score([result for result in own if result]) for each, own in found.items()}
                 left = sorted(scores, key=lambda each: scores[each])
         return left, entries
 
     def _result(self, entry: Entry) -> Result | None:
-        return None if self.assumed else default_store().get(entry.spec)
+        return default_store().get(entry.spec)
 
     def _run(
         self, place: Place, method: str, seed: int, part: float, trial: Trial, stage: str, rung: str = "",
@@ -250,7 +250,7 @@ def loss(results: Sequence[Result]) -> float:
 
 
 def declared(profile: str = "paper", store: Store | None = None) -> pd.DataFrame:
-    """Return all three stages, as if the first candidates won and B and C were in two settings: runs and cost."""
+    """Return all stages, as if the first candidates won what has no records: runs, and the cost of those to go."""
     experiment, rows = Decisive(profile, "fashion-mnist"), []
     experiment.assumed = True
     for stage, make in (("A", experiment.search), ("B", experiment.tuning), ("C", experiment.judged)):
@@ -258,7 +258,7 @@ def declared(profile: str = "paper", store: Store | None = None) -> pd.DataFrame
         for part in dict.fromkeys(entry.labels["part"] for entry in entries):
             specs = {entry.spec.hash: entry.spec for entry in entries if entry.labels["part"] == part}.values()
             rows.append((stage, part, len(specs), round(plan(specs, store).core_seconds / 3600, 1)))
-    return pd.DataFrame(rows, columns=["stage", "part of the uploads", "runs", "core-hours"])
+    return pd.DataFrame(rows, columns=["stage", "part of the uploads", "runs", "core-hours to go"])
 
 
 def search_table(study: Study) -> pd.DataFrame:
