@@ -279,7 +279,7 @@ def search_table(study: Study) -> pd.DataFrame:
 def outcome(study: Study) -> str:
     """Return in words what A has found so far, step by step, with what is printed."""
     table, (avg, own, ratio) = search_table(study), expected()
-    words = "FedAsync's lead in accuracy and FedAvg's time over its time: "
+    words = "FedAsync's lead in accuracy, and FedAvg's time over FedAsync's: "
     words += f"{100 * (own - avg):+.1f} points, {ratio:.2f} times (printed)"
     for part in sorted({*table["part"]}):
         found = table[table["part"] == part]

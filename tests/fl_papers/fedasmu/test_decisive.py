@@ -106,7 +106,7 @@ def test_a_stage_is_laid_out_when_the_one_before_has_run(tmp_path: Path, monkeyp
     pair = [found.select(place=nearest["setting"], part=1.0, method=method)[0][1] for method in SEARCHED]
     assert nearest["distance"] == pytest.approx(distance(pair))
     words, count = outcome(found), Counter(table["part"])
-    assert "time: +7.3 points, 5.25 times (printed); " in words
+    assert "FedAsync's: +7.3 points, 5.25 times (printed); " in words
     assert all(f"({count[part]} settings, {100 * part:g} % of the uploads)" in words for part in count)
     assert words.endswith("The printed rows come out in none of the last.")  # no linear map gets there in ten uploads
     for _ in TRIALS:
