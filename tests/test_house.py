@@ -31,12 +31,12 @@ ROOMS = {
     "formulas": (2700, 10, 2700, 10),
     "algorithms": (2800, 24, 2800, 24),
     "datasets": (3819, 22, 3600, 22),
-    "experiments": (6393, 24, 2400, 12),
+    "experiments": (6409, 24, 2400, 12),
     "report bookbuild cli": (5634, 29, 4000, 26),
     "benchmarks": (1614, 5, 1200, 6),
-    "fl_core": (31227, 152, 21500, 135),
+    "fl_core": (31244, 152, 21500, 135),
     "fl_papers": (13564, 42, 11000, 35),
-    "tests": (28932, 1000, 20000, 1000),
+    "tests": (28945, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fl_core.experiments.worker import Tally
 
 Undecided = Annotated[bool, Option(
-    "--undecided", help="Only what open claims need, up to the seeds that would decide them.")]  # fmt: skip
+    "--undecided", help="Only what open claims need, up to the look that may well decide them.")]  # fmt: skip
 Only = Annotated[list[str] | None, Option(
     "--only", metavar="CLAIM", help="Repeatable. Only what this claim needs, for example FEDLUCK-C06.")]  # fmt: skip
 HEAVY = "Only runs at the paper's budget that take a core over two hours, on all data that is here."
@@ -98,11 +98,11 @@ def plan(
             cost, judgement = grid.plan(rest.missing, store), rest.judgement
             hours = [f"{seconds / 3600:.2g}" for seconds in (cost.core_seconds, *cost.likely)]
             row = {"claim": judgement.claim.id, "label": judgement.label, "budget": profile or judgement.budget}
-            counts = {"seeds": judgement.seeds, "needed": rest.look, "missing": cost.missing}
-            rows += [row | counts | {"core-hours": hours[0], "likely": " to ".join(hours[1:])}] * bool(rest.missing)
+            look = {"seeds": judgement.seeds, "look": rest.look, "chance": f"{rest.chance:.0%}"}
+            work = {"missing": cost.missing, "core-hours": hours[0], "likely": " to ".join(hours[1:])}
+            rows += [row | look | work] * bool(rest.missing)
         together = {spec.hash: spec for rest in rests for spec in rest.missing}
-        others = len(rests) - len(rows)
-        after = [f"{others} more claims are open, which no missing run decides; see 'fl-core claims --undecided'"]
+        after = [f"{len(rests) - len(rows)} more are open, which seeds hardly decide: 'fl-core claims --undecided'"]
         head = "all of them, each run counted once:"
     elif heavy:
         together = {spec.hash: spec for spec in worker.heavy(chosen, wanted, store)}

@@ -49,6 +49,8 @@ GROUPS = "run", REDUCED, "system", "theory"
 """What is counted apart in the headline."""
 OPEN: tuple[Label, ...] = ("undecided", "smaller than printed, sign open")
 """What more seeds, or another measurement, could change."""
+WORTH_A_LOOK = 0.2
+"""From which chance of a decision on the last look is worth its runs, where none decides with a power of 80 %."""
 
 
 Shows = Literal["statement", "vacuity", "counter-example"]
@@ -286,20 +288,26 @@ class Judgement:
         """Fewest seeds of the looks at its effects."""
         return min((effect.look for effect in self.effects), default=0)
 
+    def odds(self, count: int) -> float:
+        """Return the chance that a look at `count` seeds shows all open parts, or one opposite, by what is seen."""
+        share = LEVEL / self.step
+        misses = [1 - effect.power(count, share) for effect in self.effects if self.step * effect.p["holds"] > LEVEL]
+        against = [effect.power(count, share / len(self.effects), ["opposite"]) for effect in self.effects]
+        shown = (1 - sum(misses)) * lucky(luck(self.effects), count)
+        return max(0.0, shown, max(against, default=0.0) * lucky(0.5, count))
+
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds of a first look, or to show all open parts, or one opposite, with 80 % power; None: over 20."""
-        left = [effect for effect in self.effects if self.step * effect.p["holds"] > LEVEL]
-        needed = [effect.seeds_needed(LEVEL / self.step, 1 - (1 - POWER) / len(left)) for effect in left]
-        chance = luck(self.effects)
-        needed.append(next((count for count in LOOKS if lucky(chance, count)), None))
+        """Seeds of a first look, or of the one that would decide it with 80 % power; None: over 20."""
         if self.effects and not self.seeds:
             return min(LOOKS)
-        share = LEVEL / self.step / max(1, len(self.effects))
-        against = [effect.seeds_needed(share, outcomes=["opposite"]) for effect in self.effects]
-        enough = [count for count in against if count and lucky(0.5, count)]
-        enough += [] if None in needed else [max(filter(None, needed))]
-        return min(enough, default=None)
+        return next((count for count in LOOKS if self.odds(count) >= POWER), None)
+
+    @property
+    def next_look(self) -> int | None:
+        """Seeds that are worth their runs: those that are needed, else of the last look if it may well decide it."""
+        last = max(LOOKS)
+        return self.seeds_needed or (last if self.odds(last) >= WORTH_A_LOOK else None)
 
     @property
     def too_short(self) -> tuple[int, int]:
@@ -333,9 +341,13 @@ class Judgement:
             return "a run has no value"
         if any(effect.too_coarse for effect in self.effects):
             return "an interval of width zero: measured too coarsely"
-        need = self.seeds_needed
-        what = f"about {need} seeds would decide it" if need else f"more than {max(LOOKS)} seeds would be needed"
-        if not need and self.too_short[0]:
+        last = max(LOOKS)
+        what = f"more than {last} seeds would be needed"
+        if need := self.seeds_needed:
+            what = f"about {need} seeds would decide it"
+        elif self.next_look:
+            what = f"{last} seeds would decide it in {100 * self.odds(last):.0f} % of the cases"
+        elif self.too_short[0]:
             what = "longer runs would be needed: in {} of {} seeds one ends before its target".format(*self.too_short)
         if self.own_p <= LEVEL:
             what = f"decided alone, not among {self.family} claims (Holm); {what}"

@@ -299,22 +299,18 @@ class Effect:
         one_sided = self._chance(low - printed) if self.claimed == "less" else self._chance(printed - high)
         return min(1.0, 2 * one_sided * LEVEL / LOOKS[self.look])
 
-    def seeds_needed(
-        self, alone: float = LEVEL, power: float = POWER, outcomes: Iterable[Outcome] = OUTCOMES
-    ) -> int | None:
-        """Return the seeds of the first planned look that would show one of `outcomes` with so much power, if any.
+    def power(self, count: int, alone: float = LEVEL, outcomes: Iterable[Outcome] = OUTCOMES) -> float:
+        """Return the chance that the look at `count` seeds, if it is still to come, shows one of `outcomes`.
 
-        At the effect and spread that are seen, at level `alone` of all looks instead of 5 %; at first the first look.
+        At the effect and spread that are seen, at level `alone` of all looks instead of 5 %.
         """
-        values, later = self.values[np.isfinite(self.values)], [n for n in LOOKS if n > len(self.seeds)]
-        if np.isnan(self.values).any():  # more of them will not help
-            return None
-        if len(self.seeds) < min(LOOKS):
-            return next(iter(later), None)
+        values, ways = self.values[np.isfinite(self.values)], [way for each in outcomes for way in self._ways[each]]
+        if count <= len(self.seeds) or np.isnan(self.values).any() or not ways:  # no value: more do not help
+            return 0.0
         spread = max(float(values.std(ddof=1)) if len(values) > 1 else 0.0, self.step / np.sqrt(12), self.chaos)
+        level = LOOKS[count] * alone / LEVEL / 2
 
-        def chance(values: np.ndarray, count: int) -> float:
-            level = LOOKS[count] * alone / LEVEL / 2
+        def chance(values: np.ndarray) -> float:
             if self.discrete or np.isinf(values).any():  # a test of signs, with these shares
                 most = scipy.stats.binom.isf(level, count, 0.5)
                 return float(scipy.stats.binom.sf(most, count, (values > 0).mean()))
@@ -324,9 +320,13 @@ class Effect:
             needed, shift = scipy.stats.t.ppf(1 - level, count - 1), mean * np.sqrt(count) / spread
             return float(scipy.stats.nct.sf(needed, count - 1, shift))
 
-        ways = [way for outcome in outcomes for way in self._ways[outcome]]
-        best = (max(min(chance(each, count) for each in way) for way in ways) if ways else 0.0 for count in later)
-        return next((count for count, found in zip(later, best, strict=True) if found >= power), None)
+        return max(min(chance(each) for each in way) for way in ways)
+
+    def seeds_needed(self, alone: float = LEVEL) -> int | None:
+        """Return the seeds of the first planned look that would decide with a power of 80 %, if any; at first 3."""
+        if len(self.seeds) < min(LOOKS) and not np.isnan(self.values).any():
+            return min(LOOKS)
+        return next((count for count in LOOKS if self.power(count, alone) >= POWER), None)
 
     def words(self) -> tuple[str, str, str]:
         """Return effect, interval and what is claimed as text."""

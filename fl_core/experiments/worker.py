@@ -25,7 +25,7 @@ from fl_core.datasets.registry import is_present
 from fl_core.errors import FlCoreError, SpecError, unknown
 from fl_core.experiments.artifacts import Artifact, make_study
 from fl_core.experiments.claims import FULL, Judgement
-from fl_core.experiments.evidence import LOOKS
+from fl_core.experiments.evidence import LOOKS, POWER
 from fl_core.experiments.grid import brief, freed, in_words, seconds
 from fl_core.experiments.ledger import REDUCED, judged
 from fl_core.experiments.run import run
@@ -60,11 +60,13 @@ class Tally:
 
 @dataclass(frozen=True)
 class Rest:
-    """What an open claim still needs: what its figures lack up to the look that is expected to decide it."""
+    """What an open claim still needs: what its figures lack up to the look that is worth its runs."""
 
     judgement: Judgement
     look: int
     """0: no planned look is, so that no number of runs says what it would cost."""
+    chance: float
+    """Of a decision, by what is seen; before a first look 80 % as well."""
     missing: tuple[RunSpec, ...]
 
 
@@ -98,10 +100,12 @@ def still_needed(
     names = sorted(only) or names
     for found in judged(names, store=store, dataset=dataset) if names else []:
         if found.open:
-            look = found.seeds_needed or (0 if found.seeds or found.runs else min(LOOKS))
+            look = found.next_look or (0 if found.seeds or found.runs else min(LOOKS))
+            chance = found.odds(look) if found.seeds else POWER
             budget, wanted = profile or found.budget, tuple(seeds or range(look))
             runs = [missing(found, name, budget, wanted) for name in found.artifacts if wanted and name in carriers]
-            rests.append(Rest(found, look, tuple({k: spec for each in runs for k, spec in each.items()}.values())))
+            together = {key: spec for each in runs for key, spec in each.items()}
+            rests.append(Rest(found, look, chance, tuple(together.values())))
     return rests
 
 
@@ -111,10 +115,10 @@ def queue(
 ) -> list[RunSpec]:  # fmt: skip
     """Return the missing runs of artifacts, those first that decide most claims per core-minute.
 
-    Each run that an open claim still needs is worth one claim over the cost of all of them, at the speeds of stored
-    runs. With `undecided` these are all that is returned, with `only` those of the claims with these ids, else what
-    is missing of the `seeds` (by default the profile's, and that is by default `laptop`), also if it decides nothing.
-    Lower seeds go first.
+    Each run that an open claim still needs is worth the chance that all of them decide it over their cost, at the
+    speeds of stored runs. With `undecided` these are all that is returned, with `only` those of the claims with these
+    ids, else what is missing of the `seeds` (by default the profile's, and that is by default `laptop`), also if it
+    decides nothing. Lower seeds go first.
     """
     specs: dict[str, RunSpec] = {}
     for artifact in () if undecided or only else chosen:
@@ -123,7 +127,7 @@ def queue(
     for rest in still_needed(chosen, profile, dataset, seeds, store, only):
         needed = {spec.hash: spec for spec in rest.missing if undecided or only or spec.hash in worth}
         specs, cost = specs | needed, sum(seconds(needed.values(), store).values())
-        worth |= {key: worth.get(key, 0.0) + 1 / cost for key in needed}
+        worth |= {key: worth.get(key, 0.0) + (rest.chance or 1) / cost for key in needed}
     return sorted(specs.values(), key=lambda spec: (-worth[spec.hash], spec.seed, spec.hash))
 
 

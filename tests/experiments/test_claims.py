@@ -161,6 +161,9 @@ def test_reasons():
     assert judged(effect(1, excluded="B at chance")).reason == "1 of 1 parts left out (B at chance)"
     assert judged(effect(2, seeds=2)).reason == "2 seeds of 3 that a first look needs"
     assert judged(effect(0.4, 3)).reason == "more than 20 seeds would be needed"
+    may_be = judged(effect(0.8, 1, seed=2))
+    assert (may_be.seeds_needed, may_be.next_look) == (None, 20)
+    assert may_be.reason == f"20 seeds would decide it in {100 * may_be.odds(20):.0f} % of the cases"
     assert judged(effect(2), effect(0.1, seed=1)).reason == "1 of 2 parts hold"
     zero = effect(2, 0.0)
     assert judged(zero).reason == "an interval of width zero: measured too coarsely"
@@ -178,6 +181,16 @@ def test_a_conjunction_holds_only_if_every_part_does_and_one_opposite_part_needs
     many = [dataclasses.replace(effect(2, 0.5, seed=i), name=str(i)) for i in range(1, 36)]
     assert judged(weak, *many).label == "undecided"
     assert judged(effect(-3, 0.1), *many).label == "contradicted"
+
+
+def test_the_chance_of_a_look_is_how_often_it_decides():
+    """FEDASYNC-C04 had one of two in favour, and "no missing run" was said to decide it."""
+    found, noise = judged(effect(0.9, 1.5)), np.random.default_rng(5).normal(0, 1.5, (400, 20))
+    left = [dict(enumerate(0.7 + (0.9 + each) / 100)) for each in noise]
+    again = [judged(Effect("", each, dict.fromkeys(each, 0.7), POINTS)) for each in left]
+    often = np.mean([each.label != "undecided" for each in again])
+    assert 0.3 < often < 0.9, "a case that tells"
+    assert abs(found.odds(20) - often) < 0.08
 
 
 def test_one_opposite_part_will_decide_a_claim_whose_other_parts_never_will():

@@ -212,8 +212,8 @@ def test_seeds_needed_are_those_of_the_next_look_with_power():
     assert Effect("", by_seed(2.0, 2.0, 2.0), 1.0, PLAIN, discrete=True).seeds_needed() == 10
     mixed = Effect("", by_seed(2.0, 2.0, 0.5, 2.0, 0.5), 1.0, PLAIN, discrete=True)
     assert mixed.seeds_needed() is None, "as often on one side as on the other"
-    stricter = Effect("", vague, ONES).seeds_needed(LEVEL / 40, 0.95)
-    assert stricter is None or stricter >= 20
+    assert Effect("", vague, ONES).power(20, LEVEL / 40) < Effect("", vague, ONES).power(20)
+    assert [Effect("", vague, ONES).power(count) > 0 for count in (3, 5)] == [False, True], "a look that was had"
     assert RATIO.unit == "ratio"
 
 

@@ -160,13 +160,13 @@ def test_the_queue_has_each_missing_run_once(tmp_path):
 
 
 def judged_as(*claims):
-    """Return a ledger with open claims: id, seeds looked at, seeds needed, artifacts, and the runs that are read."""
-    shared = {"open": True, "label": "undecided", "budget": "smoke"}
+    """Return a ledger with open claims: id, seeds looked at and to look at, artifacts, and the runs that are read."""
+    shared = {"open": True, "label": "undecided", "budget": "smoke", "odds": lambda look: look and 0.81}
     return lambda names, store, dataset: [
         SimpleNamespace(
-            claim=SimpleNamespace(id=name), seeds=seeds, seeds_needed=needed, artifacts=of, runs=runs, **shared
+            claim=SimpleNamespace(id=name), seeds=seeds, next_look=look, artifacts=of, runs=runs, **shared
         )
-        for name, seeds, needed, of, *runs in claims
+        for name, seeds, look, of, *runs in claims
         if len(names) != 1 or name in names
     ]
 
@@ -214,10 +214,10 @@ def test_the_plan_of_open_claims_says_what_each_lacks_at_the_budget_that_it_is_j
     need = {look: {entry.key for entry in make_study(find_artifacts(names), "smoke", seeds=range(look)).entries}
             for look in (5, 10)}  # fmt: skip
     head, one, two, _, others, *_, runs, _, missing, cost = call("plan", *names, "--undecided").splitlines()
-    assert head.split()[:6] == ["claim", "label", "budget", "seeds", "needed", "missing"]
-    assert one.split()[:6] == ["A", "undecided", "smoke", "3", "5", str(len(need[5]))]
-    assert two.split()[:6] == ["B", "undecided", "smoke", "3", "10", str(len(need[10]))]
-    assert others.startswith("1 more claims are open, which no missing run decides")
+    assert head.split()[:6] == ["claim", "label", "budget", "seeds", "look", "chance"]
+    assert one.split()[:7] == ["A", "undecided", "smoke", "3", "5", "81%", str(len(need[5]))]
+    assert two.split()[:7] == ["B", "undecided", "smoke", "3", "10", "81%", str(len(need[10]))]
+    assert others.startswith("1 more are open, which seeds hardly decide")
     assert runs.split() == ["runs", str(len(need[10]))], "what A and B share is counted once"
     assert missing.split() == ["missing", str(len(need[10]))]
     assert cost.startswith("estimate ")

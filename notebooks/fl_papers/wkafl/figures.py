@@ -49,7 +49,7 @@ DURATIONS = (1.0, 1.5, 2.5, 4.2)  # Seconds per gradient of the four clients of 
 CLIP_BOUND = 1.2  # CB in Figure 4, where the true gradient has length 1.
 PROBE_CLIENTS, PROBE_UPDATES, PROBE_EVERY = 100, 150, 5
 """P and J of a probe, and how often it computes the true gradient."""
-PROBE_SEEDS = (0, 1, 2)
+PROBE_SEEDS = range(20)
 AGES = {"0 to 2": 2, "3 to 5": 5, "6 to 10": 10, "11 to 20": 20, "21 to 40": 40, "more": np.inf}
 
 Rows = list[dict[str, Any]]
