@@ -36,7 +36,7 @@ ROOMS = {
     "benchmarks": (1614, 5, 1200, 6),
     "fl_core": (31244, 152, 21500, 135),
     "fl_papers": (13564, 42, 11000, 35),
-    "tests": (28945, 1000, 20000, 1000),
+    "tests": (28950, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 

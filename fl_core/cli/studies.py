@@ -102,7 +102,7 @@ def plan(
             work = {"missing": cost.missing, "core-hours": hours[0], "likely": " to ".join(hours[1:])}
             rows += [row | look | work] * bool(rest.missing)
         together = {spec.hash: spec for rest in rests for spec in rest.missing}
-        after = [f"{len(rests) - len(rows)} more are open, which seeds hardly decide: 'fl-core claims --undecided'"]
+        after = [f"open as well, hardly decided by seeds: {len(rests) - len(rows)} ('fl-core claims --undecided')"]
         head = "all of them, each run counted once:"
     elif heavy:
         together = {spec.hash: spec for spec in worker.heavy(chosen, wanted, store)}

@@ -159,9 +159,9 @@ def test_the_queue_has_each_missing_run_once(tmp_path):
     assert sorted(spec.hash for spec in found) == sorted(wanted)
 
 
-def judged_as(*claims):
+def judged_as(*claims, odds=0.81):
     """Return a ledger with open claims: id, seeds looked at and to look at, artifacts, and the runs that are read."""
-    shared = {"open": True, "label": "undecided", "budget": "smoke", "odds": lambda look: look and 0.81}
+    shared = {"open": True, "label": "undecided", "budget": "smoke", "odds": lambda look: look and odds}
     return lambda names, store, dataset: [
         SimpleNamespace(
             claim=SimpleNamespace(id=name), seeds=seeds, next_look=look, artifacts=of, runs=runs, **shared
@@ -192,6 +192,11 @@ def test_runs_go_first_that_decide_most_per_work_and_only_up_to_the_look_that_wo
     assert {*keys[: len(set(cheap.specs))]} == {entry.key for entry in cheap.entries}
     assert [spec.seed for spec in found[: len(set(cheap.specs))]] == sorted(spec.seed for spec in cheap.specs)
     assert len(keys) == len(cheap.entries) + len(dear.entries)
+    unlikely = judged_as((mine, 3, 5, ["sdfeel-fig2a"]), ("C", 0, None, ["fedluck-tab1"]), odds=1e-9)
+    monkeypatch.setattr(worker, "judged", unlikely)
+    last = queue(chosen, "smoke", "fashion-mnist", None, store, undecided=True)[-len(set(grids[0].specs)) :]
+    assert {spec.hash for spec in last} == {entry.key for entry in grids[0].entries}, "hardly a chance"
+    monkeypatch.setattr(worker, "judged", ledger)
     slow = next(spec.model for spec in cheap.specs)
     monkeypatch.setattr(grid, "_speeds", lambda *_: {(slow, ""): [1e9]})
     keys = [spec.hash for spec in queue(chosen, "smoke", "fashion-mnist", None, store, undecided=True)]
@@ -217,7 +222,7 @@ def test_the_plan_of_open_claims_says_what_each_lacks_at_the_budget_that_it_is_j
     assert head.split()[:6] == ["claim", "label", "budget", "seeds", "look", "chance"]
     assert one.split()[:7] == ["A", "undecided", "smoke", "3", "5", "81%", str(len(need[5]))]
     assert two.split()[:7] == ["B", "undecided", "smoke", "3", "10", "81%", str(len(need[10]))]
-    assert others.startswith("1 more are open, which seeds hardly decide")
+    assert others.startswith("open as well, hardly decided by seeds: 1 (")
     assert runs.split() == ["runs", str(len(need[10]))], "what A and B share is counted once"
     assert missing.split() == ["missing", str(len(need[10]))]
     assert cost.startswith("estimate ")
