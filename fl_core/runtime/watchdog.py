@@ -69,8 +69,8 @@ class Watchdog:
         run, over = self._run, threading.Event()
         run.kernel.boundary = self._boundary
         self._look()
-        arguments = threading.get_ident(), over, PATIENCE_SECONDS
-        threading.Thread(target=self._time, args=arguments, name="watchdog", daemon=True).start()
+        timer = threading.Thread(target=self._time, args=(threading.get_ident(), over), name="watchdog", daemon=True)
+        timer.start()
         try:
             yield
         except Stuck:
@@ -79,6 +79,7 @@ class Watchdog:
             raise RunError(f"{who} {what} for anything: is there a loop that does not end?") from None
         finally:
             over.set()
+            timer.join()  # else it holds the run for some time more
 
     def before_each_event(self, call: Callable[[], None] | None) -> None:
         """Have `call` called before every event from now on; None: nothing any more."""
@@ -193,16 +194,15 @@ class Watchdog:
             f"{gain['events']:,} events {pace}, and the clock advanced by {gain['time']:g} s; {why}"
         )
 
-    def _time(self, thread: int, over: threading.Event, patience: float) -> None:
+    def _time(self, thread: int, over: threading.Event) -> None:
         """Interrupt `thread` if it computes too long between two events."""
-        events, since = -1, 0.0
-        period = min(1.0, patience / 4)
+        events, since, period = -1, 0.0, min(1.0, PATIENCE_SECONDS / 4)
         while not over.wait(period):
             if self._run.kernel.events != events or self._at_work(thread):
                 events, since = self._run.kernel.events, 0.0
             else:
                 since += period
-                if since >= patience:
+                if since >= PATIENCE_SECONDS:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Stuck))
 
     def _at_work(self, thread: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from typing import Any
 
 import numpy as np
@@ -584,6 +585,14 @@ def test_a_step_costs_the_sanitizer_no_more_however_many_devices_hold_a_model(mo
     monkeypatch.setattr(watchdog, "digest", lambda value: looked.append(value) or b"")
     run = runs.simulate(Crowd(), World(devices=300, compute=ConstantCompute()), updates=2, executor="debug")
     assert len(looked) < 3 * watchdog.MOST_UPLOADS * run.kernel.events, "and not 300 an event"
+
+
+def test_nothing_holds_a_run_that_has_ended(monkeypatch):
+    """The watchdog's thread did, on a busy machine: a worker kept the 40 MB of a run that it had given back."""
+    ended, end = [], watchdog.Watchdog._time
+    monkeypatch.setattr(watchdog.Watchdog, "_time", lambda *args: (end(*args), time.sleep(0.1), ended.append(1)))
+    simulate(Fair, VERSIONS)
+    assert ended == [1]
 
 
 def test_failures_of_all_servers_together_end_a_run():
