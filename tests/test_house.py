@@ -34,9 +34,9 @@ ROOMS = {
     "experiments": (6409, 24, 2400, 12),
     "report bookbuild cli": (5634, 29, 4000, 26),
     "benchmarks": (1614, 5, 1200, 6),
-    "fl_core": (31244, 152, 21500, 135),
+    "fl_core": (31243, 152, 21500, 135),
     "fl_papers": (13564, 42, 11000, 35),
-    "tests": (28950, 1000, 20000, 1000),
+    "tests": (28959, 1000, 20000, 1000),
 }
 """A ratchet: whoever makes a room smaller lowers its numbers, and raises them only with a reason in the commit."""
 
